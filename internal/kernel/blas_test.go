@@ -1,0 +1,407 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// sizes straddle the blocks of gonum and the lanes of the vector kernels.
+var sizes = []int{1, 7, 63, 64, 65, 130}
+
+// backends are gonum, and the system's BLAS where there is one, or that which STAGEWISE_TEST_BLAS names.
+func backends(t testing.TB) []*BLAS {
+	t.Helper()
+	all := []*BLAS{Gonum()}
+	best, err := Open(os.Getenv("STAGEWISE_TEST_BLAS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !best.Fast() {
+		t.Logf("only gonum is tested: %s", best.Hint())
+		return all
+	}
+	return append(all, best)
+}
+
+func random(rows, cols int, seed uint64) Dense {
+	r := rand.New(rand.NewPCG(seed, uint64(rows*1000+cols)))
+	x := NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+func fill(rows, cols int, v float32) Dense {
+	x := NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = v
+	}
+	return x
+}
+
+// product is op(x)·y in float64, and the largest sum of absolute products, which is what rounding errors scale with.
+func product(x, y Dense, transposed bool) (sum []float64, scale float64) {
+	rows, inner := x.Rows, x.Cols
+	if transposed {
+		rows, inner = inner, rows
+	}
+	for i := range rows {
+		for j := range y.Cols {
+			var s, size float64
+			for l := range inner {
+				at := i*x.Cols + l
+				if transposed {
+					at = l*x.Cols + i
+				}
+				v := float64(x.Data[at]) * float64(y.Data[l*y.Cols+j])
+				s += v
+				size += math.Abs(v)
+			}
+			sum = append(sum, s)
+			scale = max(scale, size)
+		}
+	}
+	return sum, scale
+}
+
+func TestProductsAgainstFloat64(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(b.Name(), func(t *testing.T) {
+			for _, n := range sizes {
+				for _, p := range sizes {
+					for _, k := range []int{1, 10, 65} {
+						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
+						for _, add := range []bool{false, true} {
+							// Without add, what was there must not matter, not even a NaN.
+							before := float32(math.NaN())
+							if add {
+								before = 2
+							}
+							check := func(operation string, got Dense, want []float64, scale float64, keepsUpper bool) {
+								t.Helper()
+								for i := range got.Rows {
+									for j := range got.Cols {
+										g := float64(got.Data[i*got.Cols+j])
+										e := want[i*got.Cols+j]
+										if add {
+											e += 2
+										}
+										if keepsUpper && j > i {
+											if (g == g) != add || add && g != 2 {
+												t.Fatalf("%s n=%d p=%d touched (%d, %d)", operation, n, p, i, j)
+											}
+											continue
+										}
+										if !(math.Abs(g-e) <= 1e-6*(scale+2)) {
+											t.Fatalf("%s n=%d p=%d k=%d add=%v: (%d, %d) is %v, want %v", operation, n, p, k, add, i, j, g, e)
+										}
+									}
+								}
+							}
+							dst := fill(n, k, before)
+							b.Mul(dst, x, w, add)
+							want, scale := product(x, w, false)
+							check("Mul", dst, want, scale, false)
+
+							dst = fill(p, k, before)
+							b.MulT(dst, x, r, add)
+							want, scale = product(x, r, true)
+							check("MulT", dst, want, scale, false)
+
+							if k > 1 {
+								continue
+							}
+							dst = fill(p, p, before)
+							b.Gram(dst, x, add)
+							want, scale = product(x, x, true)
+							check("Gram", dst, want, scale, true)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestEmptyProducts(t *testing.T) {
+	for _, b := range backends(t) {
+		for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}} {
+			n, p, k := shape[0], shape[1], shape[2]
+			for _, add := range []bool{false, true} {
+				mul, mulT, gram := fill(n, k, 5), fill(p, k, 5), fill(p, p, 5)
+				b.Mul(mul, NewDense(n, p), NewDense(p, k), add)
+				b.MulT(mulT, NewDense(n, p), NewDense(n, k), add)
+				b.Gram(gram, NewDense(n, p), add)
+				want := float32(0)
+				if add {
+					want = 5
+				}
+				for _, d := range []Dense{mul, mulT} {
+					if slices.ContainsFunc(d.Data, func(v float32) bool { return v != want }) {
+						t.Errorf("%s %v add=%v: %v, want %v", b.Name(), shape, add, d.Data, want)
+					}
+				}
+				for i := range p {
+					for j := range p {
+						want := want
+						if j > i {
+							want = 5
+						}
+						if v := gram.Data[i*p+j]; v != want {
+							t.Errorf("%s %v add=%v: Gram (%d, %d) is %v, want %v", b.Name(), shape, add, i, j, v, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestShapesThatDoNotFitPanic(t *testing.T) {
+	b := Gonum()
+	short := Dense{Rows: 2, Cols: 2, Data: make([]float32, 3)}
+	for name, f := range map[string]func(){
+		"inner":   func() { b.Mul(NewDense(2, 2), NewDense(2, 3), NewDense(4, 2), false) },
+		"dst":     func() { b.Mul(NewDense(2, 3), NewDense(2, 2), NewDense(2, 2), false) },
+		"rows":    func() { b.MulT(NewDense(2, 2), NewDense(3, 2), NewDense(4, 2), false) },
+		"square":  func() { b.Gram(NewDense(2, 3), NewDense(4, 2), false) },
+		"short":   func() { b.Gram(NewDense(2, 2), short, false) },
+		"row":     func() { AddRow(NewDense(2, 3), make([]float32, 2)) },
+		"tile":    func() { AddTo(make([]float64, 2), make([]float32, 3)) },
+		"packed":  func() { PackLower(make([]float64, 2), NewDense(2, 2), false) },
+		"simplex": func() { SimplexRows(short, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
+
+// The same call gives the same bits on any goroutine, beside any others, and wherever the slices begin.
+func TestProductsAreDeterministic(t *testing.T) {
+	const n, p, k = 257, 130, 10
+	for _, b := range backends(t) {
+		x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
+		results := make([][]float32, 8)
+		var group sync.WaitGroup
+		for g := range results {
+			group.Go(func() {
+				shifted := func(d Dense) Dense {
+					data := append(make([]float32, g), d.Data...)
+					return Dense{Rows: d.Rows, Cols: d.Cols, Data: data[g:]}
+				}
+				x, w, r := shifted(x), shifted(w), shifted(r)
+				for range 20 {
+					mul, mulT, gram := shifted(NewDense(n, k)), shifted(NewDense(p, k)), shifted(NewDense(p, p))
+					b.Mul(mul, x, w, false)
+					b.MulT(mulT, x, r, false)
+					b.Gram(gram, x, false)
+					result := slices.Concat(mul.Data, mulT.Data, gram.Data)
+					if results[g] == nil {
+						results[g] = result
+					} else if !slices.Equal(results[g], result) {
+						t.Errorf("%s: goroutine %d got other bits the second time", b.Name(), g)
+					}
+				}
+			})
+		}
+		group.Wait()
+		for g, result := range results {
+			if !slices.Equal(result, results[0]) {
+				t.Errorf("%s: goroutine %d got other bits than goroutine 0", b.Name(), g)
+			}
+		}
+	}
+}
+
+func TestProductsDoNotAllocate(t *testing.T) {
+	for _, b := range backends(t) {
+		x, w, r := random(130, 65, 1), random(65, 10, 2), random(130, 10, 3)
+		mul, mulT, gram := NewDense(130, 10), NewDense(65, 10), NewDense(65, 65)
+		allocations := testing.AllocsPerRun(100, func() {
+			b.Mul(mul, x, w, true)
+			b.MulT(mulT, x, r, true)
+			b.Gram(gram, x, true)
+		})
+		// A pool may forget what it holds, so now and then there is one.
+		if allocations >= 3 {
+			t.Errorf("%s: %v allocations", b.Name(), allocations)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	if b, err := Open("gonum"); err != nil || b.Name() != "gonum" || b.Fast() || b.Hint() == "" {
+		t.Errorf("gonum: %+v, %v", b, err)
+	}
+	if b, err := Open(""); err != nil || b.Name() == "" || b.Fast() != (b.Hint() == "") {
+		t.Errorf("best: %+v, %v", b, err)
+	}
+	if b, err := Open(""); err == nil && b.Vector() == "avx2" && os.Getenv("OPENBLAS_CORETYPE") == "" && strings.Contains(b.Name(), "Prescott") {
+		t.Errorf("%s: loops without AVX on a processor with AVX2", b.Name())
+	}
+	var open *OpenError
+	for _, choice := range []string{"libnosuchblas.so", filepath.Join(t.TempDir(), "blas.so")} {
+		if b, err := Open(choice); !errors.As(err, &open) || open.Choice != choice {
+			t.Errorf("%s: %v, %v", choice, b, err)
+		}
+	}
+	if canOpen && runtime.GOOS == "linux" {
+		if b, err := Open("libm.so.6"); !errors.As(err, &open) || !errors.Is(err, ErrNotBLAS) {
+			t.Errorf("libm: %v, %v", b, err)
+		}
+	}
+}
+
+// gonum's factorizations must be right on every backend, in all the shapes that they call the routines with.
+func TestUseForSolves(t *testing.T) {
+	defer Gonum().UseForSolves()
+	for _, b := range backends(t) {
+		b.UseForSolves()
+		for _, p := range append([]int{2, 200}, sizes...) {
+			t.Run(fmt.Sprint(b.Name(), " ", p), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(p), 1))
+				normal := func(rows, cols int) *mat.Dense {
+					m := mat.NewDense(rows, cols, nil)
+					m.Apply(func(int, int, float64) float64 { return r.NormFloat64() }, m)
+					return m
+				}
+				x, y := normal(2*p, p), normal(p, 5)
+				var s mat.SymDense
+				s.SymOuterK(1/float64(2*p), x.T())
+				for i := range p {
+					for j := range p {
+						var want float64
+						for l := range 2 * p {
+							want += x.At(l, i) * x.At(l, j) / float64(2*p)
+						}
+						if math.Abs(s.At(i, j)-want) > 1e-12*float64(p) {
+							t.Fatalf("xᵀx (%d, %d) is %v, want %v", i, j, s.At(i, j), want)
+						}
+					}
+				}
+				near := func(what string, got, want mat.Matrix) {
+					t.Helper()
+					if !mat.EqualApprox(got, want, 1e-8) {
+						t.Errorf("%s differs", what)
+					}
+				}
+				var cholesky mat.Cholesky
+				if !cholesky.Factorize(&s) {
+					t.Fatal("not positive definite")
+				}
+				var w, back mat.Dense
+				if err := cholesky.SolveTo(&w, y); err != nil {
+					t.Fatal(err)
+				}
+				back.Mul(&s, &w)
+				near("Cholesky", &back, y)
+
+				var eigen mat.EigenSym
+				if !eigen.Factorize(&s, true) {
+					t.Fatal("no eigenvalues")
+				}
+				var v, scaled, again mat.Dense
+				eigen.VectorsTo(&v)
+				scaled.Mul(&v, mat.NewDiagDense(p, eigen.Values(nil)))
+				again.Mul(&scaled, v.T())
+				near("EigenSym", &again, &s)
+
+				var qr mat.QR
+				qr.Factorize(x)
+				var fit, normalEquations, xy mat.Dense
+				target := normal(2*p, 3)
+				if err := qr.SolveTo(&fit, false, target); err != nil {
+					t.Fatal(err)
+				}
+				xy.Mul(x.T(), target)
+				xy.Scale(1/float64(2*p), &xy)
+				if err := cholesky.SolveTo(&normalEquations, &xy); err != nil {
+					t.Fatal(err)
+				}
+				near("QR", &fit, &normalEquations)
+
+				vector := mat.NewVecDense(p, nil)
+				vector.MulVec(x.T(), target.ColView(1))
+				var column mat.Dense
+				column.Mul(x.T(), target)
+				near("MulVec", vector, column.ColView(1))
+			})
+		}
+	}
+}
+
+func BenchmarkGram(b *testing.B) {
+	const n, p = 1024, 1024
+	for _, blas := range backends(b) {
+		x, dst := random(n, p, 1), NewDense(p, p)
+		b.Run(blas.Name(), func(b *testing.B) {
+			for b.Loop() {
+				blas.Gram(dst, x, true)
+			}
+			gflops(b, n*p*(p+1))
+		})
+	}
+}
+
+func BenchmarkMul(b *testing.B) {
+	for _, shape := range [][3]int{{1024, 1024, 10}, {1024, 50, 1024}} {
+		n, p, k := shape[0], shape[1], shape[2]
+		for _, blas := range backends(b) {
+			x, w, dst := random(n, p, 1), random(p, k, 2), NewDense(n, k)
+			b.Run(fmt.Sprintf("%s/%d×%d×%d", blas.Name(), n, p, k), func(b *testing.B) {
+				for b.Loop() {
+					blas.Mul(dst, x, w, false)
+				}
+				gflops(b, 2*n*p*k)
+			})
+		}
+	}
+}
+
+func BenchmarkMulT(b *testing.B) {
+	const n, p, k = 1024, 1024, 10
+	for _, blas := range backends(b) {
+		x, r, dst := random(n, p, 1), random(n, k, 2), NewDense(p, k)
+		b.Run(blas.Name(), func(b *testing.B) {
+			for b.Loop() {
+				blas.MulT(dst, x, r, true)
+			}
+			gflops(b, 2*n*p*k)
+		})
+	}
+}
+
+// BenchmarkCall is the cost of calling a library for next to nothing.
+func BenchmarkCall(b *testing.B) {
+	for _, blas := range backends(b) {
+		x, w, dst := random(1, 1, 1), random(1, 1, 2), NewDense(1, 1)
+		b.Run(blas.Name(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				blas.Mul(dst, x, w, false)
+			}
+		})
+	}
+}
+
+func gflops(b *testing.B, operations int) {
+	b.ReportMetric(float64(operations)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+}

@@ -1,0 +1,44 @@
+package kernel
+
+import "fmt"
+
+// Dense is a row-major matrix without gaps between its rows. The zero value is the 0×0 matrix.
+type Dense struct {
+	Rows, Cols int
+	Data       []float32 // Rows·Cols values
+}
+
+// NewDense returns a rows×cols matrix of zeros.
+func NewDense(rows, cols int) Dense {
+	return Dense{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+}
+
+// Reshape makes d rows×cols in the memory it has, and allocates only if that is too small. The contents are unspecified.
+func (d *Dense) Reshape(rows, cols int) {
+	if n := rows * cols; n <= cap(d.Data) {
+		d.Data = d.Data[:n]
+	} else {
+		d.Data = make([]float32, n)
+	}
+	d.Rows, d.Cols = rows, cols
+}
+
+// Row returns row i, which shares d's memory and has no room to grow into the next row.
+func (d Dense) Row(i int) []float32 {
+	return d.Data[i*d.Cols : (i+1)*d.Cols : (i+1)*d.Cols]
+}
+
+// Slice returns rows from (included) to to (excluded), which share d's memory.
+func (d Dense) Slice(from, to int) Dense {
+	return Dense{Rows: to - from, Cols: d.Cols, Data: d.Data[from*d.Cols : to*d.Cols : to*d.Cols]}
+}
+
+// check panics unless d is rows×cols and has the values for it: C would read or write past a short slice.
+func (d Dense) check(operation, operand string, rows, cols int) {
+	if d.Rows != rows || d.Cols != cols {
+		panic(fmt.Sprintf("kernel: %s: %s is %d×%d, want %d×%d", operation, operand, d.Rows, d.Cols, rows, cols))
+	}
+	if rows < 0 || cols < 0 || len(d.Data) != rows*cols {
+		panic(fmt.Sprintf("kernel: %s: %s has %d values, want %d×%d", operation, operand, len(d.Data), rows, cols))
+	}
+}

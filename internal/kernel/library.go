@@ -1,0 +1,172 @@
+//go:build !noblas && (linux || darwin) && (amd64 || arm64)
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/ebitengine/purego"
+	"golang.org/x/sys/cpu"
+)
+
+const canOpen = true
+
+// family is a BLAS and the names of its shared library, the best first.
+type family struct {
+	name      string
+	libraries []string
+}
+
+func openBest() *BLAS {
+	for _, f := range families() {
+		for _, path := range f.libraries {
+			if b, err := openLibrary(path); err == nil && b.fast {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+func openChoice(choice string) (*BLAS, error) {
+	for _, f := range families() {
+		if !strings.EqualFold(choice, f.name) {
+			continue
+		}
+		var tried []error
+		for _, path := range f.libraries {
+			b, err := openLibrary(path)
+			if err == nil {
+				return b, nil
+			}
+			tried = append(tried, err)
+		}
+		return nil, errors.Join(tried...)
+	}
+	return openLibrary(choice)
+}
+
+// openLibrary opens a shared library that has the BLAS. It stays open to the end of the process: a library that may have
+// started threads can't be unloaded.
+func openLibrary(path string) (*BLAS, error) {
+	if err := prepare(path); err != nil {
+		return nil, err
+	}
+	handle, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &library{}
+	for _, r := range []struct {
+		symbol  string
+		address *uintptr
+	}{
+		{"sgemm_", &l.sgemm}, {"ssyrk_", &l.ssyrk},
+		{"dgemm_", &l.dgemm}, {"dsyrk_", &l.dsyrk}, {"dsyr2k_", &l.dsyr2k}, {"dtrsm_", &l.dtrsm}, {"dtrmm_", &l.dtrmm},
+		{"dgemv_", &l.dgemv}, {"dsymv_", &l.dsymv},
+	} {
+		if *r.address, err = purego.Dlsym(handle, r.symbol); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotBLAS, err)
+		}
+	}
+	name, known := settle(handle, path)
+	return &BLAS{routines: l, name: name, fast: known}, nil
+}
+
+// load opens a shared library; an OpenBLAS with loops that fit the processor.
+func load(path string) (uintptr, error) {
+	const mode = purego.RTLD_NOW | purego.RTLD_LOCAL
+	handle, err := purego.Dlopen(path, mode)
+	if err != nil || !has(handle, corename) {
+		return handle, err
+	}
+	// An OpenBLAS that is older than the processor may not know it, and then takes the loops for the Prescott of 2004: a
+	// quarter of the speed. Only while it is loaded can it be told which to take.
+	const variable = "OPENBLAS_CORETYPE"
+	core := coreType()
+	if core == "" || os.Getenv(variable) != "" || function[func() string](handle, corename)() != "Prescott" {
+		return handle, nil
+	}
+	if err := purego.Dlclose(handle); err != nil {
+		return 0, err
+	}
+	if err := os.Setenv(variable, core); err != nil {
+		return 0, err
+	}
+	defer os.Unsetenv(variable)
+	return purego.Dlopen(path, mode)
+}
+
+const corename = "openblas_get_corename"
+
+// coreType is OpenBLAS's name of the loops that need no more than this processor and system have, "" for the oldest.
+func coreType() string {
+	switch x := cpu.X86; {
+	case x.HasAVX512F && x.HasAVX512CD && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+		return "SkylakeX"
+	case x.HasAVX2 && x.HasFMA:
+		return "Haswell"
+	}
+	return ""
+}
+
+// settle finds out which BLAS a library is, sets it to one thread, and returns its name, version and core type. One that is
+// not known is named by its path and left as it is.
+func settle(handle uintptr, path string) (name string, known bool) {
+	switch {
+	case has(handle, "openblas_get_config", corename, "openblas_set_num_threads"):
+		function[func(threads int32)](handle, "openblas_set_num_threads")(1)
+		// The configuration reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …".
+		words := strings.Fields(function[func() string](handle, "openblas_get_config")())
+		core := function[func() string](handle, corename)()
+		return strings.Join(append(words[:min(2, len(words))], core), " "), true
+	case has(handle, "bli_thread_set_num_threads", "bli_info_get_version_str", "bli_arch_string", "bli_arch_query_id"):
+		function[func(threads int)](handle, "bli_thread_set_num_threads")(1)
+		version := function[func() string](handle, "bli_info_get_version_str")()
+		core := function[func(id int32) string](handle, "bli_arch_string")(function[func() int32](handle, "bli_arch_query_id")())
+		return "BLIS " + version + " " + core, true
+	case has(handle, "MKL_Set_Threading_Layer", "MKL_CBWR_Set", "MKL_CBWR_Get_Auto_Branch", "MKL_Get_Version_String"):
+		return settleMKL(handle), true
+	}
+	if name, known = settleAccelerate(path); known {
+		return name, true
+	}
+	return path, false
+}
+
+// Constants of MKL's mkl_service.h and mkl_types.h.
+const (
+	mklSequential = 1 // MKL_THREADING_SEQUENTIAL: needs no OpenMP; with another layer MKL ends the process where that is missing
+	mklAuto       = 2 // MKL_CBWR_AUTO: the same bits however the slices are aligned
+)
+
+func settleMKL(handle uintptr) string {
+	function[func(layer int32) int32](handle, "MKL_Set_Threading_Layer")(mklSequential)
+	function[func(mode int32) int32](handle, "MKL_CBWR_Set")(mklAuto)
+	text := make([]byte, 200)
+	function[func(text []byte, size int32)](handle, "MKL_Get_Version_String")(text, int32(len(text)))
+	// The text reads "Intel(R) oneAPI Math Kernel Library Version 2025.0-Product Build 20241009 for …".
+	_, version, _ := strings.Cut(string(text), "Version ")
+	version, _, _ = strings.Cut(version, "-")
+	branch := function[func() int32](handle, "MKL_CBWR_Get_Auto_Branch")()
+	return fmt.Sprintf("MKL %s branch %d", version, branch)
+}
+
+func has(handle uintptr, symbols ...string) bool {
+	for _, symbol := range symbols {
+		if _, err := purego.Dlsym(handle, symbol); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// function returns a C function of the library. It's for setting up: every call of it makes garbage.
+func function[F any](handle uintptr, symbol string) F {
+	var f F
+	purego.RegisterLibFunc(&f, handle, symbol)
+	return f
+}

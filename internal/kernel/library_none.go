@@ -1,0 +1,16 @@
+//go:build noblas || !(linux || darwin) || !(amd64 || arm64)
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+)
+
+const canOpen = false
+
+func openBest() *BLAS { return nil }
+
+func openChoice(string) (*BLAS, error) {
+	return nil, fmt.Errorf("%w by this build", errors.ErrUnsupported)
+}

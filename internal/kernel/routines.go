@@ -1,0 +1,246 @@
+//go:build !noblas && (linux || darwin) && (amd64 || arm64)
+
+package kernel
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
+)
+
+// library has the routines of an opened BLAS by their Fortran names. Fortran passes everything by address, so a call is
+// purego.SyscallN on pointers: no reflection, no garbage, and none of the floating-point registers, which SyscallN can't
+// fill. All BLAS have these names.
+//
+// A row-major matrix is in Fortran's eyes its transpose. So C = A·B is computed as Cᵀ = Bᵀ·Aᵀ, and upper, left and transposed
+// change places with lower, right and not transposed.
+//
+// What isn't overridden is gonum's Go; so are the empty matrices, which the C libraries treat each in its own way.
+type library struct {
+	gonum.Implementation
+	sgemm, ssyrk                                     uintptr
+	dgemm, dsyrk, dsyr2k, dtrsm, dtrmm, dgemv, dsymv uintptr
+	calls                                            sync.Pool // of *call, not in use
+}
+
+// call has the arguments of one call in memory that C may read and that the garbage collector knows of.
+type call struct {
+	side, uplo, transA, transB, diag byte
+	// 64 bits, of which a library whose integers have 32 reads the lower ones: these machines are little-endian.
+	m, n, k, lda, ldb, ldc int64
+	alpha, beta            float64 // or a float32 at the same address
+
+	arguments [13]unsafe.Pointer // what C may use until it returns
+	words     [13 + lengths]uintptr
+}
+
+// lengths is how many character arguments a routine has at most. Fortran compilers append their lengths to the arguments.
+const lengths = 4
+
+func (l *library) call() *call {
+	if c, ok := l.calls.Get().(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// do calls the routine, and takes c back.
+func (l *library) do(routine uintptr, c *call, arguments ...unsafe.Pointer) {
+	n := copy(c.arguments[:], arguments)
+	for i, argument := range c.arguments[:n] {
+		c.words[i] = uintptr(argument)
+	}
+	for i := range lengths {
+		c.words[n+i] = 1
+	}
+	purego.SyscallN(routine, c.words[:n+lengths]...)
+	clear(c.arguments[:n])
+	l.calls.Put(c)
+}
+
+func (l *library) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+	if m <= 0 || n <= 0 || k <= 0 {
+		l.Implementation.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	gemm(l, l.sgemm, tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+func (l *library) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+	if m <= 0 || n <= 0 || k <= 0 {
+		l.Implementation.Dgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	gemm(l, l.dgemm, tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+}
+
+func gemm[T float32 | float64](l *library, routine uintptr, tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+	reach("gemm: A", a, tA, m, k, lda)
+	reach("gemm: B", b, tB, k, n, ldb)
+	reach("gemm: C", c, blas.NoTrans, m, n, ldc)
+	f := l.call()
+	f.transA, f.transB = byte(tB), byte(tA)
+	f.m, f.n, f.k, f.lda, f.ldb, f.ldc = int64(n), int64(m), int64(k), int64(ldb), int64(lda), int64(ldc)
+	set(&f.alpha, alpha)
+	set(&f.beta, beta)
+	l.do(routine, f, unsafe.Pointer(&f.transA), unsafe.Pointer(&f.transB), unsafe.Pointer(&f.m), unsafe.Pointer(&f.n), unsafe.Pointer(&f.k),
+		unsafe.Pointer(&f.alpha), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.ldb),
+		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
+}
+
+func (l *library) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int) {
+	if n <= 0 || k <= 0 {
+		l.Implementation.Ssyrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
+		return
+	}
+	syrk(l, l.ssyrk, ul, t, n, k, alpha, a, lda, beta, c, ldc)
+}
+
+func (l *library) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, beta float64, c []float64, ldc int) {
+	if n <= 0 || k <= 0 {
+		l.Implementation.Dsyrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
+		return
+	}
+	syrk(l, l.dsyrk, ul, t, n, k, alpha, a, lda, beta, c, ldc)
+}
+
+func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
+	reach("syrk: A", a, t, n, k, lda)
+	reach("syrk: C", c, blas.NoTrans, n, n, ldc)
+	f := l.call()
+	f.uplo, f.transA = otherTriangle(ul), otherTranspose(t)
+	f.n, f.k, f.lda, f.ldc = int64(n), int64(k), int64(lda), int64(ldc)
+	set(&f.alpha, alpha)
+	set(&f.beta, beta)
+	l.do(routine, f, unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.transA), unsafe.Pointer(&f.n), unsafe.Pointer(&f.k),
+		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda),
+		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
+}
+
+func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+	if n <= 0 || k <= 0 {
+		l.Implementation.Dsyr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	reach("Dsyr2k: A", a, t, n, k, lda)
+	reach("Dsyr2k: B", b, t, n, k, ldb)
+	reach("Dsyr2k: C", c, blas.NoTrans, n, n, ldc)
+	f := l.call()
+	f.uplo, f.transA = otherTriangle(ul), otherTranspose(t)
+	f.n, f.k, f.lda, f.ldb, f.ldc = int64(n), int64(k), int64(lda), int64(ldb), int64(ldc)
+	f.alpha, f.beta = alpha, beta
+	l.do(l.dsyr2k, f, unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.transA), unsafe.Pointer(&f.n), unsafe.Pointer(&f.k),
+		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.ldb),
+		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
+}
+
+func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+	if m <= 0 || n <= 0 {
+		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
+		return
+	}
+	l.triangular(l.dtrsm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
+}
+
+func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+	if m <= 0 || n <= 0 {
+		l.Implementation.Dtrmm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
+		return
+	}
+	l.triangular(l.dtrmm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
+}
+
+// triangular calls dtrsm or dtrmm, which take the same arguments: A is a triangle, of order m if it stands to the left of the
+// m×n matrix B, or n if to its right.
+func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+	order := m
+	if s == blas.Right {
+		order = n
+	}
+	reach("triangular: A", a, blas.NoTrans, order, order, lda)
+	reach("triangular: B", b, blas.NoTrans, m, n, ldb)
+	f := l.call()
+	f.side, f.uplo, f.transA, f.diag = otherSide(s), otherTriangle(ul), byte(tA), byte(d)
+	f.m, f.n, f.lda, f.ldb = int64(n), int64(m), int64(lda), int64(ldb)
+	f.alpha = alpha
+	l.do(routine, f, unsafe.Pointer(&f.side), unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.transA), unsafe.Pointer(&f.diag),
+		unsafe.Pointer(&f.m), unsafe.Pointer(&f.n), unsafe.Pointer(&f.alpha),
+		unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.ldb))
+}
+
+func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int) {
+	if m <= 0 || n <= 0 || incX <= 0 || incY <= 0 {
+		l.Implementation.Dgemv(tA, m, n, alpha, a, lda, x, incX, beta, y, incY)
+		return
+	}
+	reach("Dgemv: A", a, blas.NoTrans, m, n, lda)
+	lenX, lenY := n, m
+	if tA != blas.NoTrans {
+		lenX, lenY = m, n
+	}
+	reach("Dgemv: x", x, blas.NoTrans, lenX, 1, incX)
+	reach("Dgemv: y", y, blas.NoTrans, lenY, 1, incY)
+	f := l.call()
+	f.transA = otherTranspose(tA)
+	f.m, f.n, f.lda, f.ldb, f.ldc = int64(n), int64(m), int64(lda), int64(incX), int64(incY)
+	f.alpha, f.beta = alpha, beta
+	l.do(l.dgemv, f, unsafe.Pointer(&f.transA), unsafe.Pointer(&f.m), unsafe.Pointer(&f.n),
+		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&x[0]), unsafe.Pointer(&f.ldb),
+		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
+}
+
+func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int) {
+	if n <= 0 || incX <= 0 || incY <= 0 {
+		l.Implementation.Dsymv(ul, n, alpha, a, lda, x, incX, beta, y, incY)
+		return
+	}
+	reach("Dsymv: A", a, blas.NoTrans, n, n, lda)
+	reach("Dsymv: x", x, blas.NoTrans, n, 1, incX)
+	reach("Dsymv: y", y, blas.NoTrans, n, 1, incY)
+	f := l.call()
+	f.uplo = otherTriangle(ul)
+	f.n, f.lda, f.ldb, f.ldc = int64(n), int64(lda), int64(incX), int64(incY)
+	f.alpha, f.beta = alpha, beta
+	l.do(l.dsymv, f, unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.n),
+		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&x[0]), unsafe.Pointer(&f.ldb),
+		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
+}
+
+// set puts a scalar where C expects it, as a float32 or as a float64.
+func set[T float32 | float64](at *float64, value T) { *(*T)(unsafe.Pointer(at)) = value }
+
+// reach panics unless a holds an operand: rows×cols, or cols×rows if it is to be transposed, with stride values from one row
+// to the next. C doesn't look.
+func reach[T float32 | float64](operand string, a []T, t blas.Transpose, rows, cols, stride int) {
+	if t != blas.NoTrans {
+		rows, cols = cols, rows
+	}
+	if stride < cols || len(a) < (rows-1)*stride+cols {
+		panic(fmt.Sprintf("kernel: %s has %d values with stride %d, want %d×%d", operand, len(a), stride, rows, cols))
+	}
+}
+
+func otherTranspose(t blas.Transpose) byte {
+	if t == blas.NoTrans {
+		return byte(blas.Trans)
+	}
+	return byte(blas.NoTrans)
+}
+
+func otherTriangle(ul blas.Uplo) byte {
+	if ul == blas.Lower {
+		return byte(blas.Upper)
+	}
+	return byte(blas.Lower)
+}
+
+func otherSide(s blas.Side) byte {
+	if s == blas.Left {
+		return byte(blas.Right)
+	}
+	return byte(blas.Left)
+}

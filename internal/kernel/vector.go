@@ -1,0 +1,181 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/viterin/vek/vek32"
+)
+
+// vek computes cosines and exponentials eight at a time, and what remains at the end of a slice in another way, with other
+// bits and other special cases. So the remainder is computed as eight too: a value depends on its argument alone, not on where
+// it stands.
+const lanes = 8
+
+// chunk is how many values are taken through the steps of a function at a time: they stay in the first-level cache.
+const chunk = 512
+
+// CosScale replaces each x by scale·cos(x), to 3e-7·scale for |x| up to 1e6. NaN and ±Inf become NaN.
+func CosScale(x []float32, scale float32) {
+	for len(x) > 0 {
+		part := x[:min(chunk, len(x))]
+		x = x[len(part):]
+		reduceAngles(part)
+		cosines(part)
+		vek32.MulNumber_Inplace(part, scale)
+	}
+}
+
+// reduceAngles brings angles into [−π, π]. vek does so itself, but with π rounded to a float32: its cosines are off by 3e-8·|x|.
+func reduceAngles(x []float32) {
+	const (
+		turn = 2 * math.Pi
+		// A float64 of this size has no fraction, so adding it rounds to an integer.
+		integers = 3 << 51
+	)
+	for i, v := range x {
+		turns := float64(v)*(1/turn) + integers - integers
+		x[i] = float32(float64(v) - turns*turn)
+	}
+}
+
+func cosines(x []float32) {
+	body := len(x) &^ (lanes - 1)
+	vek32.Cos_Inplace(x[:body])
+	if body < len(x) {
+		var rest [lanes]float32
+		copy(rest[:], x[body:])
+		vek32.Cos_Inplace(rest[:])
+		copy(x[body:], rest[:])
+	}
+}
+
+// lowest is where exponentials are cut off, at 1.6e-38. Below −88 vek's overflow into the sign bit: exp(−89) is NaN.
+const lowest = -87
+
+// exponentials replaces each x ≤ 88 by its exponential. Those less than lowest must have been raised to it; the value of a NaN
+// is unspecified.
+func exponentials(x []float32) {
+	body := len(x) &^ (lanes - 1)
+	vek32.Exp_Inplace(x[:body])
+	if body < len(x) {
+		var rest [lanes]float32
+		copy(rest[:], x[body:])
+		vek32.Exp_Inplace(rest[:])
+		copy(x[body:], rest[:])
+	}
+}
+
+// Sigmoid replaces each x by 1/(1+exp(−x)), to 3e-7. A NaN stays one.
+func Sigmoid(x []float32) {
+	var scratch [chunk]float32
+	for len(x) > 0 {
+		part := x[:min(chunk, len(x))]
+		x = x[len(part):]
+		e := scratch[:len(part)]
+		for i, v := range part {
+			switch {
+			case v > -lowest:
+				v = -lowest
+			case v < lowest:
+				v = lowest
+			}
+			e[i] = -v
+		}
+		exponentials(e)
+		// Divided in Go: vek divides by the processor's approximate reciprocal, which has other bits on Intel's and AMD's.
+		for i, v := range part {
+			if v == v {
+				part[i] = 1 / (1 + e[i])
+			}
+		}
+	}
+}
+
+// SoftmaxRows replaces each row by its softmax, to 3e-7; no value is less than 1e-38/Cols. A row with a NaN or +Inf becomes NaN.
+func SoftmaxRows(x Dense) {
+	x.check("SoftmaxRows", "x", x.Rows, x.Cols)
+	if x.Cols == 0 {
+		return
+	}
+	for i := range x.Rows {
+		row := x.Row(i)
+		highest := row[0]
+		for _, v := range row[1:] {
+			highest = max(highest, v)
+		}
+		if math.IsInf(float64(highest), 0) {
+			highest = float32(math.NaN())
+		}
+		for j, v := range row {
+			row[j] = max(v-highest, lowest)
+		}
+	}
+	exponentials(x.Data)
+	for i := range x.Rows {
+		row := x.Row(i)
+		var sum float64
+		for _, v := range row {
+			sum += float64(v)
+		}
+		// In a row of NaN, whatever exponentials made of them, 0 or NaN: the sum is that too, and 0·(1/0) is NaN again.
+		scale := float32(1 / sum)
+		for j := range row {
+			row[j] *= scale
+		}
+	}
+}
+
+// LogSumExp returns log Σ exp(row), −Inf for an empty row.
+func LogSumExp(row []float32) float64 {
+	highest := math.Inf(-1)
+	for _, v := range row {
+		highest = max(highest, float64(v))
+	}
+	if math.IsInf(highest, 0) || math.IsNaN(highest) {
+		return highest
+	}
+	var sum float64
+	for _, v := range row {
+		sum += math.Exp(float64(v) - highest)
+	}
+	return highest + math.Log(sum)
+}
+
+// AddRow adds b, of x.Cols values, to each row of x.
+func AddRow(x Dense, b []float32) {
+	x.check("AddRow", "x", x.Rows, len(b))
+	if len(b) == 0 {
+		return
+	}
+	for i := range x.Rows {
+		vek32.Add_Inplace(x.Row(i), b)
+	}
+}
+
+// AddTo adds x to dst, which is as long.
+func AddTo(dst []float64, x []float32) {
+	if len(dst) != len(x) {
+		panic(fmt.Sprintf("kernel: AddTo: %d values to %d", len(x), len(dst)))
+	}
+	for i, v := range x {
+		dst[i] += float64(v)
+	}
+}
+
+// PackLower writes the lower triangle of the p×p matrix x into dst, or adds it, row after row without gaps: (i, j) goes to
+// i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
+func PackLower(dst []float64, x Dense, add bool) {
+	p := x.Rows
+	x.check("PackLower", "x", p, p)
+	if len(dst) != p*(p+1)/2 {
+		panic(fmt.Sprintf("kernel: PackLower: dst has %d values, want %d", len(dst), p*(p+1)/2))
+	}
+	if !add {
+		clear(dst)
+	}
+	for i := range p {
+		AddTo(dst[:i+1], x.Row(i)[:i+1])
+		dst = dst[i+1:]
+	}
+}
