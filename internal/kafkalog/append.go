@@ -1,0 +1,89 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// appendBytes is the most that one request carries, unless a single message is larger. Brokers take record batches of
+// 1,048,588 bytes as they come (message.max.bytes), and a message of 900 KB must fit with its headers.
+const appendBytes = 1_000_000
+
+// Append writes messages to the end of a partition in their order, and returns the offset of the first when all replicas
+// in sync have all of them. Others may write between two requests' worth of them. It waits out trouble with the brokers
+// for as long as ctx lasts; then, and after an error, the first of the messages may have been written. A request that was
+// applied and yet answered with an error is sent again, so messages can be there twice, but never in another order.
+// Without messages it returns -1.
+func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
+	base = -1
+	for limit := appendBytes; len(messages) > 0; {
+		n, size := fit(messages, limit)
+		offset, err := l.produce(ctx, topic, partition, messages[:n])
+		if errors.Is(err, kafka.MessageSizeTooLarge) && n > 1 {
+			limit = size / 2 // a topic with a smaller max.message.bytes
+			continue
+		}
+		if err != nil {
+			return base, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
+		}
+		if base < 0 {
+			base = offset
+		}
+		messages = messages[n:]
+	}
+	return base, nil
+}
+
+// fit returns how many messages, at least one, make a record batch of at most limit bytes, and its size.
+func fit(messages []Message, limit int) (n, size int) {
+	const (
+		batchOverhead  = 61 // the header of a record batch
+		recordOverhead = 36 // at most: lengths, timestamp and offset deltas, number of headers
+		headerOverhead = 10
+	)
+	size = batchOverhead
+	for _, m := range messages {
+		record := recordOverhead + len(m.Key) + len(m.Value)
+		for _, h := range m.Headers {
+			record += headerOverhead + len(h.Key) + len(h.Value)
+		}
+		if n > 0 && size+record > limit {
+			break
+		}
+		n, size = n+1, size+record
+	}
+	return n, size
+}
+
+// produce writes messages as one record batch.
+func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
+	err = l.retry(ctx, func(ctx context.Context) error {
+		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
+			Topic:        topic,
+			Partition:    partition,
+			RequiredAcks: kafka.RequireAll,
+			Records:      protocol.NewRecordReader(records(messages)...),
+		})
+		if err != nil {
+			return err
+		}
+		base = response.BaseOffset
+		return response.Error
+	})
+	return base, err
+}
+
+func records(messages []Message) []protocol.Record {
+	list := make([]protocol.Record, len(messages))
+	for i, m := range messages {
+		list[i] = protocol.Record{Key: protocol.NewBytes(m.Key), Value: protocol.NewBytes(m.Value)}
+		for _, h := range m.Headers {
+			list[i].Headers = append(list[i].Headers, protocol.Header{Key: h.Key, Value: h.Value})
+		}
+	}
+	return list
+}

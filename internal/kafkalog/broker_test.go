@@ -1,0 +1,156 @@
+package kafkalog
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestLogSurvivesClose(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	for n := range 3 {
+		l, err := Open(ctx, Options{DataDir: dir})
+		noError(t, err)
+		if !l.Embedded() || len(l.Addr()) != 1 || !strings.HasPrefix(l.Addr()[0], "127.0.0.1:") {
+			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
+		}
+		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
+		if base, err := l.Append(ctx, "t", 0, numbered(n, 1000)); base != int64(n) || err != nil {
+			t.Fatalf("append %d: %d, %v", n, base, err)
+		}
+		if got, err := read(t, l, "t", 0, int64(n+1)); err != io.EOF || !slices.Equal(texts(got), numbers(0, n+1)) {
+			t.Fatalf("%v, %v", texts(got), err)
+		}
+		if config, err := l.Config(ctx, "t"); err != nil || config["retention.ms"] != "-1" {
+			t.Errorf("configuration %v, %v", config, err)
+		}
+		noError(t, l.Close())
+		noError(t, l.Close())
+	}
+}
+
+func TestDataDirHasOneOwner(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	l := openDir(t, dir)
+	_, err := Open(ctx, Options{DataDir: dir})
+	if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != os.Getpid() || locked.Dir != dir {
+		t.Fatalf("second owner: %v", err)
+	}
+	if !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("%q does not name the owner", err)
+	}
+	noError(t, l.Close())
+	openDir(t, dir)
+}
+
+func TestOpenSaysWhatIsMissing(t *testing.T) {
+	if _, err := Open(testContext(t), Options{}); err == nil {
+		t.Error("opened nothing")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	noError(t, os.WriteFile(file, nil, 0o644))
+	if _, err := Open(testContext(t), Options{DataDir: file}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("data directory that is a file: %v", err)
+	}
+}
+
+// A process that is killed while it appends loses nothing that was acknowledged, and its lock with it.
+func TestKilledProcessLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	noError(t, err)
+	process := exec.Command(self)
+	process.Env = append(os.Environ(), appendForever+"="+dir)
+	process.Stderr = os.Stderr
+	output, err := process.StdoutPipe()
+	noError(t, err)
+	noError(t, process.Start())
+	acknowledged := 0
+	for lines := bufio.NewScanner(output); lines.Scan(); acknowledged++ {
+		if lines.Text() != strconv.Itoa(acknowledged) {
+			t.Errorf("acknowledged %s, want %d", lines.Text(), acknowledged)
+		}
+		if acknowledged == 100 {
+			if _, err := Open(testContext(t), Options{DataDir: dir}); err == nil ||
+				!strings.Contains(err.Error(), strconv.Itoa(process.Process.Pid)) {
+				t.Errorf("its directory: %v", err)
+			}
+			noError(t, process.Process.Kill())
+		}
+	}
+	if err := process.Wait(); err == nil || acknowledged < 100 {
+		t.Fatalf("%d messages, then %v", acknowledged, err)
+	}
+	l := openDir(t, dir)
+	first, end, err := l.Bounds(testContext(t), "t", 0)
+	noError(t, err)
+	if first != 0 || end < int64(acknowledged) {
+		t.Fatalf("%d acknowledged, [%d, %d) there", acknowledged, first, end)
+	}
+	if got, err := read(t, l, "t", 0, end); err != io.EOF || !slices.Equal(texts(got), numbers(0, int(end))) {
+		t.Fatalf("%v, %v", texts(got), err)
+	}
+	if base, err := l.Append(testContext(t), "t", 0, numbered(int(end), 10)); base != end || err != nil {
+		t.Fatalf("append after the crash: %d, %v, want %d", base, err, end)
+	}
+}
+
+// However much of its end a log lost, what is before is there, and it can be written and closed and opened again.
+func TestTornLog(t *testing.T) {
+	const n, size = 8, 1000
+	ctx := testContext(t)
+	whole := t.TempDir()
+	l := openDir(t, whole)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	// What a killed process leaves: copied while the broker runs, without the snapshot that Close writes.
+	for i := range n {
+		must(l.Append(ctx, "t", 0, numbered(i, size)))(t)
+	}
+	segment := filepath.Join("log", "partitions", "t-0", "0.dat")
+	index := strings.TrimSuffix(segment, "dat") + "idx"
+	info, err := os.Stat(filepath.Join(whole, segment))
+	noError(t, err)
+	one := info.Size() / n
+
+	for name, cut := range map[string]struct{ segment, index, left int64 }{
+		"nothing":                {0, 0, n},
+		"a byte":                 {1, 0, n - 1},
+		"all but a header":       {one - 12, 0, n - 1},
+		"a batch":                {one, 0, n - 1},
+		"a batch and a bit":      {one + 1, 15, n - 2},
+		"an index entry":         {0, 15, n},
+		"a part of one":          {0, 7, n},
+		"a batch and its entry":  {one, 15, n - 1},
+		"everything":             {n * one, n * 15, 0},
+		"everything but a bit":   {n*one - 5, n * 15, 0},
+		"the index":              {0, n * 15, n},
+		"half, and of the index": {n / 2 * one, n / 2 * 15, n / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			noError(t, os.CopyFS(filepath.Join(dir, "log"), os.DirFS(filepath.Join(whole, "log"))))
+			noError(t, os.Truncate(filepath.Join(dir, segment), n*one-cut.segment))
+			noError(t, os.Truncate(filepath.Join(dir, index), n*15-cut.index))
+			for i := range int64(3) { // the second finds what the first left, cleanly closed
+				l, err := Open(ctx, Options{DataDir: dir})
+				noError(t, err)
+				if base, err := l.Append(ctx, "t", 0, numbered(int(cut.left+i), size)); base != cut.left+i || err != nil {
+					t.Errorf("append to %d messages: %d, %v", cut.left+i, base, err)
+				}
+				got, err := read(t, l, "t", 0, cut.left+i+1)
+				if err != io.EOF || !slices.Equal(texts(got), numbers(0, int(cut.left+i+1))) {
+					t.Errorf("%v, %v", texts(got), err)
+				}
+				noError(t, l.Close())
+			}
+		})
+	}
+}

@@ -1,0 +1,539 @@
+package kafkalog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestEmbedded(t *testing.T) {
+	testLog(t, openEmbedded, func(t *testing.T, l *Log, topic string) { l.broker.cluster.Compact() })
+}
+
+// testLog states what holds on every broker. compact makes the broker compact a topic, but for its last message.
+func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T, l *Log, topic string)) {
+	for name, test := range map[string]func(*testing.T, *Log, string){
+		"messages come back as they were":          testRoundTrip,
+		"a range is exact":                         testRangeIsExact,
+		"large messages keep their order":          testLarge,
+		"a foreign message may be larger":          testLargerThanOurs,
+		"every compression is read":                testCompression,
+		"aborted transactions are not seen":        testTransactions,
+		"a transaction may be longer than a fetch": testLongTransaction,
+		"deleted offsets are an error":             testDeleted,
+		"a deleted topic made anew is an error":    testMadeAnew,
+		"a follower sees what is appended":         testFollow,
+		"partitions do not disturb each other":     testPartitions,
+		"topics":                                   testTopics,
+		"compacted offsets are passed over": func(t *testing.T, l *Log, topic string) {
+			testCompacted(t, l, topic, compact)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := open(t)
+			topic := fmt.Sprintf("test-%x", rand.Uint64())
+			t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
+			test(t, l, topic)
+		})
+	}
+}
+
+func testRoundTrip(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
+	sent := []Message{
+		{Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"a", []byte("1")}, {"b", nil}, {"a", []byte("2")}}},
+		{Value: []byte{}},
+		{Key: []byte("tombstone")},
+		{Key: []byte{}, Value: []byte{0, 255}},
+	}
+	base, err := l.Append(ctx, topic, 2, sent...)
+	noError(t, err)
+	second, err := l.Append(ctx, topic, 2, sent...)
+	noError(t, err)
+	if base != 0 || second != 4 {
+		t.Fatalf("offsets %d and %d, want 0 and 4", base, second)
+	}
+	r := l.Range(topic, 2, 0, 8)
+	defer r.Close()
+	for i := range 8 {
+		got := must(r.Next(ctx))(t)
+		want := sent[i%4]
+		if got.Partition != 2 || got.Offset != int64(i) {
+			t.Errorf("message %d is at %d@%d", i, got.Partition, got.Offset)
+		}
+		if !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) ||
+			(got.Key == nil) != (want.Key == nil) || (got.Value == nil) != (want.Value == nil) {
+			t.Errorf("message %d: %q: %q, want %q: %q", i, got.Key, got.Value, want.Key, want.Value)
+		}
+		same := func(a, b Header) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) }
+		if !slices.EqualFunc(got.Headers, want.Headers, same) {
+			t.Errorf("message %d: headers %v, want %v", i, got.Headers, want.Headers)
+		}
+		if i == 0 && (got.Header("a") != "1" || got.Header("none") != "") {
+			t.Errorf("Header finds %q and %q", got.Header("a"), got.Header("none"))
+		}
+	}
+	for range 2 {
+		if _, err := r.Next(ctx); err != io.EOF {
+			t.Fatalf("after the end: %v", err)
+		}
+	}
+	if base, err := l.Append(ctx, topic, 0); base != -1 || err != nil {
+		t.Errorf("append of nothing: %d, %v", base, err)
+	}
+}
+
+func testRangeIsExact(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	const n = 129
+	messages := numberedUpTo(n, 0)
+	for rest := messages; len(rest) > 0; { // in batches of many lengths
+		k := min(1+rand.IntN(40), len(rest))
+		must(l.Append(ctx, topic, 0, rest[:k]...))(t)
+		rest = rest[k:]
+	}
+	first, end, err := l.Bounds(ctx, topic, 0)
+	if first != 0 || end != n || err != nil {
+		t.Fatalf("bounds %d, %d, %v", first, end, err)
+	}
+	for range 50 {
+		from := rand.IntN(n + 1)
+		to := from + rand.IntN(n+1-from)
+		got, err := read(t, l, topic, int64(from), int64(to))
+		if err != io.EOF {
+			t.Fatalf("[%d, %d): %v", from, to, err)
+		}
+		for i, m := range got {
+			if m.Offset != int64(from+i) || number(m) != fmt.Sprint(from+i) {
+				t.Fatalf("[%d, %d): message %d is %s@%d", from, to, i, number(m), m.Offset)
+			}
+		}
+		if len(got) != to-from {
+			t.Fatalf("[%d, %d) has %d messages", from, to, len(got))
+		}
+	}
+}
+
+func testLarge(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"segment.bytes": "4194304"}}))
+	var sent []Message
+	for i := range 60 { // sizes that fill requests to the brim and more than one fetch
+		sent = append(sent, numbered(i, []int{900 << 10, 3, 400 << 10, 499_000, 1}[i%5]))
+	}
+	base := must(l.Append(ctx, topic, 0, sent...))(t)
+	if base != 0 {
+		t.Errorf("base offset %d", base)
+	}
+	got, err := read(t, l, topic, 0, 60)
+	if err != io.EOF || len(got) != 60 {
+		t.Fatalf("%d messages, %v", len(got), err)
+	}
+	for i, m := range got {
+		if !bytes.Equal(m.Value, sent[i].Value) {
+			t.Fatalf("message %d is %s with %d bytes", i, number(m), len(m.Value))
+		}
+	}
+}
+
+func testLargerThanOurs(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
+	must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
+	got, err := read(t, l, topic, 0, 3)
+	if err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) || len(got[1].Value) != fetchBytes+1 {
+		t.Fatalf("%v, %v", texts(got), err)
+	}
+	// And a broker that takes less than we put into a request still takes the messages one by one.
+	small := topic + "-small"
+	noError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
+	t.Cleanup(func() { noError(t, l.Delete(testContext(t), small)) })
+	must(l.Append(ctx, small, 0, numberedUpTo(50, 5000)...))(t)
+	if got, err := read(t, l, small, 0, 50); !slices.Equal(texts(got), numbers(0, 50)) {
+		t.Fatalf("%v, %v", texts(got), err)
+	}
+	if _, err := l.Append(ctx, small, 0, numbered(0, 30_000)); err == nil || !strings.Contains(err.Error(), small+"[0]") {
+		t.Fatalf("a message that is too large: %v", err)
+	}
+}
+
+func texts(messages []Message) []string {
+	list := []string{}
+	for _, m := range messages {
+		list = append(list, number(m))
+	}
+	return list
+}
+
+func testCompression(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	codecs := []kgo.CompressionCodec{kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
+	for i, codec := range codecs {
+		client := foreign(t, l, kgo.ProducerBatchCompression(codec))
+		noError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
+	}
+	if got, err := read(t, l, topic, 0, 4); err != io.EOF || !slices.Equal(texts(got), numbers(0, 4)) {
+		t.Fatalf("%v, %v", texts(got), err)
+	}
+}
+
+func record(topic string, i int) *kgo.Record {
+	return &kgo.Record{Topic: topic, Value: numbered(i, 200).Value}
+}
+
+func testTransactions(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	a := foreign(t, l, kgo.TransactionalID(topic+"-a"))
+	b := foreign(t, l, kgo.TransactionalID(topic+"-b"))
+	produce := func(client *kgo.Client, from, to int) {
+		for i := from; i < to; i++ {
+			noError(t, client.ProduceSync(ctx, record(topic, i)).FirstErr())
+		}
+	}
+	begin := func(client *kgo.Client) { noError(t, client.BeginTransaction()) }
+	end := func(client *kgo.Client, commit kgo.TransactionEndTry) {
+		noError(t, client.EndTransaction(ctx, commit))
+	}
+	check := func(stable int64, want ...[]string) {
+		t.Helper()
+		waitForEnd(t, l, topic, stable)
+		got, err := read(t, l, topic, 0, stable)
+		if err != io.EOF || !slices.Equal(texts(got), slices.Concat(want...)) {
+			t.Fatalf("%v, %v, want %v", texts(got), err, slices.Concat(want...))
+		}
+		for from := int64(0); from < stable; from++ { // from any offset, markers and aborted ones too
+			tail, err := read(t, l, topic, from, stable)
+			want := slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })
+			if err != io.EOF || !slices.Equal(texts(tail), texts(want)) {
+				t.Fatalf("from %d: %v, %v, want %v", from, texts(tail), err, texts(want))
+			}
+		}
+	}
+
+	// Two producers interleave with plain messages; one aborts, one commits; the first then commits another.
+	begin(a)
+	begin(b)
+	produce(a, 100, 103)
+	produce(b, 0, 2)
+	must(l.Append(ctx, topic, 0, numbered(2, 10)))(t)
+	produce(a, 103, 105)
+	if _, stable, err := l.Bounds(ctx, topic, 0); stable != 0 || err != nil {
+		t.Fatalf("the end before an open transaction is %d, %v", stable, err)
+	}
+	end(a, kgo.TryAbort)
+	produce(b, 3, 4)
+	end(b, kgo.TryCommit)
+	begin(a)
+	produce(a, 4, 6)
+	end(a, kgo.TryCommit)
+	check(14, numbers(0, 6))
+
+	// The log ends with aborted records and their marker.
+	begin(b)
+	produce(b, 200, 205)
+	end(b, kgo.TryAbort)
+	check(20, numbers(0, 6))
+
+	// A follower gets a transaction's messages when it is committed.
+	f := l.Follow(topic, 0, 20)
+	defer f.Close()
+	begin(a)
+	produce(a, 6, 8)
+	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if m, err := f.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("an open transaction shows %v, %v", number(m), err)
+	}
+	end(a, kgo.TryCommit)
+	for _, want := range numbers(6, 8) {
+		if m, err := f.Next(ctx); err != nil || number(m) != want {
+			t.Fatalf("%v, %v, want %s", number(m), err, want)
+		}
+	}
+}
+
+// waitForEnd waits for a transaction's marker, which a broker may write after it has said that the transaction is over.
+func waitForEnd(t *testing.T, l *Log, topic string, want int64) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, end, err := l.Bounds(testContext(t), topic, 0)
+		noError(t, err)
+		if end == want {
+			return
+		}
+		if end > want {
+			t.Fatalf("the log ends at %d, want %d", end, want)
+		}
+		<-tick.C
+	}
+}
+
+func testLongTransaction(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	client := foreign(t, l, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	const n = 3 * fetchBytes / 900_000
+	for i, result := range []kgo.TransactionEndTry{kgo.TryAbort, kgo.TryCommit} {
+		noError(t, client.BeginTransaction())
+		for j := range n {
+			value := numbered(i*n+j, 900_000).Value
+			noError(t, client.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: value}).FirstErr())
+		}
+		noError(t, client.EndTransaction(ctx, result))
+	}
+	waitForEnd(t, l, topic, 2*n+2)
+	if got, err := read(t, l, topic, 0, 2*n+2); err != io.EOF || !slices.Equal(texts(got), numbers(n, 2*n)) {
+		t.Fatalf("%v, %v", texts(got), err)
+	}
+}
+
+func deleteRecords(t *testing.T, l *Log, topic string, before int64) {
+	t.Helper()
+	request := kmsg.NewPtrDeleteRecordsRequest()
+	request.TimeoutMillis = 10_000
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = before
+	rt.Partitions = append(rt.Partitions, rp)
+	request.Topics = append(request.Topics, rt)
+	response, err := request.RequestWith(testContext(t), foreign(t, l))
+	noError(t, err)
+	noError(t, kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode))
+}
+
+func testDeleted(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	for i := range 10 {
+		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
+	}
+	deleteRecords(t, l, topic, 4)
+	want := DeletedError{Topic: topic, Wanted: 2, First: 4, End: 10}
+	if _, err := read(t, l, topic, 2, 10); !isDeleted(err, want) {
+		t.Errorf("range: %v", err)
+	}
+	if got, err := read(t, l, topic, 4, 10); err != io.EOF || !slices.Equal(texts(got), numbers(4, 10)) {
+		t.Errorf("range of the rest: %v, %v", texts(got), err)
+	}
+	if got, err := read(t, l, topic, 2, 2); err != io.EOF || len(got) != 0 {
+		t.Errorf("an empty range needs nothing: %v, %v", texts(got), err)
+	}
+	strict := l.Follow(topic, 0, 2)
+	defer strict.Close()
+	if _, err := strict.Next(ctx); !isDeleted(err, want) {
+		t.Errorf("follower: %v", err)
+	}
+	lenient := l.Follow(topic, 0, 2)
+	defer lenient.Close()
+	lenient.SkipDeleted = true
+	if m, err := lenient.Next(ctx); err != nil || number(m) != "4" || lenient.Position() != 5 {
+		t.Errorf("follower that skips: %s, %v, position %d", number(m), err, lenient.Position())
+	}
+}
+
+func isDeleted(err error, want DeletedError) bool {
+	got, ok := errors.AsType[*DeletedError](err)
+	return ok && *got == want
+}
+
+func testMadeAnew(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	l.stall = 0
+	for n := range 2 {
+		noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+		must(l.Append(ctx, topic, 0, numberedUpTo(10-5*n, 10)...))(t)
+		if n == 0 {
+			noError(t, l.Delete(ctx, topic))
+		}
+	}
+	if _, err := read(t, l, topic, 7, 10); !isDeleted(err, DeletedError{Topic: topic, Wanted: 7, First: 0, End: 5}) {
+		t.Errorf("range after the end: %v", err)
+	}
+	if got, err := read(t, l, topic, 3, 10); !isDeleted(err, DeletedError{Topic: topic, Wanted: 5, First: 0, End: 5}) || len(got) != 2 {
+		t.Errorf("range across the end: %v, %v", texts(got), err)
+	}
+}
+
+func testFollow(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	f := l.Follow(topic, 0, 0)
+	defer f.Close()
+	for i := range 100 {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if m, err := f.Next(ended); err == nil || f.Position() != int64(i) {
+			t.Fatalf("before message %d: %v, %v, position %d", i, number(m), err, f.Position())
+		}
+		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
+		if m, err := f.Next(ctx); err != nil || m.Offset != int64(i) || number(m) != fmt.Sprint(i) {
+			t.Fatalf("message %d: %s@%d, %v", i, number(m), m.Offset, err)
+		}
+	}
+	noError(t, f.Close())
+	if _, err := f.Next(ctx); !errors.Is(err, ErrClosed) {
+		t.Fatalf("after Close: %v", err)
+	}
+}
+
+func testPartitions(t *testing.T, l *Log, topic string) {
+	const partitions, n = 8, 40
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: partitions}))
+	var wg sync.WaitGroup
+	for p := range partitions {
+		wg.Go(func() {
+			f := l.Follow(topic, p, 0)
+			defer f.Close()
+			for i := range n {
+				if m, err := f.Next(ctx); err != nil || m.Partition != p || number(m) != fmt.Sprint(i*partitions+p) {
+					t.Errorf("partition %d, message %d: %s, %v", p, i, number(m), err)
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for i := range n {
+				if offset, err := l.Append(ctx, topic, p, numbered(i*partitions+p, 1000)); err != nil || offset != int64(i) {
+					t.Errorf("append %d to partition %d: %d, %v", i, p, offset, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func testTopics(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	plain := Topic{Name: topic + ".a", Partitions: 4, Config: map[string]string{"retention.ms": "3600000"}}
+	compacted := Topic{Name: topic + ".b", Partitions: 1, Compact: true}
+	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
+
+	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("partitions of no topic: %v", err)
+	}
+	if _, err := l.Config(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("configuration of no topic: %v", err)
+	}
+	noError(t, l.Create(ctx, compacted, plain))
+	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // stays as it is
+	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
+		t.Fatalf("%d partitions, %v", n, err)
+	}
+	config, err := l.Config(ctx, plain.Name)
+	noError(t, err)
+	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
+		t.Errorf("configuration %v", config)
+	}
+	topics, err := l.Topics(ctx, topic+".")
+	noError(t, err)
+	if len(topics) != 2 || topics[0].Name != plain.Name || topics[0].Partitions != 4 || topics[0].Compact ||
+		topics[0].Config["retention.ms"] != "3600000" || topics[1].Name != compacted.Name || !topics[1].Compact {
+		t.Errorf("topics %+v", topics)
+	}
+
+	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
+	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
+	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("partitions of a deleted topic: %v", err)
+	}
+	l.settle = 0
+	if _, err := l.Append(ctx, plain.Name, 3, numbered(0, 10)); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("append to a deleted topic: %v", err)
+	}
+	if _, _, err := l.Bounds(ctx, compacted.Name, 1); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("bounds of no partition: %v", err)
+	}
+	if _, err := read(t, l, plain.Name, 0, 1); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("range of a deleted topic: %v", err)
+	}
+	l.settle = settleTime
+	noError(t, l.Create(ctx, plain))
+	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
+		t.Fatalf("bounds of a topic made anew: %d, %d, %v", first, end, err)
+	}
+}
+
+func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, *Log, string)) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Compact: true, Config: map[string]string{
+		"min.cleanable.dirty.ratio": "0.01", "segment.ms": "200", "min.compaction.lag.ms": "0",
+	}}))
+	// (The first key stays, as kfake moves the start of the log when it does not.) Batches whose first, middle or last records go, and batches of which nothing is left. An idempotent producer's
+	// last batch stays, empty, for its sequence number.
+	keyed := func(keys string) (messages []Message) {
+		for _, k := range keys {
+			messages = append(messages, Message{Key: []byte(string(k)), Value: []byte(string(k) + ";")})
+		}
+		return messages
+	}
+	for _, keys := range []string{"0abcdefgh", "xbcdy", "abyz", "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqr", "ab"} {
+		must(l.Append(ctx, topic, 0, keyed(keys)...))(t)
+	}
+	client := foreign(t, l)
+	var records []*kgo.Record
+	for _, m := range keyed("efghqefghefgh") {
+		records = append(records, &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value})
+	}
+	noError(t, client.ProduceSync(ctx, records...).FirstErr())
+	must(l.Append(ctx, topic, 0, keyed("efghq")...))(t)
+	must(l.Append(ctx, topic, 0, keyed("!")...))(t)
+	compact(t, l, topic)
+
+	_, end, err := l.Bounds(ctx, topic, 0)
+	noError(t, err)
+	all, err := read(t, l, topic, 0, end)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	last := map[string]int{}
+	for i, m := range all {
+		last[string(m.Key)] = i
+	}
+	want := "0xcdyzrabefghq!"
+	var got []byte
+	for i, m := range all {
+		if last[string(m.Key)] == i {
+			got = append(got, m.Key...)
+		}
+	}
+	if !strings.HasPrefix(string(got), "0") || len(last) != len(want) || len(all) >= 60 {
+		t.Fatalf("%d messages of %q, want %q", len(all), got, want)
+	}
+	for from := int64(0); from <= end; from++ { // any range ends, and has what the whole has there
+		to := from + rand.Int64N(end-from+1)
+		part, err := read(t, l, topic, from, to)
+		want := slices.DeleteFunc(slices.Clone(all), func(m Message) bool { return m.Offset < from || m.Offset >= to })
+		if err != io.EOF || !slices.Equal(texts(part), texts(want)) {
+			t.Fatalf("[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
+		}
+	}
+	f := l.Follow(topic, 0, 0)
+	defer f.Close()
+	for range all {
+		must(f.Next(ctx))(t)
+	}
+	if f.Position() != all[len(all)-1].Offset+1 {
+		t.Errorf("position %d", f.Position())
+	}
+}

@@ -1,0 +1,110 @@
+package kafkalog
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// fakeLog is a partition after compaction: batches that cover offsets up to end, of which some hold no record.
+type fakeLog struct {
+	batches []fakeBatch
+	end     int64
+}
+
+type fakeBatch struct {
+	base, end int64   // what it covers
+	records   []int64 // what it holds
+	closes    bool    // a segment ends here, and with it every answer
+}
+
+func randomLog(random *rand.Rand) fakeLog {
+	var l fakeLog
+	for range 1 + random.IntN(12) {
+		b := fakeBatch{base: l.end + int64(random.IntN(3)*random.IntN(10)), closes: random.IntN(2) == 0}
+		b.end = b.base + 1 + int64(random.IntN(1<<random.IntN(8)))
+		density := random.Float64() * random.Float64()
+		for o := b.base; o < b.end; o++ {
+			if random.Float64() < density {
+				b.records = append(b.records, o)
+			}
+		}
+		l.batches = append(l.batches, b)
+		l.end = b.end
+	}
+	return l
+}
+
+// fetch answers as a broker does, from the batch that covers the offset or comes after it, and tells as little as kafka-go.
+func (l fakeLog) fetch(from int64) fetched {
+	f := fetched{stable: l.end}
+	for _, b := range l.batches {
+		if b.end <= from {
+			continue
+		}
+		known := batch{base: b.base, next: b.base + 1}
+		for _, o := range b.records {
+			known.next = o + 1
+			if o >= from {
+				known.messages = append(known.messages, Message{Offset: o})
+			}
+		}
+		f.batches = append(f.batches, known)
+		if b.closes {
+			break
+		}
+	}
+	return f
+}
+
+// Whatever compaction left, a cursor comes to the end of its range, with each record of it once, and in a number of
+// fetches that grows with the logarithm of the gaps.
+func TestCursorFindsItsWay(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		l := randomLog(random)
+		from := random.Int64N(l.end + 1)
+		to := from + random.Int64N(l.end-from+1)
+		var want, got []int64
+		for _, b := range l.batches {
+			for _, o := range b.records {
+				if from <= o && o < to {
+					want = append(want, o)
+				}
+			}
+		}
+		fetches := 0
+		for c := (cursor{position: from, to: to}); c.position < to; fetches++ {
+			if fetches > 1000 {
+				t.Fatalf("seed %d: no end in sight at %+v", seed, c)
+			}
+			for _, m := range c.move(l.fetch(c.position)) {
+				got = append(got, m.Offset)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: [%d, %d) is %v, want %v", seed, from, to, got, want)
+		}
+		if most := len(l.batches) * 40; fetches > most {
+			t.Errorf("seed %d: %d fetches for %d batches", seed, fetches, len(l.batches))
+		}
+	}
+}
+
+// Without an end, a cursor stops where the log does and takes up what is written later.
+func TestCursorAtTheEnd(t *testing.T) {
+	for seed := range uint64(1000) {
+		l := randomLog(rand.New(rand.NewPCG(seed, 1)))
+		c := cursor{to: unbounded}
+		for range 1000 {
+			c.move(l.fetch(c.position))
+		}
+		if c.position != l.end {
+			t.Fatalf("seed %d: at %d of %d: %+v", seed, c.position, l.end, c)
+		}
+		l.batches = append(l.batches, fakeBatch{base: l.end, end: l.end + 1, records: []int64{l.end}})
+		if got := c.move(l.fetch(l.end)); len(got) != 1 || got[0].Offset != l.end {
+			t.Fatalf("seed %d: %v", seed, got)
+		}
+	}
+}

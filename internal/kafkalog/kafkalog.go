@@ -1,0 +1,151 @@
+// Package kafkalog turns a Kafka cluster, or a broker inside this process, into what the flow needs of a log: ranges of
+// offsets read exactly, partitions followed with little delay, messages appended in order, topics set up.
+//
+// kafka-go's Reader and Writer are not used. The Reader returns the records of aborted transactions and transaction
+// markers as messages, skips in silence when its offset was deleted, and knows no end; the Writer waits to fill batches.
+// Everything here is one request at a time through kafka-go's Transport, which carries one call a connection: a blocked
+// long poll holds a connection of its own and delays nobody else.
+//
+// Delivery is at least once and ordered: a write that was applied but answered with an error is written again.
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// Header is a name and a value that travel with a message.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Message is one record of a partition. Key and Value are slices of their own, free to keep; a nil Value is a tombstone.
+// Append ignores Partition and Offset.
+type Message struct {
+	Partition  int
+	Offset     int64
+	Key, Value []byte
+	Headers    []Header
+}
+
+// Header returns the value of the first header with that key, or "".
+func (m Message) Header(key string) string {
+	for _, h := range m.Headers {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// Options say where the log is.
+type Options struct {
+	// Brokers are host:port addresses, of which one must answer. Empty: a broker inside this process.
+	Brokers []string
+	// DataDir holds the log of the broker inside this process, which nobody else may have open. Nothing is ever
+	// deleted from it but whole topics: the broker's own compaction is not safe against a crash.
+	DataDir string
+}
+
+const (
+	// clientID names us in the brokers' logs and quotas.
+	clientID = "stagewise"
+	// requestTimeout ends a request to a broker that went silent.
+	requestTimeout = 30 * time.Second
+	// settleTime is how long a topic may be unknown before that is believed: brokers learn of a new topic one by one.
+	settleTime = 2 * time.Second
+	// stallTime is how long a Range may find the log to end before the range does. A leader that was just elected can
+	// lag for a moment; a topic that was made anew stays short.
+	stallTime = 10 * time.Second
+)
+
+// Log is a connection to the brokers. Its methods may be called from any goroutine.
+type Log struct {
+	addresses []string
+	transport *kafka.Transport
+	client    *kafka.Client
+	broker    *broker // nil when the brokers are elsewhere
+
+	ctx   context.Context // ends with Close
+	close func() error
+
+	settle, stall time.Duration
+}
+
+// Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
+// DataDir, or returns a *LockedError when another process has that open.
+func Open(ctx context.Context, o Options) (*Log, error) {
+	l := &Log{addresses: slices.Clone(o.Brokers), settle: settleTime, stall: stallTime}
+	if len(o.Brokers) == 0 {
+		var err error
+		if l.broker, err = startBroker(o.DataDir); err != nil {
+			return nil, err
+		}
+		l.addresses = l.broker.cluster.ListenAddrs()
+	}
+	var end context.CancelFunc
+	l.ctx, end = context.WithCancel(context.Background())
+	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, Context: l.ctx}
+	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
+	l.close = sync.OnceValue(func() error {
+		end()
+		l.transport.CloseIdleConnections()
+		if l.broker != nil {
+			return l.broker.stop()
+		}
+		return nil
+	})
+
+	if _, err := l.metadata(ctx, []string{}); err != nil {
+		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
+	}
+	return l, nil
+}
+
+// Close ends every reader and every waiting call, and stops the embedded broker. Its log can be opened again.
+func (l *Log) Close() error { return l.close() }
+
+// Embedded reports whether the broker runs inside this process.
+func (l *Log) Embedded() bool { return l.broker != nil }
+
+// Addr returns the addresses of the brokers that the log was opened with, or that of the embedded broker.
+func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
+
+// metadata asks the cluster afresh; nil means all topics. The shared transport would answer from what it heard up to
+// six seconds ago, so this one is made for a single question.
+func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
+	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, MetadataTopics: topics}
+	defer transport.CloseIdleConnections()
+	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
+	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+}
+
+// dial makes connections that end with the log. kafka-go would leave a request that nobody waits for any more under way
+// until the broker answers.
+func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	forget := context.AfterFunc(l.ctx, func() { conn.Close() })
+	return &connection{conn, forget}, nil
+}
+
+type connection struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c *connection) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}

@@ -1,0 +1,134 @@
+package kafkalog
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+)
+
+// appendForever names the data directory of the process that TestKilledProcessLosesNothing kills.
+const appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(appendForever); dir != "" {
+		runAppendForever(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// runAppendForever prints the number of each message once it is acknowledged.
+func runAppendForever(dir string) {
+	ctx := context.Background()
+	l, err := Open(ctx, Options{DataDir: dir})
+	if err == nil {
+		err = l.Create(ctx, Topic{Name: "t", Partitions: 1})
+	}
+	out := bufio.NewWriterSize(os.Stdout, 16)
+	for i := 0; err == nil; i++ {
+		if _, err = l.Append(ctx, "t", 0, numbered(i, 50_000)); err == nil {
+			fmt.Fprintln(out, i)
+			err = out.Flush()
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// numbered is message i, its value size bytes long at least.
+func numbered(i, size int) Message {
+	value := fmt.Sprintf("%d;", i)
+	return Message{Value: []byte(value + strings.Repeat("x", max(0, size-len(value))))}
+}
+
+func number(m Message) string {
+	n, _, _ := strings.Cut(string(m.Value), ";")
+	return n
+}
+
+func numberedUpTo(n, size int) []Message {
+	messages := make([]Message, n)
+	for i := range messages {
+		messages[i] = numbered(i, size)
+	}
+	return messages
+}
+
+// numbers are "from", …, "to-1".
+func numbers(from, to int) []string {
+	list := []string{}
+	for i := from; i < to; i++ {
+		list = append(list, fmt.Sprint(i))
+	}
+	return list
+}
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func openEmbedded(t testing.TB) *Log { return openDir(t, t.TempDir()) }
+
+func openDir(t testing.TB, dir string) *Log {
+	t.Helper()
+	l, err := Open(testContext(t), Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { noError(t, l.Close()) })
+	return l
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must drops a nil error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
+}
+
+var errTooMany = errors.New("more messages than there can be")
+
+// read returns the messages of a range.
+func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error) {
+	t.Helper()
+	r := l.Range(topic, 0, from, to)
+	defer r.Close()
+	var messages []Message
+	for {
+		m, err := r.Next(testContext(t))
+		if err != nil {
+			return messages, err
+		}
+		if messages = append(messages, m); int64(len(messages)) > to-from {
+			return messages, errTooMany
+		}
+	}
+}
+
+// foreign is a client of another make: a producer with transactions and compression, an administrator.
+func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	options = append(options, kgo.SeedBrokers(l.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(options...)
+	noError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}

@@ -1,0 +1,114 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+const (
+	firstBackoff = 5 * time.Millisecond
+	lastBackoff  = time.Second
+)
+
+// errPending is what was asked for but is not done yet.
+var errPending = errors.New("not done yet")
+
+// retry calls do until it succeeds, fails for good, or ctx ends. Before each further attempt the cluster's layout is
+// forgotten: kafka-go would go on asking a former leader until its next refresh, some seconds later.
+func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
+
+	var trouble error
+	var unknownSince time.Time
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		if ctx.Err() != nil {
+			return ended(ctx, trouble)
+		}
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ended(ctx, trouble)
+		}
+		if unheard(err) {
+			if _, silence := l.metadata(ctx, []string{}); silence != nil {
+				err = silence
+			}
+		}
+		trouble = err
+		switch {
+		case !unknown(err):
+			unknownSince = time.Time{}
+			if !retriable(err) {
+				return err
+			}
+		case unknownSince.IsZero():
+			unknownSince = time.Now()
+		case time.Since(unknownSince) > l.settle:
+			return ErrUnknownTopic
+		}
+		l.transport.CloseIdleConnections()
+		wait(ctx, backoff)
+	}
+}
+
+// ended says why ctx ended, and what it was waiting out.
+func ended(ctx context.Context, trouble error) error {
+	if trouble == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w, waiting out: %w", context.Cause(ctx), trouble)
+}
+
+// wait lets about d pass, less if ctx ends. The random half keeps readers that met the same trouble apart.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// unknown errors are passing when the topic was made just now, and final when it was not made or is gone.
+func unknown(err error) bool {
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || unheard(err)
+}
+
+// unheard errors are kafka-go's own: its copy of the cluster's layout has no such topic. When no broker could be asked for
+// the layout that copy is empty, so they mean nothing then.
+func unheard(err error) bool {
+	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
+}
+
+// retriable errors may be gone at the next attempt: the "retriable" of https://kafka.apache.org/protocol#protocol_error_codes
+// with three exceptions, trouble with a
+// connection, and what takes its time.
+func retriable(err error) bool {
+	// First, because a kafka.Error is a net.Error too.
+	if code, ok := errors.AsType[kafka.Error](err); ok {
+		switch code {
+		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not there yet
+			return true
+		case kafka.InvalidMessage: // a corrupt message; TCP has a checksum, so a second try finds it as corrupt
+			return false
+		}
+		return code.Temporary()
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded, here of a single request
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, errPending)
+}

@@ -1,0 +1,274 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// Topic is a topic as it is to be made, or as it was found.
+type Topic struct {
+	Name       string
+	Partitions int
+	Compact    bool
+	// Config is what differs from the brokers' defaults, by Kafka's names (retention.ms and so on).
+	Config map[string]string
+}
+
+// Create makes the topics that are not there, and waits until they can be used; those that are there are left as they
+// are. With three brokers or more each message has three replicas, of which two must have it before it counts.
+func (l *Log) Create(ctx context.Context, topics ...Topic) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	cluster, err := l.fresh(ctx, []string{})
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	request := &kafka.CreateTopicsRequest{}
+	for _, t := range topics {
+		request.Topics = append(request.Topics, creation(t, len(cluster.Brokers)))
+	}
+	err = l.retry(ctx, func(ctx context.Context) error {
+		response, err := l.client.CreateTopics(ctx, request)
+		if err != nil {
+			return err
+		}
+		for _, t := range topics {
+			if err := response.Errors[t.Name]; err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+				return fmt.Errorf("%s: %w", t.Name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("create topics: %w", err)
+	}
+	if _, err := l.fresh(ctx, names(topics)); err != nil {
+		return fmt.Errorf("wait for topics: %w", err)
+	}
+	l.transport.CloseIdleConnections()
+	return nil
+}
+
+func creation(t Topic, brokers int) kafka.TopicConfig {
+	config := map[string]string{}
+	replicas := 1
+	if brokers >= 3 {
+		replicas = 3
+		config["min.insync.replicas"] = "2"
+	}
+	if t.Compact {
+		config["cleanup.policy"] = "compact"
+	}
+	for name, value := range t.Config {
+		config[name] = value
+	}
+	c := kafka.TopicConfig{Topic: t.Name, NumPartitions: t.Partitions, ReplicationFactor: replicas}
+	for name, value := range config {
+		c.ConfigEntries = append(c.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
+	}
+	return c
+}
+
+func names(topics []Topic) []string {
+	list := make([]string, len(topics))
+	for i, t := range topics {
+		list[i] = t.Name
+	}
+	return list
+}
+
+// fresh asks for the layout of the cluster and waits until every partition of the named topics has a leader.
+func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
+	var found *kafka.MetadataResponse
+	err := l.retry(ctx, func(ctx context.Context) error {
+		m, err := l.metadata(ctx, topics)
+		if err != nil {
+			return err
+		}
+		for _, t := range m.Topics {
+			if t.Error != nil {
+				return t.Error
+			}
+			for _, p := range t.Partitions {
+				if p.Error != nil {
+					return p.Error
+				}
+			}
+		}
+		found = m
+		return nil
+	})
+	return found, err
+}
+
+// Partitions returns the number of partitions of a topic, or ErrUnknownTopic.
+func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
+	var n int
+	err := l.retry(ctx, func(ctx context.Context) error {
+		m, err := l.metadata(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		n = len(m.Topics[0].Partitions)
+		// Asked afresh, an unknown topic is an answer, not trouble. Partitions without a leader count.
+		if unknown(m.Topics[0].Error) {
+			return ErrUnknownTopic
+		}
+		return m.Topics[0].Error
+	})
+	if err != nil {
+		return 0, fmt.Errorf("partitions of %s: %w", topic, err)
+	}
+	return n, nil
+}
+
+// Topics returns the topics whose names begin with prefix, by name.
+func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
+	var topics []Topic
+	err := l.retry(ctx, func(ctx context.Context) error {
+		topics = nil
+		m, err := l.metadata(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for _, t := range m.Topics {
+			if !t.Internal && strings.HasPrefix(t.Name, prefix) {
+				topics = append(topics, Topic{Name: t.Name, Partitions: len(t.Partitions)})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list topics: %w", err)
+	}
+	configs, err := l.configs(ctx, names(topics)...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range topics {
+		t := &topics[i]
+		t.Config = map[string]string{}
+		for _, entry := range configs[t.Name] {
+			if entry.ConfigSource == topicConfig {
+				t.Config[entry.ConfigName] = entry.ConfigValue
+			}
+			if entry.ConfigName == "cleanup.policy" {
+				t.Compact = strings.Contains(entry.ConfigValue, "compact")
+			}
+		}
+	}
+	slices.SortFunc(topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
+	return topics, nil
+}
+
+// topicConfig is the source of a setting that was made for the topic (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
+const topicConfig = 1
+
+// Config returns all settings of a topic that are in force, the brokers' defaults included, by Kafka's names.
+func (l *Log) Config(ctx context.Context, topic string) (map[string]string, error) {
+	configs, err := l.configs(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	config := map[string]string{}
+	for _, entry := range configs[topic] {
+		config[entry.ConfigName] = entry.ConfigValue
+	}
+	return config, nil
+}
+
+func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka.DescribeConfigResponseConfigEntry, error) {
+	configs := map[string][]kafka.DescribeConfigResponseConfigEntry{}
+	if len(topics) == 0 {
+		return configs, nil
+	}
+	request := &kafka.DescribeConfigsRequest{}
+	for _, topic := range topics {
+		request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{
+			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+		})
+	}
+	err := l.retry(ctx, func(ctx context.Context) error {
+		response, err := l.client.DescribeConfigs(ctx, request)
+		if err != nil {
+			return err
+		}
+		for _, resource := range response.Resources {
+			if unknown(resource.Error) {
+				return fmt.Errorf("%s: %w", resource.ResourceName, ErrUnknownTopic)
+			}
+			if resource.Error != nil {
+				return fmt.Errorf("%s: %w", resource.ResourceName, resource.Error)
+			}
+			configs[resource.ResourceName] = resource.ConfigEntries
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe topics: %w", err)
+	}
+	return configs, nil
+}
+
+// Delete deletes topics and waits until they are gone. Topics that are not there are no error.
+func (l *Log) Delete(ctx context.Context, topics ...string) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	err := l.retry(ctx, func(ctx context.Context) error {
+		response, err := l.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
+		if err != nil {
+			return err
+		}
+		for topic, err := range response.Errors {
+			if err != nil && !unknown(err) {
+				return fmt.Errorf("%s: %w", topic, err)
+			}
+		}
+		m, err := l.metadata(ctx, topics)
+		if err != nil {
+			return err
+		}
+		for _, t := range m.Topics {
+			if !unknown(t.Error) {
+				return fmt.Errorf("delete %s: %w", t.Name, errPending)
+			}
+		}
+		return nil
+	})
+	l.transport.CloseIdleConnections()
+	if err != nil {
+		return fmt.Errorf("delete topics: %w", err)
+	}
+	return nil
+}
+
+// Bounds returns the first offset that a partition still holds and the one after the last that a reader may see, which is
+// before the first transaction that is still open.
+func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	err = l.retry(ctx, func(ctx context.Context) error {
+		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+			Topics:         map[string][]kafka.OffsetRequest{topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}},
+			IsolationLevel: kafka.ReadCommitted,
+		})
+		if err != nil {
+			return err
+		}
+		offsets := response.Topics[topic]
+		if len(offsets) != 1 {
+			return kafka.UnknownTopicOrPartition
+		}
+		first, end = offsets[0].FirstOffset, offsets[0].LastOffset
+		return offsets[0].Error
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("bounds of %s[%d]: %w", topic, partition, err)
+	}
+	return first, end, nil
+}
