@@ -1,0 +1,115 @@
+package schemas
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Header is one header of a message.
+type Header struct{ Key, Value string }
+
+// Message is what a log carries: schemas gives it meaning, a log gives it a
+// place.
+type Message struct {
+	Key     string
+	Headers []Header
+	Value   []byte
+}
+
+// Get is the value of the first header of that name, or "".
+func (m Message) Get(key string) string {
+	for _, h := range m.Headers {
+		if h.Key == key {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+func (m Message) number(key string) (int, error) {
+	n, err := strconv.ParseInt(m.Get(key), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: header %s is %q, expected a whole number", ErrDamaged, key, m.Get(key))
+	}
+	return int(n), nil
+}
+
+// Kind tells what a record is.
+type Kind string
+
+const (
+	KindExamples  Kind = "examples"  // examples: a batch
+	KindResiduals Kind = "residuals" // residuals: the rows of a batch after a stage
+	KindVisit     Kind = "visit"     // statistics: the sums of one partition's span for one visit
+	KindGram      Kind = "gram"      // statistics: the Gram matrix of the same, a record of its own
+	KindSample    Kind = "sample"    // statistics: sampled raw rows of the survey
+	KindSeal      Kind = "seal"      // statistics: where a partition's residuals of a stage are
+	KindFailure   Kind = "failure"   // statistics: what the log has made impossible
+	KindPrepare   Kind = "prepare"   // weights: the survey's result
+	KindWeights   Kind = "weights"   // weights: those of a visit
+	KindManifest  Kind = "manifest"  // weights: a finished version
+	KindPlan      Kind = "plan"      // plans: what a run is
+	KindEnd       Kind = "end"       // plans: how it ended
+	KindSource    Kind = "source"    // plans: the seal of an ingested source
+)
+
+// Kind of a message; "" if it has none, as what other producers write to
+// examples.
+func (m Message) Kind() Kind { return Kind(m.Get("kind")) }
+
+// Survey is the stage number of the survey, which comes before stage 0.
+const Survey = -1
+
+// Identity is which record of a run a message is (a part of). However often
+// and by whomever it is made, it is the same record.
+type Identity struct {
+	Kind      Kind
+	Run       string
+	Stage     int // Survey, 0, 1, …
+	Visit     int // 0, 1, …; on the weights topic the visit that these weights are for
+	Partition int // of examples; 0 on the weights topic
+	// Parent is the digest of the record that this one was computed from: for
+	// statistics the newest weights, for weights those before them, and the
+	// plan's for the survey.
+	Parent Digest
+}
+
+// Key is the message key of a chunk: what compaction keeps one of.
+func (id Identity) Key(chunk int) string {
+	return fmt.Sprintf("%s/%s/%d/%d/%d/%d", id.Run, id.Kind, id.Stage, id.Visit, id.Partition, chunk)
+}
+
+func (id Identity) String() string {
+	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
+}
+
+func (id Identity) headers() []Header {
+	return []Header{
+		{"kind", string(id.Kind)},
+		{"run", id.Run},
+		{"stage", strconv.Itoa(id.Stage)},
+		{"visit", strconv.Itoa(id.Visit)},
+		{"partition", strconv.Itoa(id.Partition)},
+		{"parent", string(id.Parent)},
+	}
+}
+
+// IdentityOf reads the identity from a message's headers.
+func IdentityOf(m Message) (id Identity, err error) {
+	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
+	for key, field := range map[string]*int{"stage": &id.Stage, "visit": &id.Visit, "partition": &id.Partition} {
+		if *field, err = m.number(key); err != nil {
+			return Identity{}, err
+		}
+	}
+	return id, nil
+}
+
+// position orders records along the chain of a run.
+func (id Identity) position() [2]int { return [2]int{id.Stage, id.Visit} }
+
+// Before tells whether id comes before other along the chain of a run.
+func (id Identity) Before(other Identity) bool {
+	a, b := id.position(), other.position()
+	return a[0] < b[0] || a[0] == b[0] && a[1] < b[1]
+}

@@ -1,0 +1,333 @@
+package schemas
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// Record is a message, or several where it is large, of the statistics or the
+// weights topic: an identity, a few notes and tensors.
+type Record[T Number] struct {
+	Identity
+	// Notes are further headers, in order; they are part of the digest.
+	Notes   []Header
+	Tensors Tensors[T]
+}
+
+type (
+	// Statistics are sums over the examples of one partition's span.
+	Statistics = Record[float64]
+	// Weights are what a solver publishes: the barrier between two visits.
+	Weights = Record[float32]
+	// Sample is raw rows of examples, as they were ingested.
+	Sample = Record[float32]
+)
+
+// Note is the value of a note, or "".
+func (r *Record[T]) Note(key string) string {
+	for _, n := range r.Notes {
+		if n.Key == key {
+			return n.Value
+		}
+	}
+	return ""
+}
+
+// Digest is over the identity, the notes and every bit of the tensors. Because
+// the identity has the parent's digest, it names the whole chain before it.
+func (r *Record[T]) Digest() Digest {
+	h := newHasher()
+	h.text(string(r.Kind), r.Run, string(r.Parent))
+	h.int(r.Stage, r.Visit, r.Partition, len(r.Notes))
+	for _, n := range r.Notes {
+		h.text(n.Key, n.Value)
+	}
+	r.Tensors.write(h)
+	return h.digest()
+}
+
+// ContentDigest is over the tensors alone.
+func (t Tensors[T]) ContentDigest() Digest {
+	h := newHasher()
+	t.write(h)
+	return h.digest()
+}
+
+// segmentValues is how many values of a tensor one row of a message holds: a
+// row is the least that a chunk can be.
+const segmentValues = 4096
+
+func recordSchema[T Number]() *arrow.Schema {
+	item := arrow.DataType(arrow.PrimitiveTypes.Float64)
+	if _, single := any(T(0)).(float32); single {
+		item = arrow.PrimitiveTypes.Float32
+	}
+	return arrow.NewSchema([]arrow.Field{
+		{Name: "tensor", Type: arrow.BinaryTypes.String},
+		{Name: "shape", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)},
+		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "values", Type: arrow.ListOf(item)},
+		{Name: "text", Type: arrow.ListOf(arrow.BinaryTypes.String)},
+	}, nil)
+}
+
+// segment is one row of a chunk: values or text of a tensor from an offset on.
+type segment[T Number] struct {
+	tensor *Tensor[T]
+	offset int
+	values []T
+	text   []string
+}
+
+func (s segment[T]) bytes() int {
+	size := 64 + len(s.tensor.Name) + 8*len(s.tensor.Shape) + 8*len(s.values)
+	for _, t := range s.text {
+		size += 8 + len(t)
+	}
+	return size
+}
+
+func (t *Tensor[T]) segments() []segment[T] {
+	segments := []segment[T]{}
+	for offset := 0; offset < len(t.Data); offset += segmentValues {
+		segments = append(segments, segment[T]{t, offset, t.Data[offset:min(offset+segmentValues, len(t.Data))], nil})
+	}
+	for offset := 0; offset < len(t.Text); {
+		end, size := offset, 0
+		for end < len(t.Text) && (end == offset || size+len(t.Text[end]) < 16*segmentValues) {
+			size += 8 + len(t.Text[end])
+			end++
+		}
+		segments = append(segments, segment[T]{t, offset, nil, t.Text[offset:end]})
+		offset = end
+	}
+	if len(segments) == 0 {
+		segments = append(segments, segment[T]{t, 0, nil, nil})
+	}
+	return segments
+}
+
+// Encode makes the messages of a record, each within MaxMessage and each with
+// the digest of the whole.
+func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
+	const room = MaxMessage - 16<<10 // for headers, schema and framing
+	var chunks [][]segment[T]
+	left := 0
+	for i := range r.Tensors {
+		for _, s := range r.Tensors[i].segments() {
+			if s.bytes() > left {
+				chunks, left = append(chunks, nil), room
+			}
+			last := len(chunks) - 1
+			chunks[last] = append(chunks[last], s)
+			left -= s.bytes()
+		}
+	}
+	if len(chunks) == 0 {
+		chunks = append(chunks, nil)
+	}
+	schema, digest := recordSchema[T](), string(r.Digest())
+	messages := make([]Message, len(chunks))
+	for i, segments := range chunks {
+		value, err := encodeSegments(schema, segments, mem)
+		if err != nil {
+			return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+		}
+		headers := append(r.headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(chunks))},
+			Header{"digest", digest}, Header{"schema", fingerprint(schema)}, Header{"notes", strconv.Itoa(len(r.Notes))})
+		messages[i] = Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+	}
+	return messages, nil
+}
+
+func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
+	b := array.NewRecordBuilder(mem, schema)
+	defer b.Release()
+	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
+	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
+	for _, s := range segments {
+		tensors.Append(s.tensor.Name)
+		shapes.Append(true)
+		for _, n := range s.tensor.Shape {
+			shapes.ValueBuilder().(*array.Int64Builder).Append(int64(n))
+		}
+		offsets.Append(int64(s.offset))
+		values.Append(true)
+		switch v := any(s.values).(type) {
+		case []float32:
+			values.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
+		case []float64:
+			values.ValueBuilder().(*array.Float64Builder).AppendValues(v, nil)
+		}
+		text.Append(true)
+		text.ValueBuilder().(*array.StringBuilder).AppendValues(s.text, nil)
+	}
+	record := b.NewRecord()
+	defer record.Release()
+	return encode(record, mem)
+}
+
+// maxChunks bounds what one record may claim to be: 9 GB.
+const maxChunks = 10_000
+
+// Collector puts the chunks of records together. The zero value is ready. It
+// is not safe for concurrent use.
+type Collector[T Number] struct {
+	open map[Identity]map[Digest]*collection[T]
+}
+
+type collection[T Number] struct {
+	chunks [][]byte
+	have   int
+}
+
+// Add takes one message, and answers with the record when it completes one:
+// when all chunks that carry the same identity and digest are there, in
+// whatever order they came, and the digest is right. Errors wrap ErrDamaged.
+func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
+	id, err := IdentityOf(m)
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := m.number("chunk")
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := m.number("chunks")
+	if err != nil {
+		return nil, err
+	}
+	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
+		return nil, fmt.Errorf("%w: chunk %d of %d", ErrDamaged, chunk, chunks)
+	}
+	digest := Digest(m.Get("digest"))
+	if c.open == nil {
+		c.open = map[Identity]map[Digest]*collection[T]{}
+	}
+	if c.open[id] == nil {
+		c.open[id] = map[Digest]*collection[T]{}
+	}
+	whole := c.open[id][digest]
+	if whole == nil {
+		whole = &collection[T]{chunks: make([][]byte, chunks)}
+		c.open[id][digest] = whole
+	}
+	if chunk >= len(whole.chunks) {
+		return nil, fmt.Errorf("%w: chunk %d of %d in a record of %d", ErrDamaged, chunk, chunks, len(whole.chunks))
+	}
+	if whole.chunks[chunk] == nil {
+		whole.chunks[chunk] = m.Value
+		whole.have++
+	}
+	if whole.have < len(whole.chunks) {
+		return nil, nil
+	}
+	delete(c.open[id], digest)
+	if len(c.open[id]) == 0 {
+		delete(c.open, id)
+	}
+	r := &Record[T]{Identity: id, Notes: notes(m)}
+	for _, value := range whole.chunks {
+		if r.Tensors, err = appendSegments(r.Tensors, value, mem); err != nil {
+			return nil, fmt.Errorf("decode %v: %w", id, err)
+		}
+	}
+	if err := r.Tensors.complete(); err != nil {
+		return nil, fmt.Errorf("decode %v: %w", id, err)
+	}
+	if got := r.Digest(); got != digest {
+		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %s", id, ErrDamaged, got.Short(), digest.Short())
+	}
+	return r, nil
+}
+
+func notes(m Message) []Header {
+	for i, h := range m.Headers {
+		if h.Key == "notes" {
+			if n, err := strconv.Atoi(h.Value); err == nil && n > 0 && n <= len(m.Headers)-i-1 {
+				return m.Headers[i+1 : i+1+n]
+			}
+		}
+	}
+	return nil
+}
+
+// Forget drops what is incomplete of a run.
+func (c *Collector[T]) Forget(run string) {
+	for id := range c.open {
+		if id.Run == run {
+			delete(c.open, id)
+		}
+	}
+}
+
+func appendSegments[T Number](tensors Tensors[T], value []byte, mem memory.Allocator) (Tensors[T], error) {
+	record, err := decode(value, mem)
+	if err != nil {
+		return nil, err
+	}
+	defer record.Release()
+	if want := recordSchema[T](); !record.Schema().Equal(want) {
+		return nil, fmt.Errorf("%w: schema %v, expected %v", ErrDamaged, record.Schema(), want)
+	}
+	for _, c := range record.Columns() {
+		if c.NullN() > 0 {
+			return nil, fmt.Errorf("%w: nulls in a record", ErrDamaged)
+		}
+	}
+	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
+	offsets, lists, texts := record.Column(2).(*array.Int64), record.Column(3).(*array.List), record.Column(4).(*array.List)
+	sizes := shapes.ListValues().(*array.Int64)
+	var data []T
+	switch v := lists.ListValues().(type) {
+	case *array.Float32:
+		data = any(v.Float32Values()).([]T)
+	case *array.Float64:
+		data = any(v.Float64Values()).([]T)
+	}
+	words := texts.ListValues().(*array.String)
+	for row := range int(record.NumRows()) {
+		last := len(tensors) - 1
+		if offsets.Value(row) == 0 {
+			from, to := shapes.ValueOffsets(row)
+			shape := make([]int, 0, to-from)
+			for _, n := range sizes.Int64Values()[from:to] {
+				shape = append(shape, int(n))
+			}
+			tensors, last = append(tensors, Tensor[T]{Name: string([]byte(names.Value(row))), Shape: shape}), last+1
+		}
+		if last < 0 || names.Value(row) != tensors[last].Name || int64(len(tensors[last].Data)+len(tensors[last].Text)) != offsets.Value(row) {
+			return nil, fmt.Errorf("%w: row %d does not go on where the one before it ends", ErrDamaged, row)
+		}
+		t := &tensors[last]
+		from, to := lists.ValueOffsets(row)
+		t.Data = append(t.Data, data[from:to]...)
+		from, to = texts.ValueOffsets(row)
+		for i := from; i < to; i++ {
+			t.Text = append(t.Text, string([]byte(words.Value(int(i)))))
+		}
+	}
+	return tensors, nil
+}
+
+// complete checks that every tensor has as many values as its shape says.
+func (t Tensors[T]) complete() error {
+	for _, tensor := range t {
+		product := 1
+		for _, n := range tensor.Shape {
+			if n < 0 || n > 0 && product > math.MaxInt32*256/n {
+				return fmt.Errorf("%w: tensor %q has shape %v", ErrDamaged, tensor.Name, tensor.Shape)
+			}
+			product *= n
+		}
+		if product != len(tensor.Data)+len(tensor.Text) || len(tensor.Data) > 0 && len(tensor.Text) > 0 {
+			return fmt.Errorf("%w: tensor %q of shape %v has %d values", ErrDamaged, tensor.Name, tensor.Shape, len(tensor.Data)+len(tensor.Text))
+		}
+	}
+	return nil
+}

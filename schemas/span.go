@@ -1,0 +1,78 @@
+package schemas
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Span is a range of one partition's offsets, From included, To not.
+type Span struct {
+	Partition int   `json:"partition"`
+	From      int64 `json:"from"`
+	To        int64 `json:"to"`
+}
+
+// Empty tells whether the span holds no offset.
+func (s Span) Empty() bool { return s.To <= s.From }
+
+// Contains tells whether all of other lies within s.
+func (s Span) Contains(other Span) bool {
+	return s.Partition == other.Partition && s.From <= other.From && other.To <= s.To
+}
+
+func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, s.From, s.To) }
+
+// OverlapError says that two spans share offsets: their sums would count
+// examples twice.
+type OverlapError struct{ A, B Span }
+
+func (e *OverlapError) Error() string { return fmt.Sprintf("spans %v and %v overlap", e.A, e.B) }
+
+// Spans is a set of disjoint spans in the order of (partition, from). Spans
+// that touch are one span. The zero value is the empty set.
+type Spans []Span
+
+// Union is the set of all offsets of a and b, or an *OverlapError if they
+// share any.
+func (a Spans) Union(b Spans) (Spans, error) {
+	all := append(slices.Clone(a), b...)
+	all = slices.DeleteFunc(all, Span.Empty)
+	slices.SortFunc(all, func(x, y Span) int {
+		if x.Partition != y.Partition {
+			return x.Partition - y.Partition
+		}
+		switch {
+		case x.From < y.From:
+			return -1
+		case x.From > y.From:
+			return 1
+		}
+		return 0
+	})
+	var union Spans
+	for _, s := range all {
+		last := len(union) - 1
+		if last < 0 || union[last].Partition != s.Partition || union[last].To < s.From {
+			union = append(union, s)
+			continue
+		}
+		if union[last].To > s.From {
+			return nil, &OverlapError{union[last], s}
+		}
+		union[last].To = s.To
+	}
+	return union, nil
+}
+
+// Segments cuts the span at the multiples of length, so that the cuts do not
+// depend on where the span begins: runs over overlapping windows of the log
+// share all but their outermost segments.
+func (s Span) Segments(length int64) []Span {
+	var segments []Span
+	for from := s.From; from < s.To; {
+		to := min((from/length+1)*length, s.To)
+		segments = append(segments, Span{s.Partition, from, to})
+		from = to
+	}
+	return segments
+}
