@@ -1,0 +1,157 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const plainRows = "a,1,2\nb,3,4\n"
+
+// bzip2Rows is plainRows by bzip2 1.0.8; Go has no writer.
+const bzip2Rows = "425a683931415926535954c5397e0000055900001000043c003000200021a0c9ea10c088fa0090bc5dc914e142415314e5f8"
+
+func gzipped(t *testing.T, content string) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	w := gzip.NewWriter(&file)
+	if _, err := io.WriteString(w, content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func bzipped(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := hex.DecodeString(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func readContent(file io.Reader) (string, error) {
+	c, err := newContent(context.Background(), "file", io.NopCloser(file))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
+
+func TestContent(t *testing.T) {
+	zipped := gzipped(t, plainRows)
+	twice := bytes.Repeat(zipped, 2)
+	bz := bzipped(t, bzip2Rows)
+	for name, test := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"plain":              {[]byte(plainRows), plainRows},
+		"empty":              {nil, ""},
+		"gzip":               {zipped, plainRows},
+		"gzip, empty":        {gzipped(t, ""), ""},
+		"gzip, two members":  {twice, plainRows + plainRows},
+		"gzip, large":        {gzipped(t, strings.Repeat(plainRows, 100_000)), strings.Repeat(plainRows, 100_000)},
+		"bzip2":              {bz, plainRows},
+		"bzip2, two streams": {bytes.Repeat(bz, 2), plainRows + plainRows},
+		"bzip2, empty":       {bzipped(t, "425a683917724538509000000000"), ""},
+		"begins like bzip2":  {[]byte("BZh1,2,3\n"), "BZh1,2,3\n"},
+	} {
+		for _, from := range []io.Reader{bytes.NewReader(test.file), iotest.OneByteReader(bytes.NewReader(test.file))} {
+			if got, err := readContent(from); err != nil || got != test.want {
+				t.Errorf("%s: %d bytes, %v", name, len(got), err)
+			}
+		}
+	}
+}
+
+// A compressed file that is cut off anywhere is an error that says where, be
+// the content still complete or not, and never an example less.
+func TestContentCutOff(t *testing.T) {
+	for kind, file := range map[string][]byte{"gzip": gzipped(t, plainRows), "bzip2": bzipped(t, bzip2Rows)} {
+		magic := map[string]int{"gzip": 2, "bzip2": 4}[kind]
+		for n := magic; n < len(file); n++ {
+			_, err := readContent(bytes.NewReader(file[:n]))
+			want := fmt.Sprintf("file: offset %d: the %s stream is cut off: unexpected EOF", n, kind)
+			if err == nil || err.Error() != want || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d bytes of %s: %v", n, kind, err)
+			}
+		}
+		f := newFolder(t)
+		o := Defaults()
+		for n := range file {
+			o.Train = []string{f.write(t, "a.csv", file[:n])}
+			if rows, err := readSources(o); !isFileError(err) {
+				t.Errorf("%d bytes of %s: %v, %v", n, kind, rows, err)
+			}
+		}
+	}
+	// the last bytes of an idx pair are read too
+	images, labels := idxFile(idxUint8, []uint32{2, 1}, []uint8{1, 2}), idxFile(idxUint8, []uint32{2}, []uint8{1, 2})
+	for _, cut := range []string{"images", "labels"} {
+		a, b := gzipped(t, string(images)), gzipped(t, string(labels))
+		if cut == "images" {
+			a = a[:len(a)-1]
+		} else {
+			b = b[:len(b)-1]
+		}
+		f := newFolder(t)
+		o := Defaults()
+		o.Train = []string{f.write(t, "images-ubyte.gz", a), f.write(t, "labels-ubyte.gz", b)}
+		_, err := readSources(o)
+		if err == nil || !strings.HasPrefix(f.text(err), cut+"-ubyte.gz: offset ") || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s cut off: %v", cut, err)
+		}
+	}
+}
+
+func TestContentDamaged(t *testing.T) {
+	file := gzipped(t, plainRows)
+	file[len(file)-5] ^= 1 // of the length: RFC 1952, 2.3
+	file[len(file)-6] ^= 1 // of the checksum
+	_, err := readContent(bytes.NewReader(file))
+	if want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file)); err == nil || err.Error() != want {
+		t.Errorf("checksum: %v, expected %s", err, want)
+	}
+	bz := bzipped(t, bzip2Rows)
+	bz[12] ^= 1
+	if _, err = readContent(bytes.NewReader(bz)); !isFileError(err) || !strings.Contains(err.Error(), "the bzip2 stream is damaged: ") {
+		t.Errorf("bzip2: %v", err)
+	}
+	_, err = readContent(bytes.NewReader(append(gzipped(t, plainRows), "rest"...)))
+	if !isFileError(err) {
+		t.Errorf("bytes after the stream: %v", err)
+	}
+	// no byte of a file makes reading it panic
+	for i := range file {
+		for bit := range 8 {
+			damaged := gzipped(t, plainRows)
+			damaged[i] ^= 1 << bit
+			if text, err := readContent(bytes.NewReader(damaged)); err != nil && !isFileError(err) {
+				t.Errorf("%T: %v after %q", err, err, text)
+			}
+		}
+	}
+}
+
+func TestContentReadFails(t *testing.T) {
+	broken := errors.New("broken disk")
+	for _, start := range []string{"", plainRows, string(gzipped(t, plainRows)[:20])} {
+		_, err := readContent(io.MultiReader(strings.NewReader(start), iotest.ErrReader(broken)))
+		if !isFileError(err) || !errors.Is(err, broken) {
+			t.Errorf("after %q: %v", start, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package ingest
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/go-viper/mapstructure/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+func TestCheck(t *testing.T) {
+	if problems := Defaults().Check(); problems != nil {
+		t.Errorf("the defaults: %v", problems)
+	}
+	no := false
+	for _, test := range []struct {
+		change func(*Options)
+		want   Problem
+	}{
+		{func(o *Options) { o.Format = "libsvm" }, Problem{"format", "libsvm", "idx or csv (libsvm, arrow and parquet are not read yet)"}},
+		{func(o *Options) { o.Train = []string{"a.parquet"} }, Problem{"train", "a.parquet", "idx or csv (libsvm, arrow and parquet are not read yet)"}},
+		{func(o *Options) { o.Test = []string{"a.csv", ""} }, Problem{"test", `""`, "the name of a file"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, Problem{"train", "[a.idx b.idx c.idx]", "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, Problem{"train", "[a.idx b.csv]", "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, Problem{"test", "[a]", "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Label = "-1" }, Problem{"label", "-1", "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "-1" }, Problem{"weight", "-1", "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "0" }, Problem{"weight", "0", "another column than the label's"}},
+		{func(o *Options) { o.Label, o.Header = "digit", &no }, Problem{"header", "false", "true, as a column is given by its name"}},
+		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, Problem{"classes", `"a"`, "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Classes = []string{" a"} }, Problem{"classes", `" a"`, "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Missing = "median" }, Problem{"missing", `"median"`, "error or mean"}},
+		{func(o *Options) { o.Holdout = 1 }, Problem{"holdout", "1", "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Holdout = -0.1 }, Problem{"holdout", "-0.1", "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Partitions = 0 }, Problem{"partitions", "0", "a whole number ≥ 1"}},
+		{func(o *Options) { o.BatchRows = -1 }, Problem{"batch_rows", "-1", "a whole number ≥ 1"}},
+	} {
+		o := Defaults()
+		test.change(&o)
+		if got := o.Check(); !reflect.DeepEqual(got, []Problem{test.want}) {
+			t.Errorf("%+v\nexpected %+v", got, test.want)
+		}
+	}
+	// all at once, so that nobody mends one after the other
+	if got := (Options{}).Check(); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+}
+
+// The keys are those of the contract, and a column is a number or a name.
+func TestOptionsDecode(t *testing.T) {
+	const text = `
+train: [a.csv]
+test: [b.csv]
+format: csv
+label: 3
+weight: w
+header: true
+classes: [0, one]
+missing: mean
+holdout: 0.25
+partitions: 2
+batch_rows: 64
+`
+	yes := true
+	want := Options{
+		Train: []string{"a.csv"}, Test: []string{"b.csv"}, Format: "csv", Label: "3", Weight: "w", Header: &yes,
+		Classes: []string{"0", "one"}, Missing: MissingMean, Holdout: 0.25, Partitions: 2, BatchRows: 64,
+	}
+	var direct Options
+	if err := yaml.Unmarshal([]byte(text), &direct); err != nil || !reflect.DeepEqual(direct, want) {
+		t.Errorf("yaml: %+v, %v", direct, err)
+	}
+	var keys map[string]any
+	if err := yaml.Unmarshal([]byte(text), &keys); err != nil {
+		t.Fatal(err)
+	}
+	var weak Options
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &weak, WeaklyTypedInput: true, ErrorUnused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(keys); err != nil || !reflect.DeepEqual(weak, want) {
+		t.Errorf("mapstructure: %+v, %v", weak, err)
+	}
+}

@@ -1,0 +1,501 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// folder holds the files of a test.
+type folder string
+
+func newFolder(t *testing.T) folder { return folder(t.TempDir()) }
+
+func (f folder) path(name string) string { return filepath.Join(string(f), name) }
+
+func (f folder) write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f.path(name)
+}
+
+// text is an error's text with the folder's path left out.
+func (f folder) text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), string(f)+string(filepath.Separator), "")
+}
+
+// readRows reads everything into one batch.
+func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.ExampleRows, sizes []int, err error) {
+	for rows, err := range batches {
+		if err != nil {
+			return whole, sizes, err
+		}
+		sizes = append(sizes, rows.Rows)
+		whole.Rows += rows.Rows
+		whole.Cols = rows.Cols
+		whole.Floats = append(whole.Floats, rows.Floats...)
+		whole.Bytes = append(whole.Bytes, rows.Bytes...)
+		whole.Words = append(whole.Words, rows.Words...)
+		whole.Numbers = append(whole.Numbers, rows.Numbers...)
+		whole.Weights = append(whole.Weights, rows.Weights...)
+		whole.Splits = append(whole.Splits, rows.Splits...)
+	}
+	return whole, sizes, nil
+}
+
+// readSources reads all batches of all sources.
+func readSources(o Options) (rows []schemas.ExampleRows, err error) {
+	found, err := Sources(context.Background(), o)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found {
+		whole, _, err := readRows(s.Batches(context.Background()))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, whole)
+	}
+	return rows, nil
+}
+
+// show is for goldens: fields in a line, those that are absent left out.
+func show(r schemas.ExampleRows) string {
+	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
+	if r.Floats != nil {
+		text += fmt.Sprintf(" floats %v", r.Floats)
+	}
+	if r.Bytes != nil {
+		text += fmt.Sprintf(" bytes %v", r.Bytes)
+	}
+	if r.Words != nil {
+		text += fmt.Sprintf(" words %q", r.Words)
+	}
+	if r.Numbers != nil {
+		text += fmt.Sprintf(" numbers %v", r.Numbers)
+	}
+	if r.Weights != nil {
+		text += fmt.Sprintf(" weights %v", r.Weights)
+	}
+	if r.Splits != nil {
+		text += fmt.Sprintf(" splits %v", r.Splits)
+	}
+	return text
+}
+
+// idxFile makes an idx file: a header that tells the truth, and the values.
+func idxFile(kind byte, dims []uint32, values ...any) []byte {
+	file := []byte{0, 0, kind, byte(len(dims))}
+	for _, d := range dims {
+		file = binary.BigEndian.AppendUint32(file, d)
+	}
+	for _, v := range values {
+		var err error
+		if file, err = binary.Append(file, binary.BigEndian, v); err != nil {
+			panic(err)
+		}
+	}
+	return file
+}
+
+func TestSourcesIdentity(t *testing.T) {
+	f := newFolder(t)
+	base := Defaults()
+	base.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
+	id := func(o Options) string {
+		t.Helper()
+		found, err := Sources(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) != 1 || found[0].Width != 1 {
+			t.Fatalf("sources %+v", found)
+		}
+		return found[0].ID
+	}
+	want := id(base)
+	yes, no := true, false
+
+	t.Run("same", func(t *testing.T) {
+		for name, change := range map[string]func(*Options){
+			"another name":          func(o *Options) { o.Train = []string{f.write(t, "b.csv", []byte("0,1\n1,2\n"))} },
+			"format said":           func(o *Options) { o.Format = "csv" },
+			"label said":            func(o *Options) { o.Label = "0" },
+			"no header said":        func(o *Options) { o.Header = &no },
+			"holdout is for visits": func(o *Options) { o.Holdout = 0.5 },
+		} {
+			o := base
+			change(&o)
+			if got := id(o); got != want {
+				t.Errorf("%s: another identity", name)
+			}
+		}
+	})
+	t.Run("different", func(t *testing.T) {
+		seen := map[string]string{want: "base"}
+		for name, change := range map[string]func(*Options){
+			"bytes":      func(o *Options) { o.Train = []string{f.write(t, "c.csv", []byte("0,1\n1,3\n"))} },
+			"split":      func(o *Options) { o.Train, o.Test = nil, o.Train },
+			"label":      func(o *Options) { o.Label = "1" },
+			"header":     func(o *Options) { o.Header = &yes },
+			"classes":    func(o *Options) { o.Classes = []string{"0", "1"} },
+			"missing":    func(o *Options) { o.Missing = MissingMean },
+			"partitions": func(o *Options) { o.Partitions = 5 },
+			"batch rows": func(o *Options) { o.BatchRows = 5 },
+		} {
+			o := base
+			change(&o)
+			got := id(o)
+			if other, same := seen[got]; same {
+				t.Errorf("%s: the identity of %s", name, other)
+			}
+			seen[got] = name
+		}
+	})
+	t.Run("idx has no columns", func(t *testing.T) {
+		o := base
+		o.Train = []string{
+			f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7))),
+			f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1))),
+		}
+		want := id(o)
+		o.Missing, o.Header, o.Label, o.Weight = MissingMean, &yes, "5", "w"
+		if id(o) != want {
+			t.Error("another identity")
+		}
+		o.Classes = []string{"1", "0"}
+		want = id(o)
+		if o.Classes = []string{"0", "1"}; id(o) != want {
+			t.Error("another identity for another order of the classes")
+		}
+	})
+}
+
+func TestSourcesFormats(t *testing.T) {
+	images, labels := idxFile(idxUint8, []uint32{1, 1}, uint8(7)), idxFile(idxUint8, []uint32{1}, uint8(1))
+	const asIDX, asCSV = "1 × 1 bytes [7] numbers [1]", "1 × 1 floats [3] words [\"5\"]"
+	for _, test := range []struct {
+		files  []string
+		format string
+		want   string
+	}{
+		{[]string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}, "", asIDX},
+		{[]string{"train-images.idx3-ubyte", "train-labels.idx1-ubyte"}, "", asIDX},
+		{[]string{"train-images.idx3", "train-labels.idx1"}, "", asIDX},
+		{[]string{"IMAGES.IDX", "LABELS.IDX"}, "", asIDX},
+		{[]string{"images", "labels"}, "", asIDX},         // by magic
+		{[]string{"images.bin", "labels.csv"}, "", asIDX}, // the second of a pair is labels, whatever it is called
+		{[]string{"images.csv", "labels.csv"}, "idx", asIDX},
+		{[]string{"rows.csv"}, "", asCSV},
+		{[]string{"rows.CSV.gz"}, "", asCSV}, // not compressed, in spite of its name
+		{[]string{"rows.txt"}, "csv", asCSV},
+	} {
+		f := newFolder(t)
+		o := Defaults()
+		o.Format = test.format
+		for i, name := range test.files {
+			content := []byte("5,3\n")
+			if len(test.files) == 2 {
+				content = [][]byte{images, labels}[i]
+			}
+			o.Train = append(o.Train, f.write(t, name, content))
+		}
+		rows, err := readSources(o)
+		if err != nil {
+			t.Errorf("%v: %v", test.files, f.text(err))
+			continue
+		}
+		if len(rows) != 1 || show(rows[0]) != test.want {
+			t.Errorf("%v: %v, expected %s", test.files, rows, test.want)
+		}
+	}
+}
+
+func TestSourcesRefuse(t *testing.T) {
+	f := newFolder(t)
+	f.write(t, "one.csv", []byte("0,1\n"))
+	f.write(t, "copy.csv", []byte("0,1\n"))
+	f.write(t, "two.csv", []byte("0,1,2\n"))
+	f.write(t, "what", []byte("0,1\n"))
+	f.write(t, "rows.arrow", []byte("ARROW1"))
+	f.write(t, "images", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
+	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		train, test []string
+		want        string
+	}{
+		{[]string{"none.csv"}, nil, "none.csv: no such file or directory"},
+		{[]string{"folder.csv"}, nil, "folder.csv: is a directory"},
+		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
+		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv, and examples are counted once"},
+		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
+		{[]string{"what", "rows.arrow"}, nil, "what: neither name nor content tells the format: set examples.format"},
+		{[]string{"images"}, nil, "images: without a pair: expected idx files in pairs, images first, then their labels"},
+	} {
+		o := Defaults()
+		for _, name := range test.train {
+			o.Train = append(o.Train, f.path(name))
+		}
+		for _, name := range test.test {
+			o.Test = append(o.Test, f.path(name))
+		}
+		_, err := Sources(context.Background(), o)
+		var file *FileError
+		if !errors.As(err, &file) || f.text(err) != test.want {
+			t.Errorf("%v %v: %q, expected %q", test.train, test.test, f.text(err), test.want)
+		}
+	}
+	o := Defaults()
+	o.Train = []string{f.path("none.csv")}
+	if _, err := Sources(context.Background(), o); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v does not wrap fs.ErrNotExist", err)
+	}
+	o.BatchRows = 0
+	_, err := Sources(context.Background(), o)
+	if want := (Problem{"batch_rows", "0", "a whole number ≥ 1"}); err != want {
+		t.Errorf("error %v, expected %v", err, want)
+	}
+	// the same file for training and for testing is nobody's mistake to find here
+	o = Defaults()
+	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
+	if found, err := Sources(context.Background(), o); err != nil || found[0].ID == found[1].ID {
+		t.Errorf("%v %v", found, err)
+	}
+}
+
+// Batches straddle batch_rows and go on where the one before ended.
+func TestBatchSizes(t *testing.T) {
+	for _, rows := range []int{1, 63, 64, 65, 127, 128, 129} {
+		var sizes []int
+		for left := rows; left > 0; left -= 64 {
+			sizes = append(sizes, min(64, left))
+		}
+		images, labels := idxFile(idxUint8, []uint32{uint32(rows), 3}), idxFile(idxInt16, []uint32{uint32(rows)})
+		var table bytes.Buffer
+		var words []string
+		var numbers []int64
+		for i := range rows {
+			images = append(images, byte(i), byte(i+1), byte(i+2))
+			labels = binary.BigEndian.AppendUint16(labels, uint16(i))
+			numbers = append(numbers, int64(i))
+			words = append(words, strconv.Itoa(i))
+			fmt.Fprintf(&table, "%d,%d,%d\n", i, i, i+1)
+		}
+		f := newFolder(t)
+		o := Defaults()
+		o.BatchRows = 64
+		o.Test = []string{f.write(t, "a.idx", images), f.write(t, "b.idx", labels)}
+		found, err := Sources(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // reading again gives the same
+			whole, got, err := readRows(found[0].Batches(context.Background()))
+			if err != nil || !slices.Equal(got, sizes) {
+				t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
+			}
+			if !bytes.Equal(whole.Bytes, images[12:]) || !slices.Equal(whole.Numbers, numbers) {
+				t.Fatalf("%d rows: other values", rows)
+			}
+			if !slices.Equal(whole.Splits, slices.Repeat([]schemas.Split{schemas.Test}, rows)) {
+				t.Fatalf("%d rows: splits %v", rows, whole.Splits)
+			}
+		}
+
+		o.Train, o.Test = []string{f.write(t, "a.csv", table.Bytes())}, nil
+		found, err = Sources(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, got, err := readRows(found[0].Batches(context.Background()))
+		if err != nil || !slices.Equal(got, sizes) {
+			t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
+		}
+		if len(whole.Floats) != 2*rows || whole.Floats[2*rows-1] != float32(rows) || !slices.Equal(whole.Words, words) || whole.Splits != nil {
+			t.Fatalf("%d rows: other values", rows)
+		}
+	}
+}
+
+// However wide rows are and long their labels, a batch fits a message.
+func TestBatchesFitMessages(t *testing.T) {
+	encodedSize := func(rows *schemas.ExampleRows) int {
+		t.Helper()
+		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+		defer mem.AssertSize(t, 0)
+		record := rows.Record(mem)
+		defer record.Release()
+		value, err := schemas.EncodeExamples(record, mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(value)
+	}
+	f := newFolder(t)
+	check := func(name string, rows, fullest int, o Options) {
+		t.Helper()
+		o.BatchRows = math.MaxInt
+		found, err := Sources(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, largest := 0, 0
+		for batch, err := range found[0].Batches(context.Background()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += batch.Rows
+			largest = max(largest, encodedSize(batch))
+		}
+		if total != rows {
+			t.Errorf("%s: %d rows, expected %d", name, total, rows)
+		}
+		if largest > schemas.MaxMessage || largest < fullest {
+			t.Errorf("%s: the largest message has %d bytes", name, largest)
+		}
+	}
+
+	for _, cols := range []int{1, 784, 100_000, messageRoom - rowOverhead} {
+		rows := 2_000_000/cols + 1
+		o := Defaults()
+		o.Test = []string{
+			f.write(t, "a.idx", append(idxFile(idxUint8, []uint32{uint32(rows), uint32(cols)}), make([]byte, rows*cols)...)),
+			f.write(t, "b.idx", append(idxFile(idxUint8, []uint32{uint32(rows)}), make([]byte, rows)...)),
+		}
+		check(fmt.Sprintf("idx of %d", cols), rows, 550_000, o)
+	}
+	for _, cols := range []int{1, 784, messageRoom*8/33 - 20} {
+		rows := 2_000_000/cols/4 + 1
+		o := Defaults()
+		o.Weight, o.Missing = "1", MissingMean
+		line := "a label of some length,0.5" + strings.Repeat(",", cols) + "\n"
+		o.Test = []string{f.write(t, "a.csv", bytes.Repeat([]byte(line), rows))}
+		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
+	}
+	// what people have most often is not cut: 1024 images of 28 × 28 are one message
+	if fit := messageRoom / byteRowBytes(28*28); fit < Defaults().BatchRows {
+		t.Errorf("%d images fit a message", fit)
+	}
+	o := Defaults()
+	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("long", 50_000)+",1\n"), 9))}
+	check("long labels", 9, 800_000, o)
+}
+
+// What a file holds must be what its identity says.
+func TestBatchesOfChangedFile(t *testing.T) {
+	f := newFolder(t)
+	o := Defaults()
+	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
+	found, err := Sources(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
+	_, _, err = readRows(found[0].Batches(context.Background()))
+	if want := "a.csv: changed while it was ingested"; f.text(err) != want {
+		t.Errorf("%q, expected %q", f.text(err), want)
+	}
+}
+
+func TestBatchesEndWithContext(t *testing.T) {
+	f := newFolder(t)
+	o := Defaults()
+	o.BatchRows = 1
+	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
+	found, err := Sources(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	batches := 0
+	for _, err = range found[0].Batches(ctx) {
+		batches++
+		cancel()
+	}
+	if batches != 2 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d batches, %v", batches, err)
+	}
+	if _, err := Sources(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("sources: %v", err)
+	}
+}
+
+func TestFile(t *testing.T) {
+	images := idxFile(idxUint8, []uint32{2, 1, 2}, []uint8{1, 2, 3, 4})
+	yes := true
+	for _, test := range []struct {
+		name, content string
+		options       Options
+		want          string
+	}{
+		{"features alone", "1,2\n3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
+		{"with the label", "a,1,2\nb,3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
+		{"with an empty label", ",1,2\n,3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
+		{"label last", "1,2,a\n3,4,b\n", Options{Label: "2"}, "2 × 2 floats [1 2 3 4]"},
+		{"label last, left out", "1,2\n3,4\n", Options{Label: "2"}, "2 × 2 floats [1 2 3 4]"},
+		{"label and weight", "1,a,2,0.5\n3,b,4,x\n", Options{Label: "1", Weight: "3"}, "2 × 2 floats [1 2 3 4]"},
+		{"label and weight by name", "x,label,y,w\n1,a,2,0.5\n", Options{Label: "label", Weight: "w"}, "1 × 2 floats [1 2]"},
+		{"by name, left out", "x,y,w\n1,2,0.5\n", Options{Label: "label", Weight: "w"}, "1 × 2 floats [1 2]"},
+		{"header", "x,y\n1,2\n", Options{Header: &yes}, "1 × 2 floats [1 2]"},
+		{"missing", "1,\n", Options{Missing: MissingMean}, "1 × 2 floats [1 NaN]"},
+		{"too many", "a,1,2,3\n", Options{}, "file: line 1: 4 columns: expected 2 features, with or without the label"},
+		{"too few", "1\n", Options{}, "file: line 1: 1 columns: expected 2 features, with or without the label"},
+		{"a feature short, with the label", "x,label\n1,a\n", Options{Label: "label"}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
+		{"weight but no label", "1,2,0.5\n", Options{Weight: "2"}, "file: line 1: 3 columns: expected 2 features, with or without the label"},
+		{"a word", "1,2\n1,a\n", Options{}, `file: line 2, column 1: "a" is not a number`},
+		{"images", string(images), Options{Format: "idx"}, "2 × 2 bytes [1 2 3 4]"},
+		{"wide images", string(idxFile(idxUint8, []uint32{1, 3}, []uint8{1, 2, 3})), Options{Format: "idx"}, "file: offset 0: 1 × 3 values, as images are: expected 2 features"},
+		{"labels for images", string(idxFile(idxUint8, []uint32{2}, []uint8{1, 2})), Options{Format: "idx"}, "file: offset 0: 2 numbers, as labels are, where images should be"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFolder(t)
+			o := test.options
+			o.Partitions, o.BatchRows = 4, 1
+			if o.Missing == "" {
+				o.Missing = MissingError
+			}
+			if o.Format == "" {
+				o.Format = "csv"
+			}
+			whole, _, err := readRows(File(context.Background(), f.write(t, "file", []byte(test.content)), o, 2))
+			got := show(whole)
+			if err != nil {
+				got = f.text(err)
+			}
+			if got != test.want {
+				t.Errorf("%s\nexpected %s", got, test.want)
+			}
+		})
+	}
+	f := newFolder(t)
+	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), 2))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, 2)); err == nil {
+		t.Error("unchecked options are used")
+	}
+}
