@@ -1,0 +1,131 @@
+package accumulate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Sum is a sum over examples: named arrays that add elementwise, an absent one
+// being zero, and what was summed. The zero value is the sum over nothing.
+type Sum struct {
+	Coverage
+	fields []schemas.Tensor[float64]
+}
+
+// Coverage is what a sum was taken over.
+type Coverage struct {
+	Spans    schemas.Spans `json:"spans"`
+	Messages int64         `json:"messages"` // accepted ones
+	Rows     int64         `json:"rows"`
+	// Checksum is the sum modulo 2^64 of a hash of each accepted message, so it
+	// does not depend on the order either.
+	Checksum uint64 `json:"checksum"`
+}
+
+// Same tells whether two coverages are of the same accepted messages.
+func (c Coverage) Same(o Coverage) bool {
+	return slices.Equal(c.Spans, o.Spans) && c.Messages == o.Messages && c.Rows == o.Rows && c.Checksum == o.Checksum
+}
+
+// Count adds one accepted message.
+func (c *Coverage) Count(rows int, checksum uint64) {
+	c.Messages++
+	c.Rows += int64(rows)
+	c.Checksum += checksum
+}
+
+func (c *Coverage) merge(o Coverage) error {
+	spans, err := c.Spans.Union(o.Spans)
+	if err != nil {
+		return err
+	}
+	*c = Coverage{spans, c.Messages + o.Messages, c.Rows + o.Rows, c.Checksum + o.Checksum}
+	return nil
+}
+
+// Field is the array of that name, made of zeros if it is absent. It panics if
+// it is there with another number of values.
+func (s *Sum) Field(name string, shape ...int) []float64 {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	for _, f := range s.fields {
+		if f.Name == name {
+			if len(f.Data) != size {
+				panic(fmt.Sprintf("accumulate: field %s of shape %v, not %v", name, f.Shape, shape))
+			}
+			return f.Data
+		}
+	}
+	s.fields = append(s.fields, schemas.Tensor[float64]{Name: name, Shape: slices.Clone(shape), Data: make([]float64, size)})
+	return s.fields[len(s.fields)-1].Data
+}
+
+// Take removes a field and returns it; false if it is absent.
+func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
+	for i, f := range s.fields {
+		if f.Name == name {
+			s.fields = slices.Delete(s.fields, i, i+1)
+			return f, true
+		}
+	}
+	return schemas.Tensor[float64]{}, false
+}
+
+// Tensors is the fields, shared, in the order in which they were made.
+func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
+
+// NewSum is the sum with these fields, which it does not copy.
+func NewSum(covered Coverage, fields schemas.Tensors[float64]) *Sum {
+	return &Sum{covered, fields}
+}
+
+// Merge adds o to s. It answers with a *schemas.OverlapError if they share
+// offsets, a *schemas.ShapeError if a field differs in shape, and leaves s as
+// it was then. o is not changed and not kept.
+func (s *Sum) Merge(o *Sum) error {
+	for _, f := range o.fields {
+		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, f.Shape) {
+			return &schemas.ShapeError{Tensor: f.Name, Got: f.Shape, Want: mine.Shape}
+		}
+	}
+	if err := s.merge(o.Coverage); err != nil {
+		return err
+	}
+	for _, f := range o.fields {
+		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
+		if !ok {
+			f.Data = slices.Clone(f.Data)
+			s.fields = append(s.fields, f)
+			continue
+		}
+		for i, v := range f.Data {
+			mine.Data[i] += v
+		}
+	}
+	return nil
+}
+
+// groupSize is how many partitions are merged before their groups are: a tree
+// of merges can be put between without changing a bit.
+const groupSize = 32
+
+// Reduce merges the sums of partitions, which are in the order of partitions.
+func Reduce(parts []*Sum) (*Sum, error) {
+	total := &Sum{}
+	for group := range slices.Chunk(parts, groupSize) {
+		merged := &Sum{}
+		for _, part := range group {
+			if err := merged.Merge(part); err != nil {
+				return nil, err
+			}
+		}
+		if err := total.Merge(merged); err != nil {
+			return nil, err
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,147 @@
+package accumulate
+
+import (
+	"container/heap"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// SampleRows is how many raw rows the survey samples; the median of their
+// distances is the scale of the kernels.
+const SampleRows = 2000
+
+// Sample is the SampleRows rows of the smallest draws among those offered: a
+// commutative monoid too. The zero value is empty.
+type Sample struct{ rows drawn }
+
+type draw struct {
+	hash uint64
+	row  []float32
+}
+
+// drawn is a heap, greatest hash first.
+type drawn []draw
+
+func (d drawn) Len() int           { return len(d) }
+func (d drawn) Less(i, j int) bool { return d[i].hash > d[j].hash }
+func (d drawn) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *drawn) Push(x any)        { *d = append(*d, x.(draw)) }
+func (d *drawn) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// Offer adds a row of that draw if it is among the smallest; it copies the row.
+func (s *Sample) Offer(hash uint64, row []float32) {
+	if len(s.rows) == SampleRows {
+		if hash >= s.rows[0].hash {
+			return
+		}
+		copy(s.rows[0].row, row)
+		s.rows[0].hash = hash
+		heap.Fix(&s.rows, 0)
+		return
+	}
+	heap.Push(&s.rows, draw{hash, slices.Clone(row)})
+}
+
+// Merge offers all of o's rows.
+func (s *Sample) Merge(o *Sample) {
+	for _, d := range o.rows {
+		s.Offer(d.hash, d.row)
+	}
+}
+
+// sorted is the rows by their draws.
+func (s *Sample) sorted() []draw {
+	return slices.SortedFunc(slices.Values(s.rows), func(a, b draw) int {
+		switch {
+		case a.hash < b.hash:
+			return -1
+		case a.hash > b.hash:
+			return 1
+		}
+		return slices.Compare(a.row, b.row)
+	})
+}
+
+// Rows is the sampled rows (n × d) in the order of their draws.
+func (s *Sample) Rows() kernel.Dense {
+	if len(s.rows) == 0 {
+		return kernel.Dense{}
+	}
+	rows := kernel.NewDense(len(s.rows), len(s.rows[0].row))
+	for i, d := range s.sorted() {
+		copy(rows.Row(i), d.row)
+	}
+	return rows
+}
+
+// Tensors is the content of a sample record.
+func (s *Sample) Tensors() schemas.Tensors[float32] {
+	rows, hashes := s.Rows(), make([]string, 0, len(s.rows))
+	for _, d := range s.sorted() {
+		hashes = append(hashes, fmt.Sprintf("%016x", d.hash))
+	}
+	return schemas.Tensors[float32]{
+		schemas.Matrix(schemas.FieldSample, rows.Rows, rows.Cols, rows.Data),
+		schemas.Words[float32](schemas.FieldDraws, hashes),
+	}
+}
+
+// SampleOf is the inverse of Tensors.
+func SampleOf(t schemas.Tensors[float32]) (*Sample, error) {
+	rows, _ := t.Find(schemas.FieldSample)
+	hashes, _ := t.Find(schemas.FieldDraws)
+	if len(rows.Shape) != 2 || len(hashes.Shape) != 1 || rows.Shape[0] != hashes.Shape[0] {
+		return nil, &schemas.ShapeError{Tensor: schemas.FieldSample, Got: rows.Shape, Want: []int{len(hashes.Text), -1}}
+	}
+	s, d := &Sample{}, rows.Shape[1]
+	for i, text := range hashes.Text {
+		hash, err := strconv.ParseUint(text, 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: draw %q: %v", schemas.ErrDamaged, text, err)
+		}
+		s.Offer(hash, rows.Data[i*d:(i+1)*d])
+	}
+	return s, nil
+}
+
+// LabelSet is the labels that were seen: a set under union.
+type LabelSet map[string]struct{}
+
+// Merge adds all of o's labels.
+func (l LabelSet) Merge(o LabelSet) { maps.Copy(l, o) }
+
+// Text is the labels in the order of a run that finds its classes itself.
+func (l LabelSet) Text() []string {
+	text := slices.Collect(maps.Keys(l))
+	schemas.SortLabels(text)
+	return text
+}
+
+// AddColumns centres raw rows (n × d) at shift in place, a missing value (NaN)
+// becoming 0, and adds their squares and which of them are there. Moments about
+// a point near the mean keep their digits where raw ones lose them.
+func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
+	squares, present := s.Field(schemas.FieldSquares, x.Cols), s.Field(schemas.FieldPresent, x.Cols)
+	for i := range x.Rows {
+		row, w := x.Row(i), float64(weights[i])
+		for j, v := range row {
+			if v != v {
+				row[j] = 0
+				continue
+			}
+			z := v - shift[j]
+			row[j] = z
+			squares[j] += w * float64(z) * float64(z)
+			present[j] += w
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// calibrated is Algorithm 2, calibrated least squares, for an unknown link. A
+// pass is two visits:
+//
+//	2i      fit y − ŷ by least squares, W; ỹ = ŷ + Wx      (lines 3, 4)
+//	2i + 1  fit y by least squares on G(ỹ); clip            (lines 5, 6)
+//
+// It goes through a clip, so it is not halved; it ends when its loss no longer
+// falls.
+type calibrated struct {
+	common
+	visit int
+	loss  float64 // of the chain of links links
+	links int     // complete ones behind the last loss
+	best  int     // links of the chain that is final if nothing better comes
+	bound float64 // of the loss once the last calibration counts
+	next  Step
+	done  bool
+}
+
+// calibrationRidge keeps the 3k × 3k system solvable where classes are empty;
+// the scores it works on are of the order of 1.
+const calibrationRidge = 1e-6
+
+func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pass, error) {
+	c.visit = v
+	if v%2 == 1 {
+		return nil, c.calibrate(sums)
+	}
+	scores, err := c.open(sums)
+	if err != nil {
+		return nil, err
+	}
+	loss := scores[schemas.Train].MeanLoss()
+	c.passes++
+	pass := &Pass{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
+	if !pass.Accepted {
+		c.done = true
+		return pass, nil
+	}
+	c.loss, c.links = loss, v/2
+	if c.stop.observe(scores) {
+		c.best = c.links
+	}
+	if c.done = c.stop.ended(); c.done {
+		return pass, nil
+	}
+	cross, err := c.cross(sums)
+	if err != nil {
+		return nil, err
+	}
+	step := c.factor.Solve(cross, c.shape.Classes)
+	w := make([]float32, len(step))
+	for i, x := range step {
+		w[i] = float32(x)
+	}
+	c.next = Step{W: w}
+	return pass, nil
+}
+
+// calibrate fits M = (Ê[G Gᵀ] + εI)⁻¹ Ê[G yᵀ] from the moments of G(ỹ).
+func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
+	k := c.shape.Classes
+	p := 3 * k
+	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+	if err != nil {
+		return err
+	}
+	cross, err := sums.Shaped(schemas.FieldCross, p, k)
+	if err != nil {
+		return err
+	}
+	full := make([]float64, p*p)
+	for i, at := 0, 0; i < p; i++ {
+		for j := 0; j <= i; j++ {
+			full[j*p+i] = gram[at] / c.weight
+			at++
+		}
+		full[i*p+i] += calibrationRidge
+	}
+	moment := make([]float64, len(cross))
+	for i, v := range cross {
+		moment[i] = v / c.weight
+	}
+	var factor mat.Cholesky
+	if !factor.Factorize(mat.NewSymDense(p, full)) {
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: c.weight, Lambda: calibrationRidge})
+	}
+	solution := mat.NewDense(p, k, make([]float64, p*k))
+	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: c.weight, Lambda: calibrationRidge, Cond: factor.Cond()})
+	}
+	calibration := make([]float32, p*k)
+	for i, x := range solution.RawMatrix().Data {
+		calibration[i] = float32(x)
+	}
+	// Half of Ê|y − Mᵀ G|² = ½(1 − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩), where
+	// Ê|y|² = 1; the clip only brings it nearer to y, which lies in the simplex.
+	var product mat.Dense
+	product.Mul(mat.NewSymDense(p, full), solution)
+	c.bound = 0.5
+	for i, m := range solution.RawMatrix().Data {
+		c.bound += m * (product.RawMatrix().Data[i]/2 - moment[i])
+	}
+	c.next = Step{Calibration: calibration}
+	return nil
+}
+
+func (c *calibrated) Next() (Step, error) {
+	if c.done {
+		return Step{Final: true, Of: 2 * c.best, Links: c.best}, nil
+	}
+	next := c.next
+	if c.visit%2 == 1 && c.passes >= c.stage.Passes {
+		// The loss of the whole chain is known to be at most bound. With a stop
+		// rule, what counts is the split's loss, and that of the last link is not known.
+		next.Final = true
+		if links := c.visit/2 + 1; c.bound < c.loss && c.stop.rule == nil {
+			next.Links = links
+		} else {
+			next.Links = c.best
+		}
+		next.Of = 2 * next.Links
+	}
+	return next, nil
+}

@@ -1,0 +1,66 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Methods to find the minimum of J.
+const (
+	MethodAuto  = "auto"  // the best there is; now the paper's step
+	MethodPaper = "paper" // Algorithm 1 with its fixed step, safeguarded by J
+)
+
+// Where the Gram matrix comes from.
+const (
+	GramAuto = "auto" // now all
+	GramAll  = "all"  // all training rows
+)
+
+const maxPasses = 10_000
+
+// Defaults are how a stage is fitted that says nothing.
+func Defaults() schemas.Stage {
+	return schemas.Stage{Link: schemas.LinkSoftmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
+}
+
+// Check says what is impossible about how a stage is fitted, by its keys.
+func Check(s schemas.Stage) (problems []schemas.Problem) {
+	bad := func(key string, value any, want string) {
+		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+	switch s.Link {
+	case schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated:
+	default:
+		bad("link", s.Link, "identity, softmax or calibrated")
+	}
+	if s.Passes < 1 || s.Passes > maxPasses {
+		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", maxPasses))
+	}
+	if !(s.Ridge >= 0) || math.IsInf(s.Ridge, 1) {
+		bad("ridge", s.Ridge, "a number ≥ 0")
+	}
+	switch s.Method {
+	case MethodAuto, MethodPaper:
+	default:
+		bad("method", s.Method, "auto or paper (accelerated and lbfgs are not there yet)")
+	}
+	switch s.GramRows {
+	case GramAuto, GramAll:
+	default:
+		bad("gram_rows", s.GramRows, "auto or all (a number is not there yet)")
+	}
+	if s.Stop != nil {
+		switch s.Stop.Split {
+		case schemas.Holdout.String(), schemas.Test.String():
+		default:
+			bad("stop.split", s.Stop.Split, "holdout or test")
+		}
+		if s.Stop.Patience < 1 {
+			bad("stop.patience", s.Stop.Patience, "a whole number ≥ 1")
+		}
+	}
+	return problems
+}

@@ -1,0 +1,181 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Shape is what a fit has to know of its block.
+type Shape struct {
+	Columns   int // p, intercept included
+	Penalised int // the first so many columns
+	Classes   int // k
+}
+
+// Step is what a solver publishes next.
+type Step struct {
+	W           []float32 // p × k; nil in a calibration's record
+	Calibration []float32 // 3k × k; nil in a weights' record
+	// Final ends the stage with W, whose loss is known, or with the first Links
+	// links of a calibrated stage's chain.
+	Final bool
+	Of    int // visit whose weights are final
+	Links int
+}
+
+// Tensors of the step's record.
+func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
+	if s.W != nil {
+		t = append(t, schemas.Matrix(schemas.TensorW, shape.Columns, shape.Classes, s.W))
+	}
+	if s.Calibration != nil {
+		t = append(t, schemas.Matrix(schemas.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
+	}
+	return t
+}
+
+// StepOf is the inverse of Tensors, for a record that was read back.
+func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
+	if _, ok := t.Find(schemas.TensorW); ok {
+		if s.W, err = t.Shaped(schemas.TensorW, shape.Columns, shape.Classes); err != nil {
+			return s, err
+		}
+	}
+	if _, ok := t.Find(schemas.TensorCalibration); ok {
+		s.Calibration, err = t.Shaped(schemas.TensorCalibration, 3*shape.Classes, shape.Classes)
+	}
+	return s, err
+}
+
+// Pass is what a visit with a gradient said.
+type Pass struct {
+	Number    int     // 1, 2, …
+	Objective float64 // J; for a calibrated stage its loss
+	Accepted  bool    // J has not risen
+}
+
+// Fit is the state of one stage's fit. Observe takes the visits in order, each
+// with the weights that it was made with as they were published; Next says
+// what to publish after the last.
+type Fit interface {
+	// Observe takes visit v, made with the published step w, and its reduced
+	// sums, and tells what it said if it had a gradient.
+	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error)
+	Next() (Step, error)
+	// Lambda is λ; 0 before the first visit.
+	Lambda() float64
+}
+
+// NewFit starts a stage's fit. The sums of its visit 0 have the Gram matrix.
+func NewFit(stage schemas.Stage, shape Shape) Fit {
+	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop)}
+	if stage.Link == schemas.LinkCalibrated {
+		return &calibrated{common: common}
+	}
+	return &generalized{common: common, size: 1}
+}
+
+// NoWeightError says that there is nothing to fit.
+type NoWeightError struct{}
+
+func (NoWeightError) Error() string {
+	return "no training row has a label and a weight above 0"
+}
+
+// NotFiniteError says that a sum is not a finite number: features or scores
+// have overflown single precision.
+type NotFiniteError struct{ What string }
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("%s is not a finite number: features of that size overflow; scale them", e.What)
+}
+
+type common struct {
+	stage  schemas.Stage
+	shape  Shape
+	stop   stop
+	factor *Preconditioner
+	weight float64
+	passes int
+}
+
+func (c *common) Lambda() float64 {
+	if c.factor == nil {
+		return 0
+	}
+	return c.factor.Lambda
+}
+
+// open reads what every visit has, and factors the Gram matrix of the first.
+func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Score, err error) {
+	scores = schemas.ScoresOf(sums)
+	c.weight = scores[schemas.Train].Weight
+	if c.weight <= 0 {
+		return scores, NoWeightError{}
+	}
+	if loss := scores[schemas.Train].Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return scores, &NotFiniteError{"the training loss"}
+	}
+	if c.factor == nil {
+		p := c.shape.Columns
+		gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+		if err != nil {
+			return scores, err
+		}
+		c.factor, err = NewPreconditioner(gram, p, c.shape.Penalised, c.weight, c.stage.Ridge)
+		if err != nil {
+			return scores, err
+		}
+	}
+	return scores, nil
+}
+
+// cross is the mean cross moment Ê[x rᵀ] of the visit, p × k.
+func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
+	sum, err := sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
+	if err != nil {
+		return nil, err
+	}
+	mean := make([]float64, len(sum))
+	for i, v := range sum {
+		mean[i] = v / c.weight
+		if math.IsNaN(mean[i]) || math.IsInf(mean[i], 0) {
+			return nil, &NotFiniteError{"the cross moment"}
+		}
+	}
+	return mean, nil
+}
+
+// stop is the rule that ends a stage when a split's loss stops falling.
+type stop struct {
+	rule  *schemas.Stop
+	split schemas.Split
+	best  float64
+	since int // passes since best
+}
+
+func newStop(rule *schemas.Stop) stop {
+	s := stop{rule: rule, best: math.Inf(1)}
+	if rule != nil {
+		s.split, _ = schemas.ParseSplit(rule.Split) // checked with the configuration
+	}
+	return s
+}
+
+// observe tells whether this is the best pass so far, by the rule's split if
+// there is a rule.
+func (s *stop) observe(scores [schemas.Splits]schemas.Score) (best bool) {
+	if s.rule == nil || scores[s.split].Weight == 0 {
+		return true
+	}
+	if loss := scores[s.split].MeanLoss(); loss < s.best {
+		s.best, s.since = loss, 0
+		return true
+	}
+	s.since++
+	return false
+}
+
+func (s *stop) ended() bool { return s.rule != nil && s.since >= s.rule.Patience }

@@ -1,0 +1,79 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Preconditioner is the Cholesky factor of S + λI: the fixed second-moment
+// matrix by which every step of Algorithm 1 is multiplied (its line 2). The
+// intercept, if there is one, is the last column and not penalised.
+type Preconditioner struct {
+	Lambda float64
+	factor mat.Cholesky
+	size   int
+}
+
+// SingularError says that S + λI can't be inverted with any use.
+type SingularError struct {
+	Size   int
+	Weight float64 // Σw of the rows behind S
+	Lambda float64
+	Cond   float64 // estimate of the condition number; 0: not even positive definite
+}
+
+func (e *SingularError) Error() string {
+	what := "is not positive definite"
+	if e.Cond > 0 {
+		what = fmt.Sprintf("has a condition number of about %.1g", e.Cond)
+	}
+	return fmt.Sprintf("the Gram matrix of %d features over a weight of %g, λ = %.3g, %s: a larger ridge or fewer features would help",
+		e.Size, e.Weight, e.Lambda, what)
+}
+
+// worstCondition leaves three digits of a float64 solve.
+const worstCondition = 1e13
+
+// NewPreconditioner factors S + λI, S = gram/weight with gram the packed lower
+// triangle of Σ w x xᵀ over p columns, of which the first penalised count in
+// λ = ridge · trace(S)/penalised and get it. gram is not changed.
+func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) (*Preconditioner, error) {
+	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
+		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
+	}
+	full := make([]float64, p*p)
+	trace := 0.0
+	for i, at := 0, 0; i < p; i++ {
+		for j := 0; j <= i; j++ {
+			full[j*p+i] = gram[at] / weight // gonum reads the upper triangle
+			at++
+		}
+		if i < penalised {
+			trace += full[i*p+i]
+		}
+	}
+	c := &Preconditioner{Lambda: ridge * trace / float64(penalised), size: p}
+	for i := range penalised {
+		full[i*p+i] += c.Lambda
+	}
+	singular := &SingularError{Size: p, Weight: weight, Lambda: c.Lambda}
+	if math.IsNaN(trace) || math.IsInf(trace, 0) || !c.factor.Factorize(mat.NewSymDense(p, full)) {
+		return nil, singular
+	}
+	if cond := c.factor.Cond(); !(cond < worstCondition) {
+		singular.Cond = cond
+		return nil, singular
+	}
+	return c, nil
+}
+
+// Solve is (S + λI)⁻¹ g for a p × k matrix g, row-major.
+func (c *Preconditioner) Solve(g []float64, k int) []float64 {
+	out := mat.NewDense(c.size, k, make([]float64, c.size*k))
+	if err := c.factor.SolveTo(out, mat.NewDense(c.size, k, g)); err != nil {
+		panic(fmt.Sprintf("solve: %v", err)) // the condition was checked when it was made
+	}
+	return out.RawMatrix().Data
+}

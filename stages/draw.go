@@ -1,0 +1,53 @@
+package stages
+
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Stream is an endless sequence of draws that can be entered anywhere. To write
+// it in another language:
+//
+//	mix(z)     = SplitMix64's finaliser, see schemas.Mix
+//	key        = mix(mix(mix(seed) ^ stage) ^ purpose)      with mix(0 ^ seed) = mix(seed)
+//	word(i)    = mix(key + i · 0x9e3779b97f4a7c15)          modulo 2^64
+//	uniform(i) = (floor(word(i) / 2^11) + 1/2) / 2^53       in (0, 1)
+//	normal(i)  = sqrt(−2 ln uniform(2j)) · cos(2π uniform(2j+1))   for i = 2j
+//	             sqrt(−2 ln uniform(2j)) · sin(2π uniform(2j+1))   for i = 2j + 1
+//
+// in double precision, rounded to single where a matrix is single. Purposes
+// are the constants below.
+type Stream struct{ key uint64 }
+
+// Purposes keep the draws of a stage apart.
+const (
+	drawDirections = 1 // + 16·l for factor l of a monomial
+	drawOffsets    = 2
+	drawColumns    = 3
+	drawDegrees    = 4
+)
+
+// NewStream is the stream of one purpose of one stage.
+func NewStream(seed uint64, stage int, purpose uint64) Stream {
+	return Stream{schemas.Hash(seed, uint64(stage), purpose)}
+}
+
+// Word is the i-th 64 random bits.
+func (s Stream) Word(i uint64) uint64 { return schemas.Mix(s.key + i*0x9e3779b97f4a7c15) }
+
+// Uniform is the i-th uniform draw from (0, 1).
+func (s Stream) Uniform(i uint64) float64 { return (float64(s.Word(i)>>11) + 0.5) / (1 << 53) }
+
+// Normal is the i-th standard normal draw (Box and Muller 1958).
+func (s Stream) Normal(i uint64) float64 {
+	pair := i &^ 1
+	radius, angle := math.Sqrt(-2*math.Log(s.Uniform(pair))), 2*math.Pi*s.Uniform(pair+1)
+	if i == pair {
+		return radius * math.Cos(angle)
+	}
+	return radius * math.Sin(angle)
+}
+
+// Below is the i-th uniform draw from 0 … n−1, by the high bits of a product.
+func (s Stream) Below(i uint64, n int) int { return int(s.Uniform(i) * float64(n)) }
