@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// chain is the accepted weights of a run, in order: of all records that name
+// the same predecessor the first complete one by offset counts. Workers and
+// solvers fold the same chain from the same topic.
+type chain struct {
+	plan      *schemas.Plan
+	run       string
+	rec       Recorder
+	accepted  []*schemas.Weights
+	digests   []schemas.Digest // of accepted
+	collector schemas.Collector[float32]
+	initial   map[int][]float32 // W that stages begin at in a warm start
+
+	prepared *stages.Preparation // once the survey's result is accepted
+}
+
+func newChain(plan *schemas.Plan, rec Recorder) *chain {
+	return &chain{plan: plan, run: plan.Run(), rec: rec, initial: map[int][]float32{}}
+}
+
+// add takes the next message of the weights topic and tells whether the chain
+// has grown.
+func (c *chain) add(m schemas.Message) (bool, error) {
+	if m.Get("run") != c.run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
+		return false, nil
+	}
+	r, err := c.collector.Add(m, memory.DefaultAllocator)
+	if err != nil {
+		// a damaged record is none: whoever made it, or somebody else, makes it again
+		c.rec.Record(Noticed{fmt.Sprintf("a message of the weights topic is passed over: %v", err)})
+		return false, nil
+	}
+	if r == nil || r.Parent != c.head() {
+		return false, nil
+	}
+	if r.Kind == schemas.KindPrepare {
+		if c.prepared, err = stages.NewPreparation(c.plan.Prepare, r.Tensors); err != nil {
+			return false, fmt.Errorf("read the survey's result: %w", err)
+		}
+	}
+	c.accepted, c.digests = append(c.accepted, r), append(c.digests, r.Digest())
+	return true, nil
+}
+
+// head is the digest of the newest accepted record: the parent of what is next.
+func (c *chain) head() schemas.Digest {
+	if len(c.digests) == 0 {
+		return c.plan.Digest()
+	}
+	return c.digests[len(c.digests)-1]
+}
+
+// visit is a visit that is due, or was: what it is for, and the record that its
+// statistics are computed from.
+type visit struct {
+	stage, number int
+	parent        schemas.Digest
+}
+
+// due is what a worker has to do, given what is accepted. sealing is set if the
+// residuals of stage `sealed` are to be published before; the visit's stage is
+// the number of stages when there is nothing left to visit.
+func (c *chain) due() (v visit, sealed int, sealing bool) {
+	v.parent = c.head()
+	if len(c.accepted) == 0 {
+		v.stage = schemas.Survey
+		return v, 0, false
+	}
+	last := c.accepted[len(c.accepted)-1]
+	switch {
+	case last.Kind == schemas.KindPrepare:
+		return v, 0, false
+	case isFinal(last):
+		v.stage = last.Stage + 1
+		return v, last.Stage, true
+	}
+	v.stage, v.number = last.Stage, last.Visit
+	return v, 0, false
+}
+
+// visits are all visits of a stage up to the one that is due.
+func (c *chain) visits(stage int) (visits []visit) {
+	parent := c.plan.Digest()
+	for i, r := range c.accepted {
+		switch {
+		case stage == 0 && r.Kind == schemas.KindPrepare, r.Stage == stage-1 && isFinal(r):
+			visits = append(visits, visit{stage, 0, c.digests[i]})
+		case r.Stage == stage && stage >= 0 && !isFinal(r):
+			visits = append(visits, visit{stage, r.Visit, c.digests[i]})
+		}
+	}
+	if stage == schemas.Survey {
+		visits = append(visits, visit{stage, 0, parent})
+	}
+	return visits
+}
+
+// The notes of a weights record.
+const (
+	noteFinal = "final" // of which visit the weights are
+	noteLinks = "links" // how many links of a calibrated stage's chain count
+)
+
+func isFinal(r *schemas.Weights) bool { return r.Note(noteFinal) != "" }
+
+// final is the record that ends a stage, and its digest; nil before.
+func (c *chain) final(stage int) (*schemas.Weights, schemas.Digest) {
+	for i, r := range c.accepted {
+		if r.Kind == schemas.KindWeights && r.Stage == stage && isFinal(r) {
+			return r, c.digests[i]
+		}
+	}
+	return nil, ""
+}
+
+// shape of a stage's block.
+func (c *chain) shape(m *stages.Map) solve.Shape {
+	return solve.Shape{Columns: m.Size(), Penalised: m.Penalised(), Classes: c.prepared.Labels.Len()}
+}
+
+// featureMap draws a stage's map. The survey's result has to be there.
+func (c *chain) featureMap(stage int) (*stages.Map, error) {
+	s, scores := c.plan.Stages[stage], 0
+	if s.Scores {
+		scores = c.prepared.Labels.Len()
+	}
+	m, err := stages.NewMap(s.Features, c.plan.Seed, stage, c.prepared, scores, c.plan.Intercept && stage == 0)
+	if err != nil {
+		return nil, fmt.Errorf("draw stage %d: %w", stage, err)
+	}
+	return m, nil
+}
+
+// step is the published step that visit v of a stage is made with; zero for
+// the visit that begins a cold stage.
+func (c *chain) step(stage, v int, shape solve.Shape) (solve.Step, error) {
+	for _, r := range c.accepted {
+		if r.Kind == schemas.KindWeights && r.Stage == stage && r.Visit == v {
+			return solve.StepOf(r.Tensors, shape)
+		}
+	}
+	return solve.Step{W: c.initial[stage]}, nil
+}
+
+// fitted is what a stage's weights are now: the newest, or the final ones.
+func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
+	f := &sink.Fitted{Link: c.plan.Stages[stage].Link}
+	dense := func(rows int, data []float32) kernel.Dense {
+		return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}
+	}
+	if w := c.initial[stage]; w != nil && f.Link != schemas.LinkCalibrated {
+		f.W = dense(shape.Columns, w)
+	}
+	for _, r := range c.accepted {
+		if r.Kind != schemas.KindWeights || r.Stage != stage {
+			continue
+		}
+		step, err := solve.StepOf(r.Tensors, shape)
+		if err != nil {
+			return nil, fmt.Errorf("read %v: %w", r.Identity, err)
+		}
+		if f.Link != schemas.LinkCalibrated {
+			f.W = dense(shape.Columns, step.W)
+			continue
+		}
+		if step.W != nil {
+			f.Chain = append(f.Chain, sink.ChainLink{W: dense(shape.Columns, step.W)})
+		}
+		if step.Calibration != nil && len(f.Chain) > 0 {
+			f.Chain[len(f.Chain)-1].Calibration = dense(3*shape.Classes, step.Calibration)
+		}
+		if isFinal(r) {
+			links := 0
+			if _, err := fmt.Sscan(r.Note(noteLinks), &links); err != nil || links > len(f.Chain) {
+				return nil, fmt.Errorf("read %v: %w: %q links of %d", r.Identity, schemas.ErrDamaged, r.Note(noteLinks), len(f.Chain))
+			}
+			f.Chain = f.Chain[:links]
+		}
+	}
+	return f, nil
+}
+
+// read folds what the weights topic has of the run now, and answers with the
+// offset to follow it from.
+func (c *chain) read(ctx context.Context, d desk) (next int64, err error) {
+	first, end, err := d.log.Bounds(ctx, d.weights, 0)
+	if err != nil {
+		return 0, err
+	}
+	err = d.between(ctx, d.weights, 0, min(max(first, c.plan.Since.Weights), end), end, func(r kafkalog.Message) error {
+		_, err := c.add(message(r))
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read weights of run %s: %w", c.run, err)
+	}
+	return end, nil
+}
+
+// warm takes from the version that the plan starts from where its stages begin.
+func (c *chain) warm(ctx context.Context, d desk) (prepared schemas.Tensors[float32], err error) {
+	if c.plan.Warm == nil {
+		return nil, nil
+	}
+	m, err := d.version(ctx, c.plan.Warm.Run)
+	if err != nil {
+		return nil, err
+	}
+	if digest := schemas.DigestJSON(m); digest != c.plan.Warm.Manifest {
+		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", m.Version, digest.Short(), c.plan.Warm.Manifest.Short())
+	}
+	earlier := newChain(m.Plan, c.rec)
+	if _, err := earlier.read(ctx, d); err != nil {
+		return nil, err
+	}
+	if earlier.prepared == nil {
+		return nil, fmt.Errorf("version %d: the survey's result is no longer on %s", m.Version, d.weights)
+	}
+	for t := range min(len(c.plan.Stages), len(m.Plan.Stages)) {
+		final, _ := earlier.final(t)
+		if final == nil {
+			return nil, fmt.Errorf("version %d: the weights of stage %d are no longer on %s", m.Version, t, d.weights)
+		}
+		// Algorithm 2's state is its whole chain: a calibrated stage begins anew.
+		if c.plan.Stages[t].Link == schemas.LinkCalibrated {
+			continue
+		}
+		w, ok := final.Tensors.Find(schemas.TensorW)
+		if !ok {
+			return nil, &schemas.ShapeError{Tensor: schemas.TensorW}
+		}
+		c.initial[t] = w.Data
+	}
+	return earlier.accepted[0].Tensors, nil
+}

@@ -1,0 +1,189 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// enter makes sure that the shares have the scores before a stage: those that
+// the stage before published. What is not sealed, or is no longer there, is
+// computed and published again, if need be from the first stage on.
+func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
+	if err := w.settle(); err != nil {
+		return err
+	}
+	if w.entered == stage {
+		return nil
+	}
+	if stage == 0 {
+		for _, s := range shares {
+			for _, segment := range s.segments {
+				for _, b := range segment.batches {
+					clear(b.score.Data)
+				}
+			}
+		}
+		w.entered = 0
+		return nil
+	}
+	before := w.scoresBefore(stage)
+	lacking, err := w.restore(ctx, before, shares)
+	if err != nil {
+		return err
+	}
+	if len(lacking) > 0 {
+		if err := w.enter(ctx, stage-1, lacking); err != nil {
+			return err
+		}
+		if err := w.publishStage(ctx, stage-1, lacking); err != nil {
+			return fmt.Errorf("publish the residuals of stage %d again: %w", stage-1, err)
+		}
+		if lacking, err = w.restore(ctx, before, lacking); err != nil {
+			return err
+		}
+		if len(lacking) > 0 {
+			return fmt.Errorf("partition %d: %w, although they were published again", lacking[0].span.Partition, errUnsealed)
+		}
+	}
+	w.entered = stage
+	return nil
+}
+
+// restore reads the scores of shares, and answers with those whose residuals
+// have to be made again.
+func (w *worker) restore(ctx context.Context, before *residualsOf, shares []*share) (lacking []*share, err error) {
+	for _, s := range shares {
+		switch err := before.restore(ctx, w.desk, s); {
+		case errors.Is(err, errUnsealed):
+			lacking = append(lacking, s)
+		case err != nil:
+			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.residuals, s.span.Partition, before.stage, err)
+		}
+	}
+	return lacking, nil
+}
+
+// scoresBefore is where the scores before a stage are; nil for the first.
+func (w *worker) scoresBefore(stage int) *residualsOf {
+	if stage == 0 {
+		return nil
+	}
+	_, parent := w.chain.final(stage - 1)
+	return &residualsOf{
+		run: w.run, stage: stage - 1, parent: parent, classes: w.chain.prepared.Labels.Len(),
+		from: w.plan.Stages[stage-1].Link, to: w.plan.Stages[stage].Link,
+	}
+}
+
+// settle takes from the survey's result what it has covered, once.
+func (w *worker) settle() error {
+	covered, ok := w.chain.accepted[0].Tensors.Find(schemas.TensorCovered)
+	if !ok {
+		return &schemas.ShapeError{Tensor: schemas.TensorCovered, Want: []int{len(w.plan.Spans)}}
+	}
+	for _, text := range covered.Text {
+		c, err := coverageOf(text)
+		if err != nil {
+			return err
+		}
+		for _, s := range w.shares {
+			if len(c.Spans) == 1 && c.Spans[0] == s.span {
+				s.covered = c
+			}
+		}
+	}
+	return nil
+}
+
+// sealStage publishes the residuals of a final stage, of those partitions for
+// which nobody has.
+func (w *worker) sealStage(ctx context.Context, stage int) error {
+	_, parent := w.chain.final(stage)
+	var open []*share
+	for _, s := range w.shares {
+		if seal := s.seals[stage]; seal == nil || seal.parent != parent {
+			open = append(open, s)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	if err := w.enter(ctx, stage, w.shares); err != nil {
+		return err
+	}
+	return w.publishStage(ctx, stage, open)
+}
+
+// publishStage publishes the residuals of shares that have the scores before
+// the stage, and seals each partition's when all of them are acknowledged.
+func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) error {
+	p, err := w.pass(visit{stage: stage})
+	if err != nil {
+		return err
+	}
+	_, p.final = w.chain.final(stage)
+	sums, open := map[*share]*accumulate.Sum{}, map[*share]*opened{}
+	s := &sweep{
+		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage),
+		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).publish },
+		collect: func(ctx context.Context, s *share, o *outcome) error {
+			if open[s] == nil {
+				open[s] = &opened{seal: seal{parent: p.final, from: -1}}
+			}
+			if err := w.append(ctx, s, open[s], o); err != nil {
+				return err
+			}
+			whole, err := merge(sums, s, o)
+			if err != nil || whole == nil {
+				return err
+			}
+			return w.seal(ctx, stage, s, open[s], whole)
+		},
+	}
+	return s.run(ctx, shares)
+}
+
+// opened is a seal in the making.
+type opened struct {
+	seal
+	digester sink.Digester
+}
+
+func (w *worker) append(ctx context.Context, s *share, open *opened, o *outcome) error {
+	at, err := w.write(ctx, w.residuals, s.span.Partition, o.messages...)
+	if err != nil {
+		return err
+	}
+	if open.from < 0 {
+		open.from = at
+	}
+	for _, part := range o.scores {
+		open.digester.Add(part.offset, part.row, part.score)
+	}
+	open.rows += o.rows
+	return nil
+}
+
+// seal vouches for the residuals of a partition, which are all acknowledged.
+func (w *worker) seal(ctx context.Context, stage int, s *share, open *opened, sum *accumulate.Sum) error {
+	_, end, err := w.log.Bounds(ctx, w.residuals, s.span.Partition)
+	if err != nil {
+		return err
+	}
+	open.from, open.to, open.digest = max(open.from, 0), end, open.digester.Digest()
+	r := &schemas.Statistics{
+		Identity: w.identity(schemas.KindSeal, visit{stage, 0, open.parent}, s),
+		Notes:    append(coverageNotes(sum.Coverage), open.notes()...), Tensors: sum.Tensors(),
+	}
+	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r); err != nil {
+		return err
+	}
+	done := open.seal
+	s.seals[stage] = &done
+	return nil
+}

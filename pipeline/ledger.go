@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// ledger is what the plans topic says: the runs in the order of their plans,
+// how they ended, and the sources that are on the examples topic.
+type ledger struct {
+	plans   []*schemas.Plan // the first of each run
+	ends    map[string]*schemas.End
+	sources []schemas.SourceSeal // in the order of seals
+	next    int64                // offset after what was read
+}
+
+func (d desk) ledger(ctx context.Context) (*ledger, error) {
+	l := &ledger{ends: map[string]*schemas.End{}}
+	err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error { return l.add(r) })
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return l, nil
+}
+
+func (l *ledger) add(r kafkalog.Message) error {
+	l.next = r.Offset + 1
+	if r.Value == nil {
+		return nil
+	}
+	m := message(r)
+	switch m.Kind() {
+	case schemas.KindPlan:
+		plan, err := schemas.DecodeJSON[schemas.Plan](m)
+		if err != nil {
+			return err
+		}
+		if l.plan(plan.Run()) == nil {
+			l.plans = append(l.plans, plan)
+		}
+	case schemas.KindEnd:
+		end, err := schemas.DecodeJSON[schemas.End](m)
+		if err != nil {
+			return err
+		}
+		if l.ends[end.Run] == nil {
+			l.ends[end.Run] = end
+		}
+	case schemas.KindSource:
+		seal, err := schemas.DecodeJSON[schemas.SourceSeal](m)
+		if err != nil {
+			return err
+		}
+		l.sources = append(l.sources, *seal)
+	}
+	return nil
+}
+
+func (l *ledger) plan(run string) *schemas.Plan {
+	for _, p := range l.plans {
+		if p.Run() == run {
+			return p
+		}
+	}
+	return nil
+}
+
+// unfinished are the runs without an end, in the order of their plans.
+func (l *ledger) unfinished() (plans []*schemas.Plan) {
+	for _, p := range l.plans {
+		if l.ends[p.Run()] == nil {
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// ended is how many runs of that content have ended.
+func (l *ledger) ended(content schemas.Digest) (n int) {
+	for _, e := range l.ends {
+		if e.Content == content {
+			n++
+		}
+	}
+	return n
+}

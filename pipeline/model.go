@@ -1,0 +1,239 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Model is a finished version: everything that predicts with it.
+type Model struct {
+	Manifest *schemas.Manifest
+
+	prepared *stages.Preparation
+	blocks   []fittedBlock
+	tensors  schemas.Tensors[float32]
+}
+
+type fittedBlock struct {
+	features *stages.Map
+	fitted   *sink.Fitted
+}
+
+// LoadModel reads a version of a pipeline: a number, a run, or Latest.
+func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*Model, error) {
+	d := desk{log, topicsOf(name)}
+	manifest, err := d.version(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	c := newChain(manifest.Plan, ignored{})
+	if _, err := c.read(ctx, d); err != nil {
+		return nil, err
+	}
+	if c.prepared == nil {
+		return nil, fmt.Errorf("version %d: the survey's result is no longer on %s", manifest.Version, d.weights)
+	}
+	for t, block := range manifest.Blocks {
+		if final, digest := c.final(t); final == nil || digest != block.Digest {
+			return nil, fmt.Errorf("version %d: the weights of stage %d are no longer on %s", manifest.Version, t, d.weights)
+		}
+	}
+	return modelOf(c, manifest)
+}
+
+// ignored is a recorder for whom nothing is of interest.
+type ignored struct{}
+
+func (ignored) Record(Event) {}
+
+// modelOf takes the final weights of a chain that has come to its end.
+func modelOf(c *chain, manifest *schemas.Manifest) (*Model, error) {
+	tensors := schemas.Tensors[float32]{}
+	for t := range c.plan.Stages {
+		m, err := c.featureMap(t)
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.fitted(t, c.shape(m))
+		if err != nil {
+			return nil, err
+		}
+		name := func(i int, what string) string { return fmt.Sprintf("%d/%d/%s", t, i, what) }
+		if f.Link != schemas.LinkCalibrated {
+			tensors = append(tensors, schemas.Matrix(name(0, schemas.TensorW), f.W.Rows, f.W.Cols, f.W.Data))
+		}
+		for i, link := range f.Chain {
+			tensors = append(tensors, schemas.Matrix(name(i, schemas.TensorW), link.W.Rows, link.W.Cols, link.W.Data),
+				schemas.Matrix(name(i, schemas.TensorCalibration), link.Calibration.Rows, link.Calibration.Cols, link.Calibration.Data))
+		}
+	}
+	for _, t := range c.accepted[0].Tensors {
+		if t.Name != schemas.TensorCovered {
+			tensors = append(tensors, t)
+		}
+	}
+	return newModel(manifest, tensors)
+}
+
+// newModel makes a model of the tensors of its file.
+func newModel(manifest *schemas.Manifest, tensors schemas.Tensors[float32]) (*Model, error) {
+	plan := manifest.Plan
+	if plan == nil || len(plan.Stages) == 0 {
+		return nil, fmt.Errorf("%w: a manifest without a plan", schemas.ErrDamaged)
+	}
+	for _, s := range plan.Stages {
+		if problems := append(stages.Check(s.Features), solve.Check(s)...); len(problems) > 0 {
+			return nil, fmt.Errorf("%w: manifest: %w", schemas.ErrDamaged, problems[0])
+		}
+	}
+	prepared, err := stages.NewPreparation(plan.Prepare, tensors)
+	if err != nil {
+		return nil, err
+	}
+	c := newChain(plan, ignored{})
+	c.prepared = prepared
+	model := &Model{Manifest: manifest, prepared: prepared, tensors: tensors}
+	for t, s := range plan.Stages {
+		m, err := c.featureMap(t)
+		if err != nil {
+			return nil, err
+		}
+		f, shape := &sink.Fitted{Link: s.Link}, c.shape(m)
+		matrix := func(i int, what string, rows int) (kernel.Dense, error) {
+			data, err := tensors.Shaped(fmt.Sprintf("%d/%d/%s", t, i, what), rows, shape.Classes)
+			return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}, err
+		}
+		if s.Link != schemas.LinkCalibrated {
+			if f.W, err = matrix(0, schemas.TensorW, shape.Columns); err != nil {
+				return nil, err
+			}
+		} else if t < len(manifest.Blocks) {
+			for i := range manifest.Blocks[t].Links {
+				var link sink.ChainLink
+				if link.W, err = matrix(i, schemas.TensorW, shape.Columns); err != nil {
+					return nil, err
+				}
+				if link.Calibration, err = matrix(i, schemas.TensorCalibration, 3*shape.Classes); err != nil {
+					return nil, err
+				}
+				f.Chain = append(f.Chain, link)
+			}
+		}
+		model.blocks = append(model.blocks, fittedBlock{m, f})
+	}
+	return model, nil
+}
+
+// Digest is the sha256 over the final weights (little-endian float32,
+// row-major, p × k), the calibrations and the survey's result, in the order of
+// the stages and, for a calibrated one, of its chain; last the labels' text.
+func (m *Model) Digest() schemas.Digest {
+	h, buffer := sha256.New(), []byte(nil)
+	for _, t := range m.tensors {
+		buffer = buffer[:0]
+		for _, v := range t.Data {
+			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(v))
+		}
+		h.Write(buffer)
+		h.Write([]byte(strings.Join(t.Text, "\n")))
+	}
+	return schemas.Digest(hex.EncodeToString(h.Sum(nil)))
+}
+
+// WriteTo writes the model's file.
+func (m *Model) WriteTo(w io.Writer) (int64, error) {
+	return schemas.WriteModel(w, m.Manifest, m.tensors, memory.DefaultAllocator)
+}
+
+// ReadModel reads a model's file. Its digest is checked.
+func ReadModel(r io.Reader) (*Model, error) {
+	manifest, tensors, err := schemas.ReadModel(r, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModel(manifest, tensors)
+	if err != nil {
+		return nil, err
+	}
+	if got := m.Digest(); got != manifest.WeightsDigest {
+		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", schemas.ErrDamaged, got.Short(), manifest.WeightsDigest.Short())
+	}
+	return m, nil
+}
+
+// Labels are the classes, in the order of the probabilities.
+func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
+
+// Width is the number of raw features.
+func (m *Model) Width() int { return m.prepared.Width() }
+
+// Examples is how the files that the model was trained on were read.
+func (m *Model) Examples() ingest.Options {
+	o, in := ingest.Defaults(), m.Manifest.Plan.Input
+	o.Format, o.Label, o.Weight, o.Header = in.Format, ingest.Column(in.Label), ingest.Column(in.Weight), in.Header
+	o.Missing = m.Manifest.Plan.Missing
+	return o
+}
+
+// Predictor predicts with a model; it keeps buffers between batches and is not
+// safe for concurrent use.
+type Predictor struct {
+	model                       *Model
+	blas                        *kernel.BLAS
+	inputs, score, next, shown  kernel.Dense
+	block, scratch, predictions kernel.Dense
+	workspace                   sink.Workspace
+}
+
+// Predictor is a new one.
+func (m *Model) Predictor(blas *kernel.BLAS) *Predictor { return &Predictor{model: m, blas: blas} }
+
+// Probabilities of each class for each row of raw features (n × Width, missing
+// values as NaN), which are overwritten. The result (n × k) is good until the
+// next call.
+func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
+	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
+	p.inputs.Reshape(n, m.prepared.Inputs())
+	m.prepared.Apply(p.blas, p.inputs, raw)
+	p.score.Reshape(n, k)
+	clear(p.score.Data)
+	for t, b := range m.blocks {
+		link := b.fitted.Link
+		if t > 0 {
+			sink.Convert(p.score, m.blocks[t-1].fitted.Link, link, p.workspace.Scratch(k))
+		}
+		p.predictions.Reshape(n, k)
+		copy(p.predictions.Data, p.score.Data)
+		sink.Predict(link, p.predictions)
+		b.features.Expand(p.blas, &p.block, &p.scratch, p.inputs, p.predictions)
+		if t == len(m.blocks)-1 && link == schemas.LinkCalibrated {
+			p.shown.Reshape(n, k)
+			b.fitted.Shown(p.blas, &p.workspace, p.shown, p.score, p.block)
+			sink.Probabilities(link, p.shown, p.workspace.Scratch(k))
+			return p.shown
+		}
+		p.next.Reshape(n, k)
+		b.fitted.Scores(p.blas, p.next, p.score, p.block)
+		p.score, p.next = p.next, p.score
+	}
+	link := m.blocks[len(m.blocks)-1].fitted.Link
+	sink.Predict(link, p.score)
+	sink.Probabilities(link, p.score, p.workspace.Scratch(k))
+	return p.score
+}

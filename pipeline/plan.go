@@ -1,0 +1,212 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// arithmetic of this process: all that decides the bits of a sum beside its
+// terms.
+func arithmetic(blas *kernel.BLAS) schemas.Arithmetic {
+	build := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+	if info, ok := debug.ReadBuildInfo(); ok {
+		build = info.Main.Version + " " + build
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
+				build += " " + s.Value
+			}
+		}
+	}
+	return schemas.Arithmetic{Build: build, BLAS: blas.Name(), Vector: blas.Vector()}
+}
+
+// shortestRun is how long a run may well take: retention shorter than that
+// would delete what it still reads.
+const shortestRun = time.Hour
+
+// RetentionError says that a topic may lose messages before a run has read
+// them.
+type RetentionError struct {
+	Topic     string
+	Retention time.Duration
+}
+
+func (e *RetentionError) Error() string {
+	return fmt.Sprintf("%s keeps messages for %v (retention.ms): a run needs them for at least %v", e.Topic, e.Retention, shortestRun)
+}
+
+// NoExamplesError says that there is nothing to train on.
+type NoExamplesError struct{ Topic string }
+
+func (e *NoExamplesError) Error() string {
+	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
+}
+
+// plan fixes what a run of the job is, now: the spans of the examples topic as
+// they are committed at this moment, and what counts in them. sources are the
+// ids of the job's files; empty: whatever is there counts.
+func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *ledger) (*schemas.Plan, error) {
+	p := &schemas.Plan{
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
+		Seed: job.Seed, Segment: job.Segment, Arithmetic: arithmetic(blas), Foreign: len(sources) == 0,
+	}
+	for _, topic := range []string{d.examples, d.residuals, d.statistics} {
+		if err := d.checkRetention(ctx, topic); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range sources {
+		seal, err := d.sealed(ctx, l, id)
+		if err != nil {
+			return nil, err
+		}
+		if seal == nil {
+			return nil, fmt.Errorf("source %s is not on %s any more", schemas.Digest(id).Short(), d.examples)
+		}
+		p.Sources = append(p.Sources, *seal)
+	}
+	if p.Foreign {
+		if err := d.allSources(ctx, p, l); err != nil {
+			return nil, err
+		}
+	}
+	partitions, err := d.log.Partitions(ctx, d.examples)
+	if err != nil {
+		return nil, err
+	}
+	for partition := range partitions {
+		first, end, err := d.log.Bounds(ctx, d.examples, partition)
+		if err != nil {
+			return nil, err
+		}
+		if span := (schemas.Span{Partition: partition, From: first, To: end}); !span.Empty() {
+			p.Spans = append(p.Spans, span)
+		}
+	}
+	if !p.Foreign {
+		p.Spans = narrow(p.Spans, p.Sources)
+	}
+	if len(p.Spans) == 0 {
+		return nil, &NoExamplesError{d.examples}
+	}
+	if job.Warm != "" {
+		m, err := d.version(ctx, job.Warm)
+		if err != nil {
+			return nil, fmt.Errorf("warm start: %w", err)
+		}
+		if err := compatible(p, m.Plan); err != nil {
+			return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
+		}
+		p.Warm = &schemas.Warm{Run: m.Run, Manifest: schemas.DigestJSON(m)}
+	}
+	p.Ended = l.ended(p.Content())
+	if p.Since, err = d.since(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func inputOf(o ingest.Options) schemas.Input {
+	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
+}
+
+// allSources lists every source that is sealed and there, each once.
+func (d desk) allSources(ctx context.Context, p *schemas.Plan, l *ledger) error {
+	listed := map[string]bool{}
+	for i := range l.sources {
+		id := l.sources[i].ID
+		if listed[id] {
+			continue
+		}
+		seal, err := d.sealed(ctx, l, id)
+		if err != nil {
+			return err
+		}
+		if listed[id] = true; seal != nil {
+			p.Sources = append(p.Sources, *seal)
+		}
+	}
+	return nil
+}
+
+// narrow leaves of spans what reaches from the first to the last message of
+// the sources: nothing else counts.
+func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas.Spans) {
+	for _, span := range spans {
+		from, to := int64(math.MaxInt64), int64(0)
+		for _, s := range sources {
+			for _, own := range s.Spans {
+				if own.Partition == span.Partition {
+					from, to = min(from, own.From), max(to, own.To)
+				}
+			}
+		}
+		if own := (schemas.Span{Partition: span.Partition, From: max(from, span.From), To: min(to, span.To)}); !own.Empty() {
+			narrowed = append(narrowed, own)
+		}
+	}
+	return narrowed
+}
+
+func (d desk) checkRetention(ctx context.Context, topic string) error {
+	config, err := d.log.Config(ctx, topic)
+	if err != nil {
+		return err
+	}
+	ms, err := strconv.ParseInt(config["retention.ms"], 10, 64)
+	if err != nil || ms < 0 {
+		return nil // unlimited, or not known
+	}
+	if r := time.Duration(ms) * time.Millisecond; ms < math.MaxInt64/int64(time.Millisecond) && r < shortestRun {
+		return &RetentionError{topic, r}
+	}
+	return nil
+}
+
+// since is where the run's own records can begin.
+func (d desk) since(ctx context.Context) (s schemas.Since, err error) {
+	if _, s.Weights, err = d.log.Bounds(ctx, d.weights, 0); err != nil {
+		return s, err
+	}
+	partitions, err := d.log.Partitions(ctx, d.statistics)
+	if err != nil {
+		return s, err
+	}
+	s.Statistics = make([]int64, partitions)
+	for p := range s.Statistics {
+		if _, s.Statistics[p], err = d.log.Bounds(ctx, d.statistics, p); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// compatible tells whether a run can start from what an earlier one found: the
+// feature maps have to be the same.
+func compatible(p, earlier *schemas.Plan) error {
+	switch {
+	case p.Seed != earlier.Seed:
+		return fmt.Errorf("it has seed %d, this run %d: its features are others", earlier.Seed, p.Seed)
+	case p.Prepare != earlier.Prepare:
+		return fmt.Errorf("it prepares %+v, this run %+v", earlier.Prepare, p.Prepare)
+	case p.Intercept != earlier.Intercept:
+		return fmt.Errorf("intercept is %v there, %v here", earlier.Intercept, p.Intercept)
+	}
+	for t := range min(len(p.Stages), len(earlier.Stages)) {
+		here, there := p.Stages[t], earlier.Stages[t]
+		if here.Features != there.Features || here.Scores != there.Scores || here.Link != there.Link {
+			return fmt.Errorf("its stage %d has other features or another link", t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Recorder is told what happens, as it happens; the progress bar, the logs and
+// the tests are recorders. Record is called from one goroutine at a time and
+// must not block.
+type Recorder interface{ Record(Event) }
+
+// Event is one of the types below.
+type Event interface{ event() }
+
+type (
+	// Ingested: so many rows of a source are on the topic. Known is set when all of them were there before.
+	Ingested struct {
+		Files []string
+		Split schemas.Split
+		Rows  int64
+		Done  bool // the source is sealed
+		Known bool
+	}
+	// Began: a run is planned, or found unfinished and resumed.
+	Began struct {
+		Run     string
+		Resumed bool
+		Stages  []schemas.Stage
+	}
+	// Progressed: a worker has gone through so many of the rows of a visit.
+	Progressed struct {
+		Stage, Visit int // Stage is schemas.Survey in the survey
+		Rows, Of     int64
+	}
+	// Quarantined: a message can't be used.
+	Quarantined struct {
+		Partition int
+		Offset    int64
+		Reason    string
+	}
+	// Surveyed: the survey's result is on the weights topic.
+	Surveyed struct {
+		Rows     map[schemas.Split]int64
+		Features int // before preparation
+		Inputs   int // after it
+		Classes  int
+		Elapsed  time.Duration // since the run began in this process
+	}
+	// Passed: the solver has reduced a visit.
+	Passed struct {
+		Stage, Visit int
+		Pass         int // 1, 2, …: how many visits with a gradient the stage has had
+		Accepted     bool
+		Objective    float64 // J; the training loss for a calibrated stage
+		Scores       map[schemas.Split]Score
+	}
+	// StageEnded: all residuals of a stage are sealed.
+	StageEnded struct {
+		StageReport
+		Stages int // of the run
+	}
+	// Ended: the run is over.
+	Ended struct {
+		Run, State, Reason string
+	}
+	// Noticed: something that whoever looks after it should know.
+	Noticed struct{ Text string }
+)
+
+// Score is what a visit says of a split.
+type Score struct {
+	Rows  int64
+	Error float64 // percent, weighted
+	Loss  float64 // the link's own, weighted mean
+}
+
+func (Ingested) event()    {}
+func (Began) event()       {}
+func (Progressed) event()  {}
+func (Quarantined) event() {}
+func (Surveyed) event()    {}
+func (Passed) event()      {}
+func (StageEnded) event()  {}
+func (Ended) event()       {}
+func (Noticed) event()     {}

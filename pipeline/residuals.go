@@ -1,0 +1,210 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// seal says where the residuals of a partition after a stage are, and what
+// they must be.
+type seal struct {
+	parent   schemas.Digest // of the stage's final weights
+	from, to int64          // offsets on the residuals topic
+	rows     int64
+	digest   schemas.Digest // of the scores
+}
+
+// The notes of a seal.
+const (
+	noteFrom   = "from"
+	noteTo     = "to"
+	noteRows   = "rows"
+	noteScores = "scores"
+)
+
+func (s *seal) notes() []schemas.Header {
+	return []schemas.Header{
+		{Key: noteFrom, Value: strconv.FormatInt(s.from, 10)}, {Key: noteTo, Value: strconv.FormatInt(s.to, 10)},
+		{Key: noteRows, Value: strconv.FormatInt(s.rows, 10)}, {Key: noteScores, Value: string(s.digest)},
+	}
+}
+
+func sealOf(r *schemas.Statistics) (*seal, error) {
+	s := &seal{parent: r.Parent, digest: schemas.Digest(r.Note(noteScores))}
+	for key, field := range map[string]*int64{noteFrom: &s.from, noteTo: &s.to, noteRows: &s.rows} {
+		n, err := strconv.ParseInt(r.Note(key), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: seal %v: %s is %q", schemas.ErrDamaged, r.Identity, key, r.Note(key))
+		}
+		*field = n
+	}
+	return s, nil
+}
+
+// residualsOf is the residuals that a stage published, as its successor reads
+// them.
+type residualsOf struct {
+	run      string
+	stage    int
+	parent   schemas.Digest // of the stage's final weights
+	from, to schemas.Link   // of the stage and of its successor
+	classes  int
+}
+
+// errUnsealed says that sealed residuals are not what their seal says, or are
+// gone: they are computed and published again.
+var errUnsealed = errors.New("the residuals are not as they were sealed")
+
+// residualsReader reads the parts of a share's residuals in the order of its
+// examples, whatever repetitions, and writers that thought they owned the
+// partition, have left between them.
+type residualsReader struct {
+	*residualsOf
+	messages *kafkalog.Range
+	ahead    *schemas.Residuals // read, and not yet asked for
+	at       int64              // offset on the residuals topic of the last part
+	offset   int64              // of its examples message
+	row      int                // first row that is not yet read of it
+	scratch  []float32
+}
+
+// reader begins at an offset of the residuals topic, at the least where the
+// seal does.
+func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
+	seal := s.seals[r.stage]
+	return &residualsReader{
+		residualsOf: r, offset: -1, scratch: make([]float32, r.classes),
+		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.from), seal.to),
+	}
+}
+
+func (r *residualsReader) close() { r.messages.Close() }
+
+// next is the next part; io.EOF at the end of the sealed range.
+func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) {
+	if part := r.ahead; part != nil {
+		r.ahead = nil
+		return part, nil
+	}
+	for {
+		m, err := r.messages.Next(ctx)
+		if deleted := (*kafkalog.DeletedError)(nil); errors.As(err, &deleted) {
+			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		head, err := schemas.ResidualsHeader(message(m))
+		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent {
+			continue // not ours, or of weights that were not accepted
+		}
+		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
+			continue // a repetition
+		}
+		part, err := schemas.DecodeResiduals(message(m), r.classes, memory.DefaultAllocator)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
+		}
+		if part.Offset != r.offset {
+			r.row = 0
+		}
+		if part.Row != r.row {
+			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", errUnsealed, part.Row, part.Offset, r.row)
+		}
+		r.at, r.offset = m.Offset, part.Offset
+		r.row += len(part.Score) / r.classes
+		return part, nil
+	}
+}
+
+// fill reads the scores of the messages of a load, in the unit of the
+// successor's link.
+func (r *residualsReader) fill(ctx context.Context, l *load) error {
+	l.scores = make([]kernel.Dense, len(l.raw))
+	for at := 0; ; {
+		part, err := r.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if part.Offset >= l.segment().span.To {
+			r.ahead = part
+			break
+		}
+		for at < len(l.raw) && l.raw[at].offset < part.Offset {
+			at++
+		}
+		if at < len(l.raw) && l.raw[at].offset == part.Offset {
+			score := &l.scores[at]
+			score.Cols = r.classes
+			score.Data = append(score.Data, part.Score...)
+			score.Rows = len(score.Data) / r.classes
+		}
+	}
+	for _, score := range l.scores {
+		sink.Convert(score, r.from, r.to, r.scratch)
+	}
+	return nil
+}
+
+// restore reads all that a share's seal vouches for, checks it, hands the
+// scores to the batches that are in memory and notes where those of the other
+// segments begin. The error is errUnsealed if they have to be made again.
+func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
+	seal := s.seals[r.stage]
+	if seal == nil || seal.parent != r.parent {
+		return errUnsealed
+	}
+	reader := r.reader(d, s, 0)
+	defer reader.close()
+	var digester sink.Digester
+	rows, at := int64(0), 0
+	for _, segment := range s.segments {
+		segment.residuals = seal.to
+	}
+	for {
+		part, err := reader.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		digester.Add(part.Offset, part.Row, part.Score)
+		rows += int64(len(part.Score) / r.classes)
+		for at < len(s.segments) && s.segments[at].span.To <= part.Offset {
+			at++
+		}
+		if at == len(s.segments) {
+			return fmt.Errorf("%w: offset %d is not of the run", errUnsealed, part.Offset)
+		}
+		segment := s.segments[at]
+		segment.residuals = min(segment.residuals, reader.at)
+		for _, b := range segment.batches {
+			if b.offset == part.Offset && (part.Row+len(part.Score)/r.classes)*r.classes <= len(b.score.Data) {
+				copy(b.score.Data[part.Row*r.classes:], part.Score)
+			}
+		}
+	}
+	if digest := digester.Digest(); rows != seal.rows || digest != seal.digest {
+		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.rows, seal.digest.Short())
+	}
+	for _, segment := range s.segments {
+		for _, b := range segment.batches {
+			sink.Convert(b.score, r.from, r.to, reader.scratch)
+		}
+	}
+	return nil
+}

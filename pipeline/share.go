@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// share is what a worker holds of one partition.
+type share struct {
+	span     schemas.Span
+	segments []*segment
+	covered  accumulate.Coverage // by the survey: later visits must cover the same
+	seals    map[int]*seal       // by stage
+}
+
+// segment is a fixed range of a partition's offsets: what is summed as one.
+type segment struct {
+	span    schemas.Span
+	batches []*batch // those that stay in memory between visits; nil: they are read again
+	// residuals is the offset on the residuals topic from which the scores of a
+	// segment that is not kept can be read.
+	residuals int64
+}
+
+// batch is the rows of one accepted examples message.
+type batch struct {
+	offset   int64
+	checksum uint64
+	inputs   kernel.Dense // n × m, prepared
+	rows     accumulate.Rows
+	fitted   []float32    // weights of the rows that are fitted, 0 for others
+	score    kernel.Dense // n × k before the stage, in the unit of its link
+	block    kernel.Dense // n × p of stage blockOf, if the budget allows
+	blockOf  int
+}
+
+// budget shares out the memory that a worker may use for what it could also
+// read or compute again.
+type budget struct {
+	mutex sync.Mutex
+	left  int64
+}
+
+// take tells whether so many bytes are granted.
+func (b *budget) take(bytes int64) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if bytes > b.left {
+		return false
+	}
+	b.left -= bytes
+	return true
+}
+
+// rowBytes is what a kept row takes: its inputs, its scores, and its label,
+// weights and split.
+func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 4*classes + 16) }
+
+// divide cuts a partition's span into segments.
+func divide(span schemas.Span, length int64) *share {
+	s := &share{span: span, seals: map[int]*seal{}}
+	for _, part := range span.Segments(length) {
+		s.segments = append(s.segments, &segment{span: part})
+	}
+	return s
+}

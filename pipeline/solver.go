@@ -1,0 +1,513 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// solver turns the statistics of one run into its weights, and ends it. Its
+// state is a fold over what is on the topics.
+type solver struct {
+	desk
+	rec   Recorder
+	plan  *schemas.Plan
+	run   string
+	chain *chain
+	began time.Time
+	now   func() time.Time
+
+	inbox      chan schemas.Message
+	statistics schemas.Collector[float64]
+	samples    schemas.Collector[float32]
+	records    map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
+	sampled    map[schemas.Identity]*schemas.Sample
+	digests    map[schemas.Identity]schemas.Digest
+	weights    *kafkalog.Follower
+
+	quarantined int64
+	rows        [schemas.Splits]int64
+	stages      []StageReport
+	last        *accumulate.Sum // the seals of the last stage, reduced
+}
+
+func newSolver(d desk, plan *schemas.Plan, now func() time.Time, rec Recorder) *solver {
+	return &solver{
+		desk: d, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, rec), now: now, began: now(),
+		inbox: make(chan schemas.Message, 64), records: map[schemas.Identity]*schemas.Statistics{},
+		sampled: map[schemas.Identity]*schemas.Sample{}, digests: map[schemas.Identity]schemas.Digest{},
+	}
+}
+
+// FailureError is a failure that a worker put on the statistics topic.
+type FailureError struct{ schemas.Failure }
+
+func (e *FailureError) Error() string { return e.Reason }
+
+// solve goes on with the run until it has ended, and says so on the plans
+// topic. An error is of the brokers, or of ctx; a run that can't go on is an
+// end like another.
+func (s *solver) solve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	followers := sync.WaitGroup{}
+	defer followers.Wait()
+	defer cancel()
+	report, err := s.stagesOf(ctx, &followers)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done}
+	if err != nil {
+		end.State, end.Reason = schemas.Failed, err.Error()
+	} else if end.Report, err = json.Marshal(report); err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if _, err := s.write(ctx, s.plans, 0, end.Message()); err != nil {
+		return fmt.Errorf("end run %s: %w", s.run, err)
+	}
+	return nil
+}
+
+// stagesOf solves the survey and each stage in turn.
+func (s *solver) stagesOf(ctx context.Context, followers *sync.WaitGroup) (*Report, error) {
+	kept, err := s.chain.warm(ctx, s.desk)
+	if err != nil {
+		return nil, fmt.Errorf("warm start: %w", err)
+	}
+	next, err := s.chain.read(ctx, s.desk)
+	if err != nil {
+		return nil, err
+	}
+	s.weights = s.log.Follow(s.topics.weights, 0, next)
+	s.weights.SkipDeleted = true
+	defer s.weights.Close()
+	if err := s.follow(ctx, followers); err != nil {
+		return nil, err
+	}
+	if err := s.survey(ctx, kept); err != nil {
+		return nil, fmt.Errorf("survey: %w", err)
+	}
+	for t := range s.plan.Stages {
+		if err := s.stage(ctx, t); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", t, err)
+		}
+	}
+	return s.finish(ctx)
+}
+
+// follow starts a goroutine for each partition of statistics, from where the
+// run's own begin.
+func (s *solver) follow(ctx context.Context, followers *sync.WaitGroup) error {
+	partitions, err := s.log.Partitions(ctx, s.topics.statistics)
+	if err != nil {
+		return err
+	}
+	for p := range partitions {
+		from, _, err := s.log.Bounds(ctx, s.topics.statistics, p)
+		if err != nil {
+			return err
+		}
+		if p < len(s.plan.Since.Statistics) {
+			from = max(from, s.plan.Since.Statistics[p])
+		}
+		follower := s.log.Follow(s.topics.statistics, p, from)
+		followers.Go(func() {
+			defer follower.Close()
+			for {
+				m, err := follower.Next(ctx)
+				out := message(m)
+				if err != nil {
+					reason := fmt.Sprintf("follow %s[%d]: %v", s.topics.statistics, p, err)
+					out = (&schemas.Failure{Run: s.run, Reason: reason}).Message()
+				}
+				if out.Get("run") != s.run {
+					continue
+				}
+				select {
+				case s.inbox <- out:
+				case <-ctx.Done():
+				}
+				if err != nil || ctx.Err() != nil {
+					return
+				}
+			}
+		})
+	}
+	return nil
+}
+
+// receive takes one message of the run's statistics. Records that come twice,
+// and parts of records that nobody asked for any more, are dropped.
+func (s *solver) receive(ctx context.Context) error {
+	var m schemas.Message
+	select {
+	case m = <-s.inbox:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if m.Kind() == schemas.KindFailure {
+		failure, err := schemas.DecodeJSON[schemas.Failure](m)
+		if err != nil {
+			return err
+		}
+		return &FailureError{*failure}
+	}
+	id, err := schemas.IdentityOf(m)
+	if err != nil {
+		s.drop(err)
+		return nil
+	}
+	if digest, twice := s.digests[id]; twice {
+		if digest != schemas.Digest(m.Get("digest")) {
+			s.drop(fmt.Errorf("another %v with other content", id))
+		}
+		return nil
+	}
+	if m.Kind() == schemas.KindSample {
+		r, err := s.samples.Add(m, memory.DefaultAllocator)
+		if err != nil {
+			s.drop(err)
+		} else if r != nil {
+			s.sampled[id], s.digests[id] = r, r.Digest()
+		}
+		return nil
+	}
+	r, err := s.statistics.Add(m, memory.DefaultAllocator)
+	if err != nil {
+		s.drop(err)
+	} else if r != nil {
+		s.records[id], s.digests[id] = r, r.Digest()
+	}
+	return nil
+}
+
+func (s *solver) drop(err error) {
+	s.rec.Record(Noticed{fmt.Sprintf("a message of the statistics topic is passed over: %v", err)})
+}
+
+// identity of a partition's record for a visit.
+func (s *solver) identity(kind schemas.Kind, v visit, partition int) schemas.Identity {
+	return schemas.Identity{Kind: kind, Run: s.run, Stage: v.stage, Visit: v.number, Partition: partition, Parent: v.parent}
+}
+
+// gather waits until every span of the plan is covered by records of these
+// kinds, and reduces them in the order of partitions.
+func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*accumulate.Sum, error) {
+	var parts []*accumulate.Sum
+	for _, span := range s.plan.Spans {
+		var part *accumulate.Sum
+		for _, kind := range kinds {
+			r, err := s.wait(ctx, s.identity(kind, v, span.Partition))
+			if err != nil {
+				return nil, err
+			}
+			if part != nil {
+				part = accumulate.NewSum(part.Coverage, append(part.Tensors(), r.Tensors...))
+				continue
+			}
+			covered, err := coverageOf(r.Note(noteCovered))
+			if err != nil {
+				return nil, err
+			}
+			if len(covered.Spans) != 1 || covered.Spans[0] != span {
+				return nil, fmt.Errorf("%v covers %v, expected %v", r.Identity, covered.Spans, span)
+			}
+			part = accumulate.NewSum(covered, r.Tensors)
+		}
+		parts = append(parts, part)
+	}
+	sum, err := accumulate.Reduce(parts)
+	if err != nil {
+		return nil, fmt.Errorf("reduce visit %d: %w", v.number, err)
+	}
+	return sum, nil
+}
+
+// wait for a record, which is handed over: the solver keeps nothing.
+func (s *solver) wait(ctx context.Context, id schemas.Identity) (*schemas.Statistics, error) {
+	for s.records[id] == nil {
+		if err := s.receive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r := s.records[id]
+	delete(s.records, id)
+	return r, nil
+}
+
+// survey turns its statistics into the preparation, unless that is accepted
+// already; kept is the earlier version's in a warm start.
+func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
+	v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
+	labels, sample, shift := accumulate.LabelSet{}, &accumulate.Sample{}, []float64(nil)
+	var parts []*accumulate.Sum
+	var covered []string
+	for _, span := range s.plan.Spans {
+		r, err := s.wait(ctx, s.identity(schemas.KindVisit, v, span.Partition))
+		if err != nil {
+			return err
+		}
+		tensors := schemas.Tensors[float64]{}
+		for _, t := range r.Tensors {
+			switch t.Name {
+			case tensorShift:
+				shift = t.Data
+			case schemas.FieldLabels:
+				for _, text := range t.Text {
+					labels[text] = struct{}{}
+				}
+			default:
+				tensors = append(tensors, t)
+			}
+		}
+		if s.plan.Prepare.PCA > 0 {
+			gram, err := s.wait(ctx, s.identity(schemas.KindGram, v, span.Partition))
+			if err != nil {
+				return err
+			}
+			tensors = append(tensors, gram.Tensors...)
+		}
+		rows, err := s.waitSample(ctx, s.identity(schemas.KindSample, v, span.Partition))
+		if err != nil {
+			return err
+		}
+		sample.Merge(rows)
+		coverage, err := coverageOf(r.Note(noteCovered))
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
+		}
+		s.quarantined += n
+		covered = append(covered, r.Note(noteCovered))
+		parts = append(parts, accumulate.NewSum(coverage, tensors))
+	}
+	sum, err := accumulate.Reduce(parts)
+	if err != nil {
+		return err
+	}
+	for split, score := range schemas.ScoresOf(sum.Tensors()) {
+		s.rows[split] = int64(score.Rows)
+	}
+	if len(s.chain.accepted) == 0 {
+		if err := s.prepare(ctx, v, sum, labels, sample, shift, kept, covered); err != nil {
+			return err
+		}
+	}
+	rows := map[schemas.Split]int64{}
+	for split, n := range s.rows {
+		rows[schemas.Split(split)] = n
+	}
+	p := s.chain.prepared
+	s.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: s.now().Sub(s.began)})
+	return nil
+}
+
+func (s *solver) waitSample(ctx context.Context, id schemas.Identity) (*accumulate.Sample, error) {
+	for s.sampled[id] == nil {
+		if err := s.receive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r := s.sampled[id]
+	delete(s.sampled, id)
+	return accumulate.SampleOf(r.Tensors)
+}
+
+// prepare publishes the survey's result.
+func (s *solver) prepare(ctx context.Context, v visit, sum *accumulate.Sum, found accumulate.LabelSet, sample *accumulate.Sample, shift []float64, kept schemas.Tensors[float32], covered []string) error {
+	var tensors schemas.Tensors[float32]
+	if kept != nil {
+		frozen, _ := kept.Find(schemas.TensorLabels)
+		if err := within(found, frozen.Text); err != nil {
+			return err
+		}
+		for _, t := range kept {
+			if t.Name != schemas.TensorCovered {
+				tensors = append(tensors, t)
+			}
+		}
+	} else {
+		labels := s.plan.Classes
+		if len(labels) == 0 {
+			labels = found.Text()
+		}
+		narrow := make([]float32, len(shift))
+		for j, x := range shift {
+			narrow[j] = float32(x)
+		}
+		var err error
+		tensors, err = solve.Survey(s.plan.Prepare, solve.Surveyed{
+			Sums: sum.Tensors(), Shift: narrow, Sample: sample.Rows().Data, Labels: labels,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	tensors = append(tensors, schemas.Words[float32](schemas.TensorCovered, covered))
+	return s.publish(ctx, &schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent}, Tensors: tensors,
+	})
+}
+
+// within tells whether all labels are among those that an earlier version has
+// frozen.
+func within(found accumulate.LabelSet, frozen []string) error {
+	known := map[string]bool{}
+	for _, t := range frozen {
+		known[t] = true
+	}
+	var others []string
+	for t := range found {
+		if !known[t] {
+			others = append(others, t)
+		}
+	}
+	if sort.Strings(others); len(others) > 0 {
+		return fmt.Errorf("labels %q are not among the classes of the version that this run starts from: start without it", others)
+	}
+	return nil
+}
+
+// stage solves one stage: it folds the visits that are accepted, and goes on
+// from there.
+func (s *solver) stage(ctx context.Context, t int) error {
+	began := s.now()
+	m, err := s.chain.featureMap(t)
+	if err != nil {
+		return err
+	}
+	shape := s.chain.shape(m)
+	fit, passes := solve.NewFit(s.plan.Stages[t], shape), 0
+	for seen := 0; ; {
+		visits := s.chain.visits(t)
+		for ; seen < len(visits); seen++ {
+			v := visits[seen]
+			step, err := s.chain.step(t, v.number, shape)
+			if err != nil {
+				return err
+			}
+			kinds := []schemas.Kind{schemas.KindVisit}
+			if v.number == 0 || s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
+				kinds = append(kinds, schemas.KindGram)
+			}
+			sum, err := s.gather(ctx, v, kinds...)
+			if err != nil {
+				return err
+			}
+			pass, err := fit.Observe(v.number, step, sum.Tensors())
+			if err != nil {
+				return err
+			}
+			if pass != nil {
+				passes = pass.Number
+				s.rec.Record(Passed{Stage: t, Visit: v.number, Pass: pass.Number, Accepted: pass.Accepted, Objective: pass.Objective, Scores: scoresOf(sum)})
+			}
+		}
+		if final, _ := s.chain.final(t); final != nil {
+			break
+		}
+		step, err := fit.Next()
+		if err != nil {
+			return err
+		}
+		last := visits[len(visits)-1]
+		r := &schemas.Weights{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: t, Visit: last.number + 1, Parent: s.chain.head()},
+			Tensors:  step.Tensors(shape),
+		}
+		if step.Final {
+			r.Notes = []schemas.Header{{Key: noteFinal, Value: strconv.Itoa(step.Of)}, {Key: noteLinks, Value: strconv.Itoa(step.Links)}}
+		}
+		if err := s.publish(ctx, r); err != nil {
+			return err
+		}
+	}
+	_, parent := s.chain.final(t)
+	sealed, err := s.gather(ctx, visit{t, 0, parent}, schemas.KindSeal)
+	if err != nil {
+		return err
+	}
+	s.last = sealed
+	report := stageReport(t, s.plan.Stages[t].Link, passes, s.now().Sub(began), sealed)
+	s.stages = append(s.stages, report)
+	s.rec.Record(StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
+	return nil
+}
+
+// publish writes the next record of the chain, and waits until it, or the same
+// by another solver, is accepted.
+func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
+	if err := writeRecord(ctx, s.desk, s.topics.weights, 0, r); err != nil {
+		return err
+	}
+	for {
+		m, err := s.weights.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("follow weights: %w", err)
+		}
+		grown, err := s.chain.add(message(m))
+		if err != nil {
+			return err
+		}
+		if grown {
+			return nil
+		}
+	}
+}
+
+// finish publishes the manifest of the version, which makes it count.
+func (s *solver) finish(ctx context.Context) (*Report, error) {
+	earlier, err := s.versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := 1
+	for _, m := range earlier {
+		if m.Run == s.run { // a solver before this one came as far
+			version = m.Version
+			break
+		}
+		version = max(version, m.Version+1)
+	}
+	report := s.report(version)
+	manifest := &schemas.Manifest{
+		Name: s.plan.Name, Version: version, Run: s.run, Plan: s.plan, Labels: report.Labels,
+		Rows: map[string]int64{}, Prepare: s.chain.digests[0], Metrics: map[string]float64{"train_error": report.TrainError},
+	}
+	if report.TestError != nil {
+		manifest.Metrics["test_error"] = *report.TestError
+	}
+	for name, split := range report.Splits {
+		manifest.Rows[name] = split.Rows
+	}
+	for t := range s.plan.Stages {
+		final, digest := s.chain.final(t)
+		links, _ := strconv.Atoi(final.Note(noteLinks)) // written by a solver
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: links, Digest: digest})
+	}
+	model, err := modelOf(s.chain, manifest)
+	if err != nil {
+		return nil, err
+	}
+	manifest.WeightsDigest = model.Digest()
+	report.WeightsDigest = manifest.WeightsDigest
+	if _, err := s.write(ctx, s.topics.weights, 0, manifest.Message()); err != nil {
+		return nil, fmt.Errorf("publish version %d: %w", version, err)
+	}
+	report.Seconds = s.now().Sub(s.began).Seconds()
+	return report, nil
+}

@@ -1,0 +1,333 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// What to do with a message that can't be used.
+const (
+	OnBadQuarantine = "quarantine"
+	OnBadStop       = "stop"
+)
+
+// decode reads an accepted examples message as a run of that width needs it;
+// width 0 is not known yet.
+func decode(plan *schemas.Plan, r raw, width int) (*schemas.Examples, error) {
+	examples, err := schemas.DecodeExamples(r.message.Value, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	if err := usable(plan, examples, width); err != nil {
+		examples.Release()
+		return nil, err
+	}
+	return examples, nil
+}
+
+func usable(plan *schemas.Plan, examples *schemas.Examples, width int) error {
+	switch {
+	case examples.Sparse:
+		return errSparse
+	case examples.Width == 0:
+		return fmt.Errorf("%w: examples without features", schemas.ErrDamaged)
+	case width > 0 && examples.Width != width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, width)
+	case plan.Missing != ingest.MissingMean && examples.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
+	}
+	return nil
+}
+
+// errSparse says what this version does not do, which is no fault of the data.
+var errSparse = errors.New("sparse features can't be trained on yet")
+
+// fatal tells errors about a message that concern the whole run.
+func fatal(err error) bool {
+	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
+}
+
+// rowsOf is what the rows of a message are to the sums, but for their classes,
+// and the weights of those that are fitted.
+func rowsOf(plan *schemas.Plan, partition int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
+	n := examples.Rows
+	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
+	fitted = make([]float32, n)
+	for i := range n {
+		rows.Weights[i], rows.Splits[i] = examples.Weight(i), examples.Split(i)
+		if rows.Splits[i] == schemas.Train && held(plan, partition, offset, i) {
+			rows.Splits[i] = schemas.Holdout
+		}
+		if rows.Splits[i] == schemas.Train {
+			fitted[i] = rows.Weights[i]
+		}
+	}
+	return rows, fitted
+}
+
+// held tells whether a training row is held out: if its hash, as a fraction of
+// 2^64, is below the plan's.
+func held(plan *schemas.Plan, partition int, offset int64, row int) bool {
+	if plan.Holdout == 0 {
+		return false
+	}
+	hash := schemas.Hash(plan.Seed, holdoutPurpose, uint64(partition), uint64(offset), uint64(row))
+	return float64(hash>>11)/(1<<53) < plan.Holdout
+}
+
+// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
+const holdoutPurpose = 1
+
+// found is what the survey found in a segment.
+type found struct {
+	sample      *accumulate.Sample
+	labels      accumulate.LabelSet
+	quarantined []unusable
+}
+
+// unusable is a message that can't be used, and why.
+type unusable struct {
+	raw
+	reason string
+}
+
+// shift is the mean of the plan's first usable message, which moments are
+// taken about, and how many features there are.
+func (w *worker) shift(ctx context.Context) ([]float32, error) {
+	for _, span := range w.plan.Spans {
+		replay := ingest.NewReplay(w.plan, span.Partition)
+		r := w.log.Range(w.topics.examples, span.Partition, span.From, span.To)
+		defer r.Close()
+		for {
+			m, err := r.Next(ctx)
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			first := raw{m.Offset, message(m)}
+			if !replay.Accept(first.message) {
+				continue
+			}
+			examples, err := decode(w.plan, first, 0)
+			if fatal(err) {
+				return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.topics.examples, span.Partition, m.Offset, err)
+			}
+			if err != nil || examples.Rows == 0 {
+				continue
+			}
+			defer examples.Release()
+			x := kernel.NewDense(examples.Rows, examples.Width)
+			examples.Features(x.Data, examples.Width)
+			if w.plan.Prepare.Scale == stages.ScaleUnit {
+				stages.UnitRows(x)
+			}
+			return means(x), nil
+		}
+	}
+	return nil, &NoExamplesError{w.topics.examples}
+}
+
+// means of the columns, a missing value (NaN) not counting.
+func means(x kernel.Dense) []float32 {
+	mean := make([]float32, x.Cols)
+	for j := range mean {
+		sum, n := 0.0, 0
+		for i := range x.Rows {
+			if v := x.Data[i*x.Cols+j]; v == v {
+				sum, n = sum+float64(v), n+1
+			}
+		}
+		if n > 0 {
+			mean[j] = float32(sum / float64(n))
+		}
+	}
+	return mean
+}
+
+// surveyBench works on one segment of the survey at a time.
+type surveyBench struct {
+	*worker
+	shift       []float32
+	labels      *schemas.Labels // the plan's classes; nil: all are taken
+	accumulator accumulate.Accumulator
+	x, ones     kernel.Dense
+	seen        map[int64]bool
+}
+
+// survey takes moments, samples rows, finds the labels, and puts into
+// quarantine what can't be used.
+func (w *worker) survey(ctx context.Context, v visit) error {
+	shift, err := w.shift(ctx)
+	if err != nil {
+		return err
+	}
+	var labels *schemas.Labels
+	if len(w.plan.Classes) > 0 {
+		labels = schemas.NewLabels(w.plan.Classes)
+	}
+	progress, sums, all := w.progress(v), map[*share]*accumulate.Sum{}, map[*share]*found{}
+	s := &sweep{
+		desk: w.desk, plan: w.plan, whole: true,
+		bench: func() func(context.Context, *load) (*outcome, error) {
+			b := &surveyBench{worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}}
+			return b.segment
+		},
+		collect: func(ctx context.Context, s *share, o *outcome) error {
+			progress(o.rows)
+			if sums[s] == nil {
+				sums[s], all[s] = &accumulate.Sum{}, &found{sample: &accumulate.Sample{}, labels: accumulate.LabelSet{}}
+			}
+			if err := sums[s].Merge(o.sum); err != nil {
+				return err
+			}
+			all[s].sample.Merge(o.found.sample)
+			all[s].labels.Merge(o.found.labels)
+			all[s].quarantined = append(all[s].quarantined, o.found.quarantined...)
+			if o.at < len(s.segments)-1 {
+				return nil
+			}
+			return w.publishSurvey(ctx, v, s, sums[s], all[s], shift)
+		},
+	}
+	return s.run(ctx, w.shares)
+}
+
+func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
+	partition := l.share.span.Partition
+	result := &found{sample: &accumulate.Sample{}, labels: accumulate.LabelSet{}}
+	b.accumulator.Begin(len(b.shift), 1, b.plan.Prepare.PCA > 0)
+	sum := b.accumulator.Sum()
+	for _, r := range l.raw {
+		err := b.message(sum, result, partition, r)
+		switch {
+		case err == nil:
+		case fatal(err) || b.plan.OnBadMessage == OnBadStop:
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", b.topics.examples, partition, r.offset, err)
+		default:
+			result.quarantined = append(result.quarantined, unusable{r, err.Error()})
+		}
+	}
+	sum = b.accumulator.End()
+	sum.Spans = schemas.Spans{l.segment().span}
+	return &outcome{rows: sum.Rows, sum: sum, found: result}, nil
+}
+
+func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int, r raw) error {
+	examples, err := decode(b.plan, r, len(b.shift))
+	if err != nil {
+		return err
+	}
+	defer examples.Release()
+	rows, fitted := rowsOf(b.plan, partition, r.offset, examples)
+	if b.labels != nil {
+		if err := examples.Classes(rows.Classes, b.labels); err != nil {
+			return err
+		}
+	}
+	for i := range rows.Classes {
+		if !examples.Labelled(i) {
+			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
+		} else if b.labels == nil {
+			result.labels[examples.Label(i)] = struct{}{}
+		}
+	}
+	n := examples.Rows
+	b.x.Reshape(n, len(b.shift))
+	examples.Features(b.x.Data, b.x.Cols)
+	for i, w := range fitted {
+		if w > 0 {
+			result.sample.Offer(schemas.Hash(b.plan.Seed, uint64(partition), uint64(r.offset), uint64(i)), b.x.Row(i))
+		}
+	}
+	if b.plan.Prepare.Scale == stages.ScaleUnit {
+		stages.UnitRows(b.x)
+	}
+	sum.AddColumns(b.x, b.shift, fitted)
+	b.ones.Reshape(n, 1)
+	for i := range b.ones.Data {
+		b.ones.Data[i] = 1
+	}
+	b.accumulator.Add(b.x, b.ones, fitted)
+	// no scores yet: the rows and weights of each split, none of them wrong
+	sum.AddScores(rows, make([]float32, n), rows.Classes)
+	sum.Count(n, r.checksum(partition, n))
+	return nil
+}
+
+// Tensors and notes of the survey's statistics beside its sums.
+const (
+	tensorShift     = "shift"
+	noteQuarantined = "quarantined"
+)
+
+func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accumulate.Sum, f *found, shift []float32) error {
+	if err := w.quarantineAll(ctx, s.span.Partition, f.quarantined); err != nil {
+		return err
+	}
+	sample := &schemas.Sample{Identity: w.identity(schemas.KindSample, v, s), Tensors: f.sample.Tensors()}
+	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
+		return err
+	}
+	gram, hasGram := sum.Take(schemas.FieldGram)
+	wide := make([]float64, len(shift))
+	for j, v := range shift {
+		wide[j] = float64(v)
+	}
+	tensors := append(sum.Tensors(), schemas.Vector(tensorShift, wide), schemas.Words[float64](schemas.FieldLabels, f.labels.Text()))
+	r := &schemas.Statistics{
+		Identity: w.identity(schemas.KindVisit, v, s), Tensors: tensors,
+		Notes: append(coverageNotes(sum.Coverage), schemas.Header{Key: noteQuarantined, Value: strconv.Itoa(len(f.quarantined))}),
+	}
+	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r); err != nil || !hasGram {
+		return err
+	}
+	r = &schemas.Statistics{Identity: w.identity(schemas.KindGram, v, s), Tensors: schemas.Tensors[float64]{gram}}
+	return writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r)
+}
+
+// quarantineAll puts messages that can't be used onto the quarantine topic:
+// their bytes, where they came from, and why. What is there from an earlier
+// run is not put there again.
+func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusable) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	there := map[string]bool{}
+	err := w.each(ctx, w.quarantine, 0, func(m kafkalog.Message) error {
+		there[string(m.Key)] = true
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read quarantine: %w", err)
+	}
+	for _, u := range bad {
+		w.rec.Record(Quarantined{Partition: partition, Offset: u.offset, Reason: u.reason})
+		key := fmt.Sprintf("%s/%d/%d", w.topics.examples, partition, u.offset)
+		if there[key] {
+			continue
+		}
+		m := schemas.Message{Key: key, Value: u.message.Value, Headers: []schemas.Header{
+			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.topics.examples},
+			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
+			{Key: "reason", Value: u.reason}, {Key: "key", Value: u.message.Key},
+		}}
+		if _, err := w.write(ctx, w.quarantine, 0, m); err != nil {
+			return fmt.Errorf("put %s into quarantine: %w", key, err)
+		}
+	}
+	return nil
+}

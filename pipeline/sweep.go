@@ -1,0 +1,232 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A sweep goes once through shares of the examples, on all cores:
+//
+//	feed ──loads──▶ benches ──outcomes──▶ collect
+//
+// feed reads the segments in order, ahead of the benches; each bench turns one
+// segment into an outcome; collect takes the outcomes of each share in the
+// order of its segments, whatever order they were made in.
+type sweep struct {
+	desk
+	plan *schemas.Plan
+	// scores tells feed to read the scores before the stage with the examples of
+	// segments that are not kept; nil: there are none yet.
+	scores *residualsOf
+	// whole tells that all segments are read: then every message of the plan's
+	// sources has to be there.
+	whole bool
+	// bench makes the work of one segment; it is called once for each of the
+	// goroutines that work at once, and what it returns for each of its segments.
+	bench func() func(ctx context.Context, l *load) (*outcome, error)
+	// collect is called in order for the outcomes of a share.
+	collect func(ctx context.Context, s *share, o *outcome) error
+}
+
+// load is a segment with what was read for it.
+type load struct {
+	share  *share
+	at     int // of the segment in its share
+	raw    []raw
+	scores []kernel.Dense // of raw, if they were asked for
+}
+
+func (l *load) segment() *segment { return l.share.segments[l.at] }
+
+// raw is an accepted examples message as it is on the topic.
+type raw struct {
+	offset  int64
+	message schemas.Message
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum of an accepted message: a later visit that reads other bytes, or
+// another number of rows, has another.
+func (r raw) checksum(partition, rows int) uint64 {
+	return schemas.Hash(uint64(partition), uint64(r.offset), uint64(rows), uint64(crc32.Checksum(r.message.Value, castagnoli)))
+}
+
+// outcome is what became of a segment.
+type outcome struct {
+	at       int
+	rows     int64
+	sum      *accumulate.Sum
+	found    *found            // by the survey
+	messages []schemas.Message // residuals, when a stage is published
+	scores   []scored
+}
+
+// scored is scores that a seal vouches for: of one part of an examples message.
+type scored struct {
+	offset int64
+	row    int
+	score  []float32
+}
+
+func (s *sweep) run(ctx context.Context, shares []*share) error {
+	group, ctx := errgroup.WithContext(ctx)
+	workers := runtime.GOMAXPROCS(0)
+	loads := make(chan *load)
+	outcomes := make(chan *shared, workers)
+	// A token is held from when a segment is read until its outcome is collected,
+	// so that what waits for its turn is bounded.
+	tokens := make(chan struct{}, 2*workers)
+
+	group.Go(func() error {
+		defer close(loads)
+		for _, share := range shares {
+			if err := s.feed(ctx, share, loads, tokens); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	benches, benchCtx := errgroup.WithContext(ctx)
+	for range workers {
+		work := s.bench()
+		benches.Go(func() error {
+			for l := range loads {
+				o, err := work(benchCtx, l)
+				if err != nil {
+					return err
+				}
+				o.at = l.at
+				select {
+				case outcomes <- &shared{l.share, o}:
+				case <-benchCtx.Done():
+					return benchCtx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		defer close(outcomes)
+		return benches.Wait()
+	})
+	group.Go(func() error { return s.inOrder(ctx, outcomes, tokens) })
+	return group.Wait()
+}
+
+type shared struct {
+	share *share
+	*outcome
+}
+
+func (s *sweep) inOrder(ctx context.Context, outcomes <-chan *shared, tokens <-chan struct{}) error {
+	next, early := map[*share]int{}, map[*share]map[int]*outcome{}
+	for o := range outcomes {
+		if early[o.share] == nil {
+			early[o.share] = map[int]*outcome{}
+		}
+		early[o.share][o.at] = o.outcome
+		for {
+			at := next[o.share]
+			ready := early[o.share][at]
+			if ready == nil {
+				break
+			}
+			delete(early[o.share], at)
+			next[o.share]++
+			if err := s.collect(ctx, o.share, ready); err != nil {
+				return err
+			}
+			<-tokens
+		}
+	}
+	return nil
+}
+
+// feed reads a share's segments in order: those that are not in memory.
+func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, tokens chan<- struct{}) error {
+	var examples *kafkalog.Range
+	var scores *residualsReader
+	defer func() {
+		if examples != nil {
+			examples.Close()
+		}
+		if scores != nil {
+			scores.close()
+		}
+	}()
+	replay := ingest.NewReplay(s.plan, share.span.Partition)
+	var ahead *kafkalog.Message
+	for at, segment := range share.segments {
+		l := &load{share: share, at: at}
+		select {
+		case tokens <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if segment.batches == nil {
+			if examples == nil {
+				// Every message before decides which of a source's is a repetition, so a
+				// share that is not all in memory is read from its beginning.
+				examples = s.log.Range(s.examples, share.span.Partition, share.span.From, share.span.To)
+			}
+			if err := s.read(ctx, examples, &ahead, replay, l); err != nil {
+				return fmt.Errorf("read examples %s%v: %w", s.examples, segment.span, err)
+			}
+			if s.scores != nil {
+				if scores == nil {
+					scores = s.scores.reader(s.desk, share, segment.residuals)
+				}
+				if err := scores.fill(ctx, l); err != nil {
+					return fmt.Errorf("read residuals %s%v: %w", s.residuals, segment.span, err)
+				}
+			}
+		}
+		select {
+		case loads <- l:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if s.whole {
+		return replay.Complete()
+	}
+	return nil
+}
+
+// read takes the accepted messages of the load's segment, passing over those of
+// segments before it that are in memory.
+func (s *sweep) read(ctx context.Context, examples *kafkalog.Range, ahead **kafkalog.Message, replay *ingest.Replay, l *load) error {
+	span := l.segment().span
+	for {
+		if *ahead == nil {
+			m, err := examples.Next(ctx)
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			*ahead = &m
+		}
+		m := **ahead
+		if m.Offset >= span.To {
+			return nil
+		}
+		*ahead = nil
+		if r := (raw{m.Offset, message(m)}); replay.Accept(r.message) && m.Offset >= span.From {
+			l.raw = append(l.raw, r)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// topics are the names of a pipeline's topics.
+type topics struct{ examples, residuals, statistics, weights, plans, quarantine string }
+
+func topicsOf(name string) topics {
+	return topics{
+		examples: name + ".examples", residuals: name + ".residuals", statistics: name + ".statistics",
+		weights: name + ".weights", plans: name + ".plans", quarantine: name + ".quarantine",
+	}
+}
+
+// statisticsPartitions is the most partitions of the statistics topic: enough
+// to spread the Gram matrices, few enough for a solver to follow all of them.
+const statisticsPartitions = 8
+
+// compactionLag must exceed the longest run, so that compaction never eats a
+// barrier that a worker still waits for.
+const compactionLag = 7 * 24 * time.Hour
+
+// Topics are the topics that a job needs, as they are made where they are not
+// there.
+func Topics(job Job) []kafkalog.Topic {
+	t, p := topicsOf(job.Name), job.Examples.Partitions
+	lag := map[string]string{"min.compaction.lag.ms": strconv.FormatInt(compactionLag.Milliseconds(), 10)}
+	return []kafkalog.Topic{
+		{Name: t.examples, Partitions: p},
+		{Name: t.residuals, Partitions: p},
+		{Name: t.statistics, Partitions: min(p, statisticsPartitions)},
+		{Name: t.weights, Partitions: 1, Compact: true, Config: lag},
+		{Name: t.plans, Partitions: 1, Compact: true, Config: lag},
+		{Name: t.quarantine, Partitions: 1},
+	}
+}
+
+// desk is a log with the names of a pipeline's topics: what all roles hold.
+type desk struct {
+	log *kafkalog.Log
+	topics
+}
+
+// write appends messages of ours to a partition.
+func (d desk) write(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	records := make([]kafkalog.Message, len(messages))
+	for i, m := range messages {
+		records[i] = kafkalog.Message{Key: []byte(m.Key), Value: m.Value}
+		for _, h := range m.Headers {
+			records[i].Headers = append(records[i].Headers, kafkalog.Header{Key: h.Key, Value: []byte(h.Value)})
+		}
+	}
+	return d.log.Append(ctx, topic, partition, records...)
+}
+
+// message is what a record of the log says.
+func message(r kafkalog.Message) schemas.Message {
+	m := schemas.Message{Key: string(r.Key), Value: r.Value}
+	for _, h := range r.Headers {
+		m.Headers = append(m.Headers, schemas.Header{Key: h.Key, Value: string(h.Value)})
+	}
+	return m
+}
+
+// each calls with all messages that a partition has now, in order.
+func (d desk) each(ctx context.Context, topic string, partition int, with func(kafkalog.Message) error) error {
+	first, end, err := d.log.Bounds(ctx, topic, partition)
+	if err != nil {
+		return err
+	}
+	return d.between(ctx, topic, partition, first, end, with)
+}
+
+// between calls with the messages of a range of offsets, in order.
+func (d desk) between(ctx context.Context, topic string, partition int, from, to int64, with func(kafkalog.Message) error) error {
+	r := d.log.Range(topic, partition, from, to)
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := with(m); err != nil {
+			return err
+		}
+	}
+}
+
+// statisticsPartition is where the statistics of a partition of examples go.
+func statisticsPartition(partition, partitions int) int { return partition % partitions }

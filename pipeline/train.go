@@ -1,0 +1,196 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// TrainOptions are how a run is submitted.
+type TrainOptions struct {
+	// Supersede cancels unfinished runs of the pipeline that are not this one,
+	// instead of finishing them first. On the embedded broker they are always
+	// cancelled: nobody else can be at work on them.
+	Supersede bool
+	// Now is the clock; nil: the real one.
+	Now func() time.Time
+}
+
+// RunError says that a run has ended without a version.
+type RunError struct{ Run, State, Reason string }
+
+func (e *RunError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("run %s was %s", e.Run, e.State)
+	}
+	return fmt.Sprintf("run %s %s: %s", e.Run, e.State, e.Reason)
+}
+
+// StandAsideError says that a run that goes first was planned by a process with
+// another arithmetic, so this one can't go on with it bit by bit.
+type StandAsideError struct {
+	Run         string
+	There, Here schemas.Arithmetic
+}
+
+func (e *StandAsideError) Error() string {
+	return fmt.Sprintf("run %s goes first and was planned with %+v, this process has %+v: finish it there, or cancel it with --supersede", e.Run, e.There, e.Here)
+}
+
+// Train ingests the job's files, makes a run of the job and brings a worker and
+// a solver of its own to it, until the run has ended. A run of the same content
+// that is unfinished is gone on with.
+func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec Recorder) (*Report, *Model, error) {
+	rec = &serialised{to: rec}
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	began := now()
+	d := desk{log, topicsOf(job.Name)}
+	if err := log.Create(ctx, Topics(job)...); err != nil {
+		return nil, nil, err
+	}
+	sources, err := d.ingest(ctx, job, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	ingested := now().Sub(began)
+	l, err := d.ledger(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, err := d.plan(ctx, job, blas, sources, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	first, err := d.submit(ctx, plan, l, o.Supersede || log.Embedded(), rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, earlier := range first {
+		if here := arithmetic(blas); earlier.Arithmetic != here {
+			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, here}
+		}
+		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
+		if _, err := d.execute(ctx, blas, earlier, job.Memory, now, rec); err != nil && !errors.As(err, new(*RunError)) {
+			return nil, nil, err
+		}
+	}
+	known := l.plan(plan.Run())
+	if known != nil {
+		plan = known // with its own Since
+	}
+	rec.Record(Began{Run: plan.Run(), Resumed: known != nil, Stages: plan.Stages})
+	report, err := d.execute(ctx, blas, plan, job.Memory, now, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	report.IngestSeconds = ingested.Seconds()
+	model, err := LoadModel(ctx, log, job.Name, plan.Run())
+	return report, model, err
+}
+
+// submit puts the plan on its topic unless it is there, and answers with the
+// unfinished runs that go first.
+func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, supersede bool, rec Recorder) (first []*schemas.Plan, err error) {
+	run := plan.Run()
+	for _, other := range l.unfinished() {
+		if other.Run() == run {
+			continue
+		}
+		if !supersede {
+			first = append(first, other)
+			continue
+		}
+		end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run}
+		if _, err := d.write(ctx, d.plans, 0, end.Message()); err != nil {
+			return nil, fmt.Errorf("cancel run %s: %w", other.Run(), err)
+		}
+		rec.Record(Noticed{fmt.Sprintf("run %s was not finished and is of another configuration: it is cancelled", other.Run())})
+	}
+	if l.plan(run) != nil {
+		return first, nil
+	}
+	if _, err := d.write(ctx, d.plans, 0, plan.Message()); err != nil {
+		return nil, fmt.Errorf("submit run %s: %w", run, err)
+	}
+	return first, nil
+}
+
+// execute brings a worker and a solver to a run, and follows it to its end.
+func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, memory int64, now func() time.Time, rec Recorder) (*Report, error) {
+	bytes, err := memoryBudget(memory)
+	if err != nil {
+		return nil, err
+	}
+	roles, ctx := errgroup.WithContext(ctx)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var end *schemas.End
+	roles.Go(func() error { return unlessStopped(working, newWorker(d, blas, plan, bytes, rec).work(working)) })
+	roles.Go(func() error { return unlessStopped(working, newSolver(d, plan, now, rec).solve(working)) })
+	roles.Go(func() error {
+		defer stop()
+		var err error
+		end, err = d.awaitEnd(ctx, plan.Run())
+		return err
+	})
+	if err := roles.Wait(); err != nil {
+		return nil, err
+	}
+	rec.Record(Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	if end.State != schemas.Done {
+		return nil, &RunError{end.Run, end.State, end.Reason}
+	}
+	report := &Report{}
+	if err := json.Unmarshal(end.Report, report); err != nil {
+		return nil, fmt.Errorf("read the report of run %s: %w", end.Run, err)
+	}
+	return report, nil
+}
+
+// unlessStopped drops the error of a role whose run has ended.
+func unlessStopped(working context.Context, err error) error {
+	if working.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// awaitEnd follows the plans topic until the run has ended.
+func (d desk) awaitEnd(ctx context.Context, run string) (*schemas.End, error) {
+	plans := d.log.Follow(d.plans, 0, 0)
+	plans.SkipDeleted = true
+	defer plans.Close()
+	for {
+		r, err := plans.Next(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("follow plans: %w", err)
+		}
+		if m := message(r); m.Kind() == schemas.KindEnd && m.Get("run") == run {
+			return schemas.DecodeJSON[schemas.End](m)
+		}
+	}
+}
+
+// serialised lets one goroutine at a time record.
+type serialised struct {
+	mutex sync.Mutex
+	to    Recorder
+}
+
+func (s *serialised) Record(e Event) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.to.Record(e)
+}

@@ -1,0 +1,224 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// pass is what all benches of a visit share.
+type pass struct {
+	visit
+	link     schemas.Link
+	features *stages.Map
+	shape    solve.Shape
+	fitted   *sink.Fitted
+	final    schemas.Digest // when the stage is published: of its final weights
+}
+
+func (w *worker) pass(v visit) (*pass, error) {
+	m, err := w.chain.featureMap(v.stage)
+	if err != nil {
+		return nil, err
+	}
+	p := &pass{visit: v, link: w.plan.Stages[v.stage].Link, features: m, shape: w.chain.shape(m)}
+	p.fitted, err = w.chain.fitted(v.stage, p.shape)
+	return p, err
+}
+
+// calibrating tells whether the visit is for the second half of a pass of
+// Algorithm 2.
+func (p *pass) calibrating() bool { return p.link == schemas.LinkCalibrated && p.number%2 == 1 }
+
+// bench is what one goroutine of a sweep over a stage works with; its buffers
+// are used again for every message.
+type bench struct {
+	*worker
+	*pass
+
+	accumulator        accumulate.Accumulator
+	raw                kernel.Dense
+	block, scratch     kernel.Dense
+	score, predictions kernel.Dense
+	cubic              kernel.Dense
+	workspace          sink.Workspace
+	loss               []float32
+	predicted          []int32
+}
+
+func (w *worker) bench(p *pass) *bench {
+	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas}}
+}
+
+// load decodes and prepares what was read of a segment, and keeps it if the
+// budget allows.
+func (b *bench) load(l *load) ([]*batch, error) {
+	segment := l.segment()
+	if segment.batches != nil {
+		return segment.batches, nil
+	}
+	batches, bytes := make([]*batch, 0, len(l.raw)), int64(0)
+	for i, r := range l.raw {
+		one, err := b.prepare(l.share.span.Partition, r)
+		if err != nil {
+			// the survey has put it into quarantine, and has not counted it
+			continue
+		}
+		rows := one.inputs.Rows
+		if l.scores == nil {
+			one.score = kernel.NewDense(rows, b.shape.Classes)
+		} else if one.score = l.scores[i]; one.score.Rows != rows {
+			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", errUnsealed, r.offset, rows, one.score.Rows)
+		}
+		batches, bytes = append(batches, one), bytes+int64(rows)*rowBytes(one.inputs.Cols, b.shape.Classes)
+	}
+	if b.budget.take(bytes) {
+		segment.batches = batches
+	}
+	return batches, nil
+}
+
+// prepare decodes one message. Its error says why it can't be used.
+func (b *bench) prepare(partition int, r raw) (*batch, error) {
+	examples, err := decode(b.plan, r, b.chain.prepared.Width())
+	if err != nil {
+		return nil, err
+	}
+	defer examples.Release()
+	one := &batch{offset: r.offset, checksum: r.checksum(partition, examples.Rows), blockOf: -1}
+	one.rows, one.fitted = rowsOf(b.plan, partition, r.offset, examples)
+	if err := examples.Classes(one.rows.Classes, b.chain.prepared.Labels); err != nil {
+		return nil, err
+	}
+	for i, class := range one.rows.Classes {
+		if class == schemas.Unlabelled {
+			one.fitted[i] = 0
+		}
+	}
+	width := b.chain.prepared.Width()
+	b.raw.Reshape(examples.Rows, width)
+	examples.Features(b.raw.Data, width)
+	one.inputs = kernel.NewDense(examples.Rows, b.chain.prepared.Inputs())
+	b.chain.prepared.Apply(b.blas, one.inputs, b.raw)
+	return one, nil
+}
+
+// expand makes the block of a batch, unless it was kept.
+func (b *bench) expand(one *batch) kernel.Dense {
+	if one.blockOf == b.stage {
+		return one.block
+	}
+	b.predictions.Reshape(one.score.Rows, one.score.Cols)
+	copy(b.predictions.Data, one.score.Data)
+	sink.Predict(b.link, b.predictions)
+	bytes := int64(4 * one.inputs.Rows * b.shape.Columns)
+	if have := int64(4 * cap(one.block.Data)); have >= bytes || b.budget.take(bytes-have) {
+		b.features.Expand(b.blas, &one.block, &b.scratch, one.inputs, b.predictions)
+		one.blockOf = b.stage
+		return one.block
+	}
+	b.features.Expand(b.blas, &b.block, &b.scratch, one.inputs, b.predictions)
+	return b.block
+}
+
+// visit sums one segment.
+func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
+	batches, err := b.load(l)
+	if err != nil {
+		return nil, err
+	}
+	if b.calibrating() {
+		b.accumulator.Begin(3*b.shape.Classes, b.shape.Classes, true)
+	} else {
+		b.accumulator.Begin(b.shape.Columns, b.shape.Classes, b.number == 0)
+	}
+	sum := b.accumulator.Sum()
+	for _, one := range batches {
+		b.add(sum, one)
+		sum.Count(one.inputs.Rows, one.checksum)
+	}
+	sum = b.accumulator.End()
+	sum.Spans = schemas.Spans{l.segment().span}
+	return &outcome{rows: sum.Rows, sum: sum}, nil
+}
+
+func (b *bench) add(sum *accumulate.Sum, one *batch) {
+	block := b.expand(one)
+	n, k := one.inputs.Rows, b.shape.Classes
+	b.score.Reshape(n, k)
+	if b.link == schemas.LinkCalibrated {
+		b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
+	} else {
+		b.fitted.Scores(b.blas, b.score, one.score, block)
+	}
+	if b.calibrating() {
+		sink.Cubic(&b.cubic, b.score)
+		sink.Targets(b.score, one.rows.Classes)
+		b.accumulator.Add(b.cubic, b.score, one.fitted)
+		return
+	}
+	b.measure(sum, one.rows, b.score)
+	sink.Predict(b.link, b.score)
+	sink.Residuals(b.score, one.rows.Classes)
+	b.accumulator.Add(block, b.score, one.fitted)
+}
+
+// measure adds the losses of scores, and the classes that they predict.
+func (b *bench) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
+	n := score.Rows
+	b.loss, b.predicted = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n]
+	sink.Loss(b.link, score, rows.Classes, b.loss, b.predicted)
+	sum.AddScores(rows, b.loss, b.predicted)
+}
+
+// publish makes the residuals of one segment after the stage, and measures its
+// final predictions.
+func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
+	batches, err := b.load(l)
+	if err != nil {
+		return nil, err
+	}
+	sum, o := &accumulate.Sum{}, &outcome{}
+	id := schemas.Identity{Kind: schemas.KindResiduals, Run: b.run, Stage: b.stage, Partition: l.share.span.Partition, Parent: b.final}
+	for _, one := range batches {
+		block := b.expand(one)
+		n, k := one.inputs.Rows, b.shape.Classes
+		score := kernel.NewDense(n, k)
+		b.fitted.Scores(b.blas, score, one.score, block)
+		b.score.Reshape(n, k)
+		if b.link == schemas.LinkCalibrated {
+			b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
+		} else {
+			copy(b.score.Data, score.Data)
+		}
+		b.measure(sum, one.rows, b.score)
+		sink.Predict(b.link, b.score)
+		sink.Probabilities(b.link, b.score, b.workspace.Scratch(k))
+		sum.AddQuality(one.rows, b.score, b.predicted)
+
+		copy(b.score.Data, score.Data)
+		sink.Predict(b.link, b.score)
+		sink.Residuals(b.score, one.rows.Classes)
+		messages, err := sink.Messages(id, one.offset, score, b.score, memory.DefaultAllocator)
+		if err != nil {
+			return nil, err
+		}
+		o.messages = append(o.messages, messages...)
+		for from, to := range sink.Parts(n, k) {
+			o.scores = append(o.scores, scored{one.offset, from, score.Slice(from, to).Data})
+		}
+		sum.Count(n, one.checksum)
+	}
+	sum.Spans = schemas.Spans{l.segment().span}
+	o.rows, o.sum = sum.Rows, sum
+	return o, nil
+}
