@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+func newCheck() *cobra.Command {
+	var from choice
+	cmd := &cobra.Command{
+		Use: "check -c FILE", Short: "What train would run, or what is wrong and where", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			if err := c.CheckStages(); err != nil {
+				return err
+			}
+			blas, err := openBLAS()
+			if err != nil {
+				return err
+			}
+			return failed(check(cmd.OutOrStdout(), c, blas))
+		},
+	}
+	from.flags(cmd)
+	return cmd
+}
+
+// check writes what train would run, and answers with the files that are not there. It reaches no broker.
+func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, whereabouts(c))
+	fmt.Fprintf(table, "arithmetic\t%s, %s\n", blas.Name(), blas.Vector())
+	if hint := blas.Hint(); hint != "" {
+		fmt.Fprintf(table, "\t%s\n", hint)
+	}
+	memory := "half of what is free"
+	if c.Memory > 0 {
+		memory = c.Memory.String()
+	}
+	fmt.Fprintf(table, "memory\t%s\n", memory)
+
+	files, missing := checkFiles("train", c.Examples.Train)
+	more, missingMore := checkFiles("test", c.Examples.Test)
+	files = append(files, more...)
+	if len(files) == 0 {
+		files = []string{"none: the examples that are on the topic"}
+	}
+	section(table, "files", files)
+	var topics []string
+	for _, t := range pipeline.Topics(c.Job()) {
+		topics = append(topics, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
+	}
+	section(table, "topics", topics)
+	section(table, "prepare", []string{preparation(c.Prepare)})
+	if err := table.Flush(); err != nil {
+		return err
+	}
+
+	stages := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(stages, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
+	next := 1
+	for _, s := range c.Stages {
+		fmt.Fprintf(stages, "%s\t%s\t%s\t%d\t%g\t%s\t%s\t%s\n",
+			numbers(next, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
+		next += s.Repeat
+	}
+	if err := stages.Flush(); err != nil {
+		return err
+	}
+	return errors.Join(append(missing, missingMore...)...)
+}
+
+// section writes lines of which the first has a title.
+func section(w io.Writer, title string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s\t%s\n", title, line)
+		title = ""
+	}
+}
+
+func checkFiles(split string, files []string) (lines []string, missing []error) {
+	for _, file := range files {
+		info, err := os.Stat(file)
+		switch {
+		case err != nil:
+			missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
+			lines = append(lines, fmt.Sprintf("%s: %s (missing)", split, file))
+		case info.IsDir():
+			missing = append(missing, fmt.Errorf("examples.%s: %s is a directory", split, file))
+			lines = append(lines, fmt.Sprintf("%s: %s (a directory)", split, file))
+		default:
+			lines = append(lines, fmt.Sprintf("%s: %s (%s)", split, file, humanize.Bytes(uint64(info.Size()))))
+		}
+	}
+	return lines, missing
+}
+
+func preparation(p schemas.Prepare) string {
+	text := "scale " + p.Scale
+	if p.PCA > 0 {
+		text += fmt.Sprintf(", %d principal components", p.PCA)
+	}
+	return text
+}
+
+func numbers(first, count int) string {
+	if count == 1 {
+		return strconv.Itoa(first)
+	}
+	return fmt.Sprintf("%d-%d", first, first+count-1)
+}
+
+func features(s schemas.Stage) string {
+	f := s.Features
+	size := strconv.Itoa(f.Size)
+	if f.Size == 0 {
+		size = "all"
+	}
+	words := []string{size, f.Kind}
+	switch {
+	case f.Kind == "rff":
+		words = append(words, fmt.Sprintf("bandwidth %g", f.BandwidthScale))
+	case f.Kind == "polynomial":
+		words = append(words, fmt.Sprintf("degree %d", f.Degree))
+	case f.Replacement:
+		words = append(words, "with replacement")
+	}
+	if s.Scores {
+		words = append(words, "and scores")
+	}
+	return strings.Join(words, " ")
+}
+
+func stop(s *schemas.Stop) string {
+	if s == nil {
+		return none
+	}
+	return fmt.Sprintf("%s, patience %d", s.Split, s.Patience)
+}

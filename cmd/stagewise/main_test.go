@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// in moves the test into an empty folder with these files, and has the BLAS that is always there.
+func in(t *testing.T, files map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	t.Setenv("STAGEWISE_BLAS", "gonum")
+	for name, content := range files {
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func stagewise(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(context.Background(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+const good = `name: blobs
+examples: {train: [train.csv], test: [test.csv]}
+stages:
+  - features: {kind: rff, size: 40}
+    passes: 4
+    repeat: 2
+  - features: {kind: columns}
+    link: calibrated
+    stop: {split: test}
+`
+
+func TestWrongCommandLinesAndConfigurations(t *testing.T) {
+	files := map[string]string{
+		"good.yaml":   good,
+		"empty.yaml":  "name: a\n",
+		"bad.yaml":    "name: a\nstages: [{pases: 3, link: probit}]\nseed: x\n",
+		"syntax.yaml": "name: a\nstages: [\n",
+	}
+	for _, test := range []struct {
+		args   string
+		stderr string // each line of it
+	}{
+		{"", "no command; see stagewise --help"},
+		{"tain", `unknown command "tain" for stagewise; did you mean train?`},
+		{"work -c good.yaml", "unknown shorthand flag"},
+		{"work", `unknown command "work" for stagewise; see stagewise --help`},
+		{"weights", "no command; see stagewise weights --help"},
+		{"weights follow", `unknown command "follow" for stagewise weights; see stagewise weights --help`},
+		{"train", `required flag(s) "config" not set`},
+		{"train -c good.yaml extra", `unknown command "extra" for "stagewise train"`},
+		{"train -c good.yaml --colour", "unknown flag: --colour"},
+		{"train -c none.yaml", "read configuration: open none.yaml: no such file or directory"},
+		{"train -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
+		{"check -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
+		{"ingest -c empty.yaml", "no files to ingest: neither examples.train nor examples.test names any"},
+		{"train -c syntax.yaml", "syntax.yaml:2: YAML: did not find expected node content: expected a file that can be read"},
+		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
+			"bad.yaml:2: stages.0.link: probit: expected identity, softmax or calibrated\n" +
+			"bad.yaml:3: seed: x: expected a whole number from 0 to 2^64-1"},
+		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage, from 0; there are 2"},
+		{"check -c good.yaml --set stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},
+		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
+		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
+		{"train -c good.yaml --model .", "write .: it is a directory"},
+		{"topics delete -c good.yaml", "this would delete blobs.examples"},
+		{"weights export -c good.yaml", `required flag(s) "output" not set`},
+		{"predict", `required flag(s) "input", "model" not set`},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			in(t, files)
+			code, stdout, stderr := stagewise(strings.Fields(test.args)...)
+			if code != exitWrong || stdout != "" {
+				t.Errorf("exit code %d, output %q", code, stdout)
+			}
+			got := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+			want := strings.Split(test.stderr, "\n")
+			if len(got) != len(want) {
+				t.Fatalf("got\n%s", stderr)
+			}
+			for i := range want {
+				if !strings.HasPrefix(got[i], "stagewise: "+want[i]) {
+					t.Errorf("got\n%s\nexpected\n%s", got[i], want[i])
+				}
+			}
+			if _, err := os.Stat(".stagewise"); err == nil {
+				t.Error("a data directory was made")
+			}
+		})
+	}
+}
+
+func TestUnknownBLAS(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good})
+	t.Setenv("STAGEWISE_BLAS", "no/such/library")
+	if code, _, stderr := stagewise("check", "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, `stagewise: open BLAS "no/such/library"`) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n", "test.csv": "0,1\n"})
+	code, stdout, stderr := stagewise("check", "-c", "good.yaml", "--set", "memory=1GiB")
+	if code != exitDone || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", "train: train.csv (4 B)", "blobs.examples (4)",
+		"1-2    40 rff bandwidth 1  softmax     4", "3      all columns         calibrated  12", "test, patience 2",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+}
+
+// A missing file is no fault of the configuration: it may come before the run does.
+func TestCheckFindsMissingFiles(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
+	code, stdout, stderr := stagewise("check", "-c", "good.yaml")
+	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" || !strings.Contains(stdout, "test.csv (missing)") {
+		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if code, stdout, _ := stagewise("version"); code != exitDone || !strings.HasPrefix(stdout, "stagewise ") {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+}
+
+// A file is replaced whole or not at all, and nothing else is left in its folder.
+func TestWriteIsAtomic(t *testing.T) {
+	in(t, map[string]string{"old": "old"})
+	if err := os.Symlink("old", "link"); err != nil {
+		t.Fatal(err)
+	}
+	half := func(w io.Writer) {
+		if _, err := w.Write([]byte("half")); err != nil {
+			t.Error(err)
+		}
+	}
+	err := write("old", nil, func(w io.Writer) error { half(w); return os.ErrClosed })
+	if content, _ := os.ReadFile("old"); err == nil || string(content) != "old" {
+		t.Errorf("%q, error %v", content, err)
+	}
+	if err := write("link", nil, func(w io.Writer) error { half(w); return nil }); err != nil {
+		t.Error(err)
+	}
+	if content, _ := os.ReadFile("old"); string(content) != "half" {
+		t.Errorf("%q behind the link", content)
+	}
+	if files, _ := filepath.Glob("*"); len(files) != 2 {
+		t.Errorf("files %v", files)
+	}
+}

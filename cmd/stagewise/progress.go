@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// progress is the recorder for people: lines on out, a row of a table for each stage, and while one is under way a bar on
+// the terminal, if there is one.
+type progress struct {
+	out    io.Writer
+	bar    *bar
+	stages []schemas.Stage
+	titled bool   // the table has its head
+	passed string // what the last pass of the stage came to
+	bad    int    // quarantined
+}
+
+func newProgress(out, stderr io.Writer, now func() time.Time) *progress {
+	return &progress{out: out, bar: newBar(stderr, now)}
+}
+
+// finish takes the bar away.
+func (p *progress) finish() { p.bar.clear() }
+
+// mostQuarantined is how many bad messages are worth a line each.
+const mostQuarantined = 5
+
+func (p *progress) Record(e pipeline.Event) {
+	switch e := e.(type) {
+	case pipeline.Ingested:
+		p.ingested(e)
+	case pipeline.Began:
+		p.stages = e.Stages
+		if e.Resumed {
+			p.line("run %s goes on where it was", e.Run)
+		} else {
+			p.line("run %s", e.Run)
+		}
+	case pipeline.Progressed:
+		p.bar.draw(p.under(e.Stage), e.Rows, e.Of, p.passed)
+	case pipeline.Quarantined:
+		if p.bad++; p.bad <= mostQuarantined {
+			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
+		} else if p.bad == mostQuarantined+1 {
+			p.line("quarantined more; they are all on the quarantine topic")
+		}
+	case pipeline.Surveyed:
+		p.surveyed(e)
+	case pipeline.Passed:
+		p.passed = fmt.Sprintf("pass %d", e.Pass)
+		if s, ok := e.Scores[schemas.Train]; ok {
+			p.passed += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
+		}
+	case pipeline.StageEnded:
+		p.stage(e)
+	case pipeline.Noticed:
+		p.line("%s", e.Text)
+	}
+}
+
+func (p *progress) line(format string, values ...any) {
+	p.bar.clear()
+	fmt.Fprintf(p.out, format+"\n", values...)
+}
+
+func (p *progress) ingested(e pipeline.Ingested) {
+	files := strings.Join(e.Files, ", ")
+	switch {
+	case e.Known:
+		p.line("%s: %s %s rows are on the topic already", files, humanize.Comma(e.Rows), e.Split)
+	case e.Done:
+		p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split)
+	default:
+		p.bar.draw("ingest", e.Rows, 0, humanize.Comma(e.Rows)+" rows of "+files)
+	}
+}
+
+func (p *progress) surveyed(e pipeline.Surveyed) {
+	var rows []string
+	for split := schemas.Train; split < schemas.Splits; split++ {
+		if n := e.Rows[split]; n > 0 {
+			rows = append(rows, humanize.Comma(n)+" "+split.String())
+		}
+	}
+	inputs := ""
+	if e.Inputs != e.Features {
+		inputs = fmt.Sprintf(", %d of them made", e.Inputs)
+	}
+	p.line("%s rows; %d features%s; %d classes; surveyed in %.1f s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, e.Elapsed.Seconds())
+}
+
+// under says what a visit is for.
+func (p *progress) under(stage int) string {
+	if stage == schemas.Survey {
+		return "survey"
+	}
+	return fmt.Sprintf("stage %d/%d", stage+1, max(len(p.stages), stage+1))
+}
+
+const row = "%7s  %-10s  %6s  %11s  %10s  %10s  %9s  %7s\n"
+
+func (p *progress) stage(e pipeline.StageEnded) {
+	p.bar.clear()
+	if !p.titled {
+		fmt.Fprintf(p.out, row, "stage", "link", "passes", "train error", "test error", "train loss", "test loss", "seconds")
+		p.titled = true
+	}
+	fmt.Fprintf(p.out, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
+		percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), fmt.Sprintf("%.1f", e.Seconds))
+	p.passed = ""
+}
+
+const none = "-"
+
+func percent(v *float64) string {
+	if v == nil {
+		return none
+	}
+	return fmt.Sprintf("%.2f %%", *v)
+}
+
+func loss(v *float64) string {
+	if v == nil {
+		return none
+	}
+	return fmt.Sprintf("%.4f", *v)
+}

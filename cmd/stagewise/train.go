@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+func newTrain() *cobra.Command {
+	var (
+		from          choice
+		report, model string
+		supersede     bool
+		show          telling
+	)
+	cmd := &cobra.Command{
+		Use: "train -c FILE", Short: "Ingest the files that are named, then train one version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(c.CheckStages(), show.check(), writable(report), writable(model)); err != nil {
+				return err
+			}
+			blas, err := openBLAS()
+			if err != nil {
+				return err
+			}
+			blas.UseForSolves()
+
+			people := cmd.OutOrStdout()
+			if report == standard {
+				people = cmd.ErrOrStderr()
+			}
+			recorder, finish := show.recorder(people, cmd.ErrOrStderr())
+			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+				if show.toPeople() {
+					describe(people, c, blas)
+				}
+				result, trained, err := pipeline.Train(cmd.Context(), log, blas, c.Job(), pipeline.TrainOptions{Supersede: supersede}, recorder)
+				finish()
+				if err != nil {
+					return err
+				}
+				if err := writeReport(report, cmd.OutOrStdout(), result); err != nil {
+					return err
+				}
+				if err := writeModel(model, cmd.OutOrStdout(), trained); err != nil {
+					return err
+				}
+				if show.toPeople() {
+					conclude(people, from.file, result, report, model)
+				}
+				return nil
+			}))
+		},
+	}
+	from.flags(cmd)
+	show.flags(cmd)
+	cmd.Flags().StringVar(&report, "report", "", "write the report, JSON, to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&model, "model", "", "write the model to a `file`, for predict")
+	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel a run that another configuration has left unfinished")
+	return cmd
+}
+
+func newIngest() *cobra.Command {
+	var (
+		from choice
+		show telling
+	)
+	cmd := &cobra.Command{
+		Use: "ingest -c FILE", Short: "Put the files onto the examples topic, those that are not there", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			if err := show.check(); err != nil {
+				return err
+			}
+			if len(c.Examples.Train)+len(c.Examples.Test) == 0 {
+				return errors.New("no files to ingest: neither examples.train nor examples.test names any")
+			}
+			recorder, finish := show.recorder(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			defer finish()
+			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+				return pipeline.Ingest(cmd.Context(), log, c.Job(), recorder)
+			}))
+		},
+	}
+	from.flags(cmd)
+	show.flags(cmd)
+	return cmd
+}
+
+// telling is the flags that say how a run tells what it does.
+type telling struct {
+	quiet bool
+	log   string
+}
+
+func (t *telling) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&t.quiet, "quiet", false, "say nothing but errors")
+	cmd.Flags().StringVar(&t.log, "log", "", "instead of a table write logs to standard error, as `text or json`")
+}
+
+func (t *telling) check() error {
+	if t.log != "" && t.log != "text" && t.log != "json" {
+		return fmt.Errorf("--log: %s: expected text or json", t.log)
+	}
+	return nil
+}
+
+func (t *telling) toPeople() bool { return !t.quiet && t.log == "" }
+
+// recorder answers with the recorder that tells it so, and what to call when nothing more will happen.
+func (t *telling) recorder(out, stderr io.Writer) (recorder pipeline.Recorder, finish func()) {
+	switch {
+	case t.log == "json":
+		return &logs{slog.New(slog.NewJSONHandler(stderr, nil))}, func() {}
+	case t.log == "text":
+		return &logs{slog.New(slog.NewTextHandler(stderr, nil))}, func() {}
+	case t.quiet:
+		return nothing{}, func() {}
+	}
+	p := newProgress(out, stderr, time.Now)
+	return p, p.finish
+}
+
+type nothing struct{}
+
+func (nothing) Record(pipeline.Event) {}
+
+func writeReport(path string, stdout io.Writer, r *pipeline.Report) error {
+	if path == "" {
+		return nil
+	}
+	return write(path, stdout, func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	})
+}
+
+func writeModel(path string, stdout io.Writer, m *pipeline.Model) error {
+	if path == "" {
+		return nil
+	}
+	return write(path, stdout, func(w io.Writer) error {
+		_, err := m.WriteTo(w)
+		return err
+	})
+}

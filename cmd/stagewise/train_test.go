@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// blobs is a CSV of three classes, each around a corner of its own.
+func blobs(rows int, seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, 0))
+	names := []string{"red", "green", "blue"}
+	var b strings.Builder
+	for i := range rows {
+		class := i % len(names)
+		fmt.Fprint(&b, names[class])
+		for corner := range names {
+			center := 0.0
+			if corner == class {
+				center = 4
+			}
+			fmt.Fprintf(&b, ",%.3f", center+random.NormFloat64())
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
+func trained(t *testing.T) (report pipeline.Report) {
+	t.Helper()
+	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--report", "-", "--model", "model")
+	if code != exitDone || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v in %s", err, stdout)
+	}
+	return report
+}
+
+// Training twice in one data directory trains on the same rows to the same weights, and the model that it leaves predicts.
+func TestTrainTwiceAndPredict(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(90, 2)})
+	first, second := trained(t), trained(t)
+	if first.Rows != 300 || second.Rows != 300 || first.Splits["test"].Rows != 90 || first.Classes != 3 {
+		t.Errorf("%d and %d rows, splits %v, %d classes", first.Rows, second.Rows, first.Splits, first.Classes)
+	}
+	if first.WeightsDigest == "" || first.WeightsDigest != second.WeightsDigest || second.Version != first.Version+1 {
+		t.Errorf("versions %d and %d with weights %s and %s", first.Version, second.Version, first.WeightsDigest.Short(), second.WeightsDigest.Short())
+	}
+	if first.TestError == nil || *first.TestError > 5 || len(first.Stages) != 3 {
+		t.Errorf("test error %v after %d stages", first.TestError, len(first.Stages))
+	}
+
+	code, stdout, stderr := stagewise("predict", "--model", "model", "-i", "test.csv")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+	if err != nil || len(rows) != 91 || strings.Join(rows[0], ",") != "label,blue,green,red" {
+		t.Fatalf("%d rows under %v: %v", len(rows), rows[0], err)
+	}
+	wrong := 0
+	for i, row := range rows[1:] {
+		if row[0] != []string{"red", "green", "blue"}[i%3] {
+			wrong++
+		}
+	}
+	if got := 100 * float64(wrong) / 90; got-*first.TestError > 1e-9 || *first.TestError-got > 1e-9 {
+		t.Errorf("%d of 90 predictions are wrong, but the report has %v %%", wrong, *first.TestError)
+	}
+
+	if code, stdout, stderr = stagewise("weights", "list", "-c", "good.yaml"); code != exitDone || strings.Count(stdout, "\n") != 3 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr = stagewise("weights", "export", "-c", "good.yaml", "--version", "2", "-o", "exported"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	model, _ := os.ReadFile("model")
+	exported, _ := os.ReadFile("exported")
+	if len(model) == 0 || !bytes.Equal(model, exported) {
+		t.Errorf("the model has %d bytes, that of version 2 %d, or others", len(model), len(exported))
+	}
+}
+
+func TestPredictWithAnotherWidth(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2), "wide.csv": "1,2,3,4,5,6\n"})
+	trained(t)
+	code, stdout, stderr := stagewise("predict", "--model", "model", "-i", "wide.csv")
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "wide.csv") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestTrainOnBadFiles(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": "red,1,2\ngreen,x,2\n", "test.csv": blobs(30, 2)})
+	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet")
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "train.csv") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(30, 2)})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
+	if code != exitFailed || stderr.String() != "stagewise: interrupted; the same command goes on where it was\n" {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
