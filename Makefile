@@ -1,0 +1,40 @@
+# Everything that a newcomer types. Each target says what it does, installs what it may, and fails with a sentence otherwise.
+
+# The system BLAS is opened at run time: one way to build, with or without a C compiler.
+export CGO_ENABLED ?= 0
+
+KAFKA := scripts/kafka.sh
+KAFKA_FLAGS := --dir .demo/kafka
+
+.PHONY: help demo test check build race fuzz kafka-up kafka-down clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
+	@scripts/demo.sh $(ARGS)
+
+test: ## all tests: format, vet, unit, race, MNIST's accuracy, real Kafka
+	@scripts/test.sh format vet unit race mnist kafka
+
+check: ## the everyday part of test, under two minutes: format, vet, unit
+	@scripts/test.sh format vet unit
+
+build: ## bin/stagewise
+	go build -o bin/stagewise ./cmd/stagewise
+
+race: ## the tests of what runs concurrently, under the race detector
+	@scripts/test.sh race
+
+fuzz: ## every fuzz target for 20 s; FUZZTIME=5m for longer
+	@scripts/test.sh fuzz
+
+kafka-up: ## real Kafka on localhost:9092, without Docker
+	@$(KAFKA) start $(KAFKA_FLAGS) --port 9092
+
+kafka-down: ## stops it; its topics stay for the next kafka-up
+	@$(KAFKA) stop $(KAFKA_FLAGS)
+
+clean: ## removes what was built, fetched and trained here
+	@$(KAFKA) wipe $(KAFKA_FLAGS) 2>/dev/null
+	rm -rf bin .demo

@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: system packages, installed where that needs nobody's password.
+
+# how_to_install APT BREW tells a person how to install the packages on this machine; both arguments are lists of names with
+# spaces between them, for Debian's packages and for Homebrew (none: Homebrew's would not help).
+how_to_install() {
+  if command -v apt-get >/dev/null; then
+    echo "run: sudo apt-get install $1"
+  elif [ -n "$2" ] && command -v brew >/dev/null; then
+    echo "run: brew install $2"
+  else
+    echo "install $1 with your package manager"
+  fi
+}
+
+# install_packages APT BREW installs them, or returns 1: nothing here may, or the package manager could not. What that
+# said is then on standard error.
+install_packages() {
+  local log status=0
+  log=$(mktemp)
+  if command -v apt-get >/dev/null; then
+    install_by_apt "$1" >"$log" 2>&1 || status=$?
+  elif [ -n "$2" ] && command -v brew >/dev/null; then
+    # shellcheck disable=SC2086 # a list of names
+    HOMEBREW_NO_AUTO_UPDATE=1 brew install $2 >"$log" 2>&1 || status=$?
+  else
+    echo "neither apt-get nor brew is here" >"$log"
+    status=1
+  fi
+  [ $status -eq 0 ] || tail -n 5 "$log" >&2
+  rm -f "$log"
+  return $status
+}
+
+install_by_apt() {
+  local as_root=env
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+      echo "not root, and no sudo without a password"
+      return 1
+    fi
+    as_root="sudo -n env"
+  fi
+  # The time limits are for machines without a network; the lock's is for those that update themselves at boot.
+  local apt="$as_root DEBIAN_FRONTEND=noninteractive apt-get -q -y
+    -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=120"
+  # Lists of packages are absent on a new machine and out of date on an old one.
+  # shellcheck disable=SC2086 # a command and a list of names
+  $apt install --no-install-recommends $1 || { $apt update && $apt install --no-install-recommends $1; }
+}

@@ -1,0 +1,358 @@
+#!/usr/bin/env bash
+# Real Apache Kafka on loopback, from Maven Central's jars: KRaft nodes, each broker and controller at once.
+#
+#   kafka.sh start [--nodes N] [--port P|free]   fetches the jars if absent, formats a new cluster, starts what is not
+#                                                running, waits until it answers, prints BOOTSTRAP=host:port,...
+#   kafka.sh stop                                clean shutdown, SIGKILL after 20 s
+#   kafka.sh kill --node I                       SIGKILL for one node
+#   kafka.sh revive --node I                     starts one node again
+#   kafka.sh status                              one line a node; succeeds if all run and listen
+#   kafka.sh wipe                                stops, and deletes the cluster
+#
+# Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. A cluster lives in --dir, which remembers its
+# nodes and ports, so that only start needs them. extra.properties in that folder is added to each node's configuration.
+# Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
+# (where jars are kept). Needs Java 17 and Maven, and installs them where it may.
+set -euo pipefail
+# shellcheck source=scripts/install.sh
+. "$(dirname "$0")/install.sh"
+
+say() { echo "kafka: $*" >&2; }
+fail() { say "$@"; exit 1; }
+usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+
+action=${1:-}
+[ $# -eq 0 ] || shift
+nodes='' port='' node='' wait_seconds=90
+dir=${KAFKA_DIR:-${TMPDIR:-/tmp}/stagewise-kafka}
+version=${KAFKA_VERSION:-4.1.2}
+heap=${KAFKA_HEAP:-512m}
+while [ $# -gt 0 ]; do
+  [ $# -ge 2 ] || usage
+  case $1 in
+    --nodes) nodes=$2 ;;
+    --port) port=$2 ;;
+    --node) node=$2 ;;
+    --dir) dir=$2 ;;
+    --version) version=$2 ;;
+    --heap) heap=$2 ;;
+    --wait) wait_seconds=$2 ;;
+    *) usage ;;
+  esac
+  shift 2
+done
+
+# --- Java, Maven, jars
+
+# Sets java to a Java that Kafka 4 runs on, wherever package managers put one.
+find_java() {
+  local major
+  for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} "$(command -v java || true)" /usr/lib/jvm/*/bin/java \
+    /opt/homebrew/opt/openjdk/bin/java /usr/local/opt/openjdk/bin/java; do
+    [ -x "$java" ] || continue
+    # macOS has a java that only says that there is none.
+    major=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || continue
+    [ "${major:-0}" -lt 17 ] || return 0
+  done
+  return 1
+}
+
+need_java() {
+  find_java && return
+  say "installing Java"
+  # Debian's and Ubuntu's default is too old in some releases that have 17 as well; later ones have no 17.
+  install_packages openjdk-17-jre-headless openjdk || install_packages default-jre-headless openjdk || true
+  find_java || fail "Kafka needs Java 17 or newer, which could not be installed;" \
+    "$(how_to_install openjdk-17-jre-headless openjdk)"
+}
+
+need_maven() {
+  command -v mvn >/dev/null && return
+  say "installing Maven"
+  install_packages maven maven ||
+    fail "Maven, which fetches Kafka's jars, could not be installed; $(how_to_install maven maven)"
+}
+
+# Sets jars to the folder with Kafka's jars, which is filled once: it appears by a rename when it is complete.
+need_jars() {
+  local cache=${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/stagewise} work
+  jars=$cache/kafka-$version
+  [ -d "$jars" ] && return
+  need_maven
+  mkdir -p "$cache"
+  work=$(mktemp -d "$cache/.kafka.XXXXXX")
+  # The log4j version is the one that Kafka 4.1 is built with.
+  cat >"$work/pom.xml" <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>stagewise</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$version</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.24.3</version>
+    </dependency>
+  </dependencies>
+</project>
+POM
+  say "fetching the jars of Kafka $version (43 MB, once)"
+  if ! PATH=$(dirname "$java"):$PATH mvn -B -q -f "$work/pom.xml" \
+    org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$work/jars" >"$work/mvn.log" 2>&1; then
+    tail -n 20 "$work/mvn.log" >&2
+    rm -rf "$work"
+    fail "Maven could not fetch the jars of Kafka $version"
+  fi
+  # Where two came here at once, the second rename lands inside the first one's folder, or fails: both are harmless.
+  mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ]
+  rm -rf "$work" "$jars/jars"
+}
+
+# --- One node
+
+broker_port() { echo $((port + $1 - 1)); }
+controller_port() { echo $((port + $1 + 99)); }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
+
+# Prints a node's process if it runs. The mark on its command line tells it from a later process with the same number.
+process() {
+  local pid
+  [ -s "$dir/n$1/pid" ] || return 1
+  pid=$(cat "$dir/n$1/pid")
+  # A slim image has /proc but no ps, macOS the reverse.
+  { if [ -d /proc/self ]; then tr '\0' ' ' <"/proc/$pid/cmdline"; else ps -ww -o args= -p "$pid"; fi; } 2>/dev/null |
+    grep -qF -- "$(marker "$1") " && echo "$pid"
+}
+
+# Writes a node's configuration. Message sizes and retention stay as every broker has them out of the box: what stagewise
+# writes must fit those. Cleaning and deletion are quick, so that tests see them.
+configure() {
+  local i=$1 replication=$((nodes < 3 ? nodes : 3)) voters='' k
+  for ((k = 1; k <= nodes; k++)); do voters+=${voters:+,}$k@127.0.0.1:$(controller_port $k); done
+  mkdir -p "$dir/n$i"
+  cat >"$dir/n$i/server.properties" <<PROPERTIES
+process.roles=broker,controller
+node.id=$i
+controller.quorum.voters=$voters
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
+advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i")
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+log.dirs=$dir/n$i/data
+
+auto.create.topics.enable=false
+default.replication.factor=$replication
+min.insync.replicas=$((replication > 1 ? replication - 1 : 1))
+offsets.topic.replication.factor=$replication
+offsets.topic.num.partitions=8
+transaction.state.log.replication.factor=$replication
+transaction.state.log.min.isr=$((replication > 1 ? replication - 1 : 1))
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=$replication
+share.coordinator.state.topic.min.isr=$((replication > 1 ? replication - 1 : 1))
+group.initial.rebalance.delay.ms=0
+
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+controller.quorum.request.timeout.ms=1000
+
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+log.cleaner.dedupe.buffer.size=16777216
+log.cleaner.backoff.ms=1000
+log.segment.delete.delay.ms=1000
+PROPERTIES
+  if [ -f "$dir/extra.properties" ]; then cat "$dir/extra.properties" >>"$dir/n$i/server.properties"; fi
+  cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
+status=error
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d{ISO8601} %p %c{1}: %m%n
+rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=console
+PROPERTIES
+}
+
+format() {
+  local i=$1
+  [ -f "$dir/n$i/data/meta.properties" ] && return
+  "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+    -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
+    kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/n$i/server.properties" >"$dir/n$i/format.log" 2>&1 ||
+    { cat "$dir/n$i/format.log" >&2; return 1; }
+}
+
+launch() {
+  local i=$1 p
+  process "$i" >/dev/null && return
+  for p in $(broker_port "$i") $(controller_port "$i"); do
+    if listens "$p"; then
+      say "port $p is taken"
+      return 1
+    fi
+  done
+  [ ! -f "$dir/n$i/broker.log" ] || mv "$dir/n$i/broker.log" "$dir/n$i/broker.log.previous"
+  # set -m and nohup: a process group of its own, out of reach of the terminal's Ctrl-C and hang-up. 9<&-: it must not
+  # inherit the lock.
+  (
+    set -m
+    nohup "$java" -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError \
+      -Djava.awt.headless=true -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" "$(marker "$i")" -cp "$jars/*" \
+      kafka.Kafka "$dir/n$i/server.properties" </dev/null >"$dir/n$i/broker.log" 2>&1 9<&- &
+    echo $! >"$dir/n$i/pid"
+  )
+}
+
+wait_ready() {
+  local i=$1 end=$((SECONDS + wait_seconds)) trouble=''
+  until grep -q 'Kafka Server started' "$dir/n$i/broker.log" 2>/dev/null && listens "$(broker_port "$i")"; do
+    sleep 0.1
+    # Between fork and exec a node does not carry its mark yet.
+    process "$i" >/dev/null || { sleep 0.3; process "$i" >/dev/null; } || trouble="died"
+    [ $SECONDS -lt $end ] || trouble="is not ready after $wait_seconds s"
+    if [ -n "$trouble" ]; then
+      say "node $i $trouble; the end of $dir/n$i/broker.log:"
+      tail -n 25 "$dir/n$i/broker.log" >&2
+      return 1
+    fi
+  done
+}
+
+# --- The cluster
+
+# One command at a time: the kernel's lock on the folder itself, which ends with the last process that has it.
+lock() {
+  mkdir -p "$dir"
+  dir=$(cd "$dir" && pwd -P)
+  exec 9<"$dir"
+  if command -v flock >/dev/null; then
+    flock -w 120 9
+  else # macOS has no flock command, but perl
+    perl -e 'use Fcntl ":flock"; open(my $folder, "<&=", 9) or die; alarm 120; flock($folder, LOCK_EX) or die'
+  fi || fail "another command holds $dir"
+}
+
+# Takes nodes, port and CLUSTER_ID from the cluster that is in the folder, if there is one.
+recall() {
+  [ -f "$dir/cluster.env" ] || return 0
+  # shellcheck source=/dev/null
+  . "$dir/cluster.env"
+  [ "${nodes:-$CLUSTER_NODES}" = "$CLUSTER_NODES" ] || fail "$dir has a cluster of $CLUSTER_NODES; wipe it first"
+  case $port in '' | free | "$CLUSTER_PORT") ;; *) fail "$dir has a cluster on port $CLUSTER_PORT; wipe it first" ;; esac
+  nodes=$CLUSTER_NODES
+  port=$CLUSTER_PORT
+}
+
+# Below 32768: Linux and macOS give ports above to outgoing connections.
+free_port() {
+  local p i taken
+  while :; do
+    p=$((20000 + RANDOM % 12000)) taken=''
+    for ((i = 0; i < nodes; i++)); do
+      if listens $((p + i)) || listens $((p + i + 100)); then taken=1; fi
+    done
+    [ -n "$taken" ] || { echo $p; return; }
+  done
+}
+
+found() {
+  [ "$port" != free ] || port=$(free_port)
+  # 16 bytes in URL-safe base64 is how Kafka writes a UUID; a leading "-" would look like an option.
+  CLUSTER_ID=-
+  while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
+    CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
+  done
+  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\n' "$nodes" "$port" "$CLUSTER_ID" >"$dir/cluster.env"
+}
+
+start() {
+  local i bootstrap=''
+  need_java
+  need_jars
+  [ -f "$dir/cluster.env" ] || found
+  for ((i = 1; i <= nodes; i++)); do configure $i; done
+  for ((i = 1; i <= nodes; i++)); do format $i || fail "node $i could not be formatted"; done
+  for ((i = 1; i <= nodes; i++)); do launch $i || { stop; exit 1; }; done
+  for ((i = 1; i <= nodes; i++)); do wait_ready $i || { stop; exit 1; }; done
+  for ((i = 1; i <= nodes; i++)); do bootstrap+=${bootstrap:+,}127.0.0.1:$(broker_port $i); done
+  echo "BOOTSTRAP=$bootstrap"
+}
+
+stop() {
+  local i pid end=$((SECONDS + 20))
+  for ((i = nodes; i >= 1; i--)); do
+    if pid=$(process $i); then kill -TERM "$pid" 2>/dev/null || true; fi
+  done
+  for ((i = 1; i <= nodes; i++)); do
+    while pid=$(process $i); do
+      if [ $SECONDS -ge $end ]; then
+        say "node $i: SIGKILL"
+        kill -KILL "$pid" 2>/dev/null || true
+      fi
+      sleep 0.1
+    done
+    rm -f "$dir/n$i/pid"
+  done
+}
+
+kill_node() {
+  local pid
+  pid=$(process "$node") || fail "node $node does not run"
+  kill -KILL "$pid"
+  while process "$node" >/dev/null; do sleep 0.05; done
+  rm -f "$dir/n$node/pid"
+}
+
+revive() {
+  need_java
+  need_jars
+  launch "$node"
+  wait_ready "$node"
+}
+
+status() {
+  local i pid state all=0
+  for ((i = 1; i <= nodes; i++)); do
+    if ! pid=$(process $i); then
+      state=stopped all=1
+    elif listens "$(broker_port $i)"; then
+      state="listens, process $pid"
+    else
+      state="does not listen, process $pid" all=1
+    fi
+    echo "node $i 127.0.0.1:$(broker_port $i) $state"
+  done
+  return $all
+}
+
+# Only what this script made is deleted, so that a mistaken --dir does no harm.
+wipe() {
+  [ -f "$dir/cluster.env" ] || return 0
+  stop
+  rm -rf "$dir"/n[0-9]* "$dir/cluster.env"
+  cd / && { rmdir "$dir" 2>/dev/null || true; }
+}
+
+case $action in start | stop | kill | revive | status | wipe) ;; *) usage ;; esac
+if [ "$action" != start ] && [ ! -f "$dir/cluster.env" ]; then
+  say "no cluster in $dir"
+  case $action in stop | wipe) exit 0 ;; *) exit 1 ;; esac
+fi
+lock
+recall
+: "${nodes:=1}" "${port:=9092}"
+case $action in
+  kill | revive)
+    case $node in [1-9] | [1-9][0-9]) ;; *) usage ;; esac
+    [ "$node" -le "$nodes" ] || fail "--node is 1..$nodes"
+    ;;
+esac
+case $action in
+  kill) kill_node ;;
+  *) "$action" ;;
+esac

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# test.sh STEP... runs these steps in order and stops at the first that fails:
+#   format  gofmt            vet    go vet, tagged files included     unit   every test without a tag
+#   race    what runs concurrently, under the race detector           fuzz   every fuzz target for FUZZTIME (20s)
+#   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on a real broker
+# Nothing is skipped: what a step needs is installed, or the step fails and says what to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/install.sh
+. scripts/install.sh
+
+# Where goroutines meet. The kernels and solvers have none of their own, and are twenty times slower under the detector.
+concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/..."
+
+say() { echo "test: $*"; }
+fail() { say "$@" >&2; exit 1; }
+
+# tagged TAG prints the packages that have tests with this build tag. None at all is an error, as a mistyped tag would be.
+tagged() {
+  local files
+  files=$(grep -rlE --include='*_test.go' "^//go:build (.*[^a-z])?$1\$" .) || fail "no test has the tag $1"
+  echo "$files" | xargs -n 1 dirname | sort -u
+}
+
+format() {
+  local files
+  files=$("$(go env GOROOT)/bin/gofmt" -l . | tr '\n' ' ')
+  [ -z "$files" ] || fail "not as gofmt would have it: $files"
+}
+
+vet() {
+  go vet ./...
+  go vet -tags kafka,mnist ./...
+}
+
+unit() { go test ./...; }
+
+race() {
+  if ! command -v "$(go env CC)" >/dev/null; then
+    say "installing a C compiler for the race detector"
+    install_packages "gcc libc6-dev" gcc ||
+      fail "the race detector needs a C compiler: $(how_to_install "gcc libc6-dev" gcc)"
+  fi
+  # shellcheck disable=SC2086 # a list of packages
+  CGO_ENABLED=1 go test -race $concurrent
+}
+
+fuzz() {
+  local package target
+  for package in $(go list ./...); do
+    for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+      say "$package $target"
+      go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-20s}" "$package"
+    done
+  done
+}
+
+# -count=1 here and below: the cache of go test does not know of the BLAS and of the broker.
+mnist() {
+  local packages
+  packages=$(tagged mnist)
+  scripts/blas.sh
+  scripts/mnist.sh .demo/mnist || fail "the accuracy tests need MNIST: see the line above"
+  # shellcheck disable=SC2086 # a list of packages
+  STAGEWISE_MNIST=$PWD/.demo/mnist go test -tags mnist -run MNIST -count=1 -p 1 -timeout 30m $packages
+}
+
+kafka() {
+  local packages bootstrap
+  packages=$(tagged kafka)
+  broker=$(mktemp -d)
+  trap 'scripts/kafka.sh wipe --dir "$broker"' EXIT
+  trap 'exit 1' INT TERM
+  bootstrap=$(scripts/kafka.sh start --dir "$broker" --port free)
+  say "Kafka is at ${bootstrap#BOOTSTRAP=}"
+  # shellcheck disable=SC2086 # a list of packages
+  STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
+}
+
+command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
+[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+for step in "$@"; do
+  case $step in format | vet | unit | race | fuzz | mnist | kafka) ;; *) fail "no step $step" ;; esac
+done
+for step in "$@"; do
+  say "--- $step"
+  "$step"
+done
+say "passed: $*"
