@@ -15,20 +15,30 @@ import (
 // order, and returns the offset of the first.
 type Appender func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error)
 
+// Begun is what an interrupted Publish has left on the topic: by partition the
+// offsets of its messages, which are the first sequences of that partition.
+type Begun struct {
+	Attempt string
+	Spans   []schemas.Span
+}
+
 // waiting is how many encoded messages a partition's writer may be behind.
 const waiting = 4
 
 // Publish puts a source onto the examples topic and returns the seal that
 // makes it count: until the seal is on its topic, nobody trains on a message of
-// this attempt. Sequence s goes to partition s mod partitions. progress is told
-// the rows so far.
-func Publish(ctx context.Context, s Source, partitions int, attempt string, write Appender, mem memory.Allocator, progress func(rows int64)) (*schemas.SourceSeal, error) {
-	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt, Split: s.Split.String(), Partitions: partitions}
+// this attempt. Sequence s goes to partition s mod the number of partitions;
+// what is begun is gone on with. progress is told the rows so far.
+func Publish(ctx context.Context, s Source, begun Begun, write Appender, mem memory.Allocator, progress func(rows int64)) (*schemas.SourceSeal, error) {
+	spans := begun.Spans
+	partitions := int64(len(spans))
+	there := make([]int64, partitions) // messages of each partition that need not be written
+	seal := &schemas.SourceSeal{ID: s.ID, Attempt: begun.Attempt, Split: s.Split.String(), Partitions: len(spans)}
 	group, ctx := errgroup.WithContext(ctx)
-	queues, spans := make([]chan schemas.Message, partitions), make([]schemas.Span, partitions)
+	queues := make([]chan schemas.Message, partitions)
 	for p := range queues {
 		queue := make(chan schemas.Message, waiting)
-		queues[p], spans[p] = queue, schemas.Span{Partition: p}
+		queues[p], there[p] = queue, spans[p].To-spans[p].From
 		group.Go(func() error {
 			for m := range queue {
 				at, err := write(ctx, p, m)
@@ -53,14 +63,16 @@ func Publish(ctx context.Context, s Source, partitions int, attempt string, writ
 			if err != nil {
 				return err
 			}
-			m, err := message(rows, seal, mem)
-			if err != nil {
-				return err
-			}
-			select {
-			case queues[seal.Messages%int64(partitions)] <- m:
-			case <-ctx.Done():
-				return ctx.Err()
+			if p := seal.Messages % partitions; seal.Messages/partitions >= there[p] {
+				m, err := message(rows, seal, mem)
+				if err != nil {
+					return err
+				}
+				select {
+				case queues[p] <- m:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
 			seal.Messages++
 			seal.Rows += int64(rows.Rows)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -15,8 +16,8 @@ import (
 
 // Ingest puts the job's files onto the examples topic, each that is not there
 // already, and makes the topics first where they are missing. A source that
-// was begun and not sealed is put there again under another attempt; nobody
-// trains on the first.
+// was begun and not sealed is finished, or set aside and put there again;
+// nobody trains on what is not sealed.
 func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec Recorder) error {
 	d := desk{log, topicsOf(job.Name)}
 	if err := log.Create(ctx, Topics(job)...); err != nil {
@@ -66,23 +67,78 @@ func (d desk) ingest(ctx context.Context, job Job, rec Recorder) (ids []string, 
 }
 
 func (d desk) publish(ctx context.Context, s ingest.Source, partitions int, rec Recorder) (*schemas.SourceSeal, error) {
-	// Where the topic ends now tells this attempt from any that began before a
-	// message of it was written.
-	ends := make([]string, partitions)
-	for p := range ends {
-		_, end, err := d.log.Bounds(ctx, d.examples, p)
-		if err != nil {
-			return nil, err
-		}
-		ends[p] = strconv.FormatInt(end, 10)
+	begun, err := d.begun(ctx, s.ID, partitions)
+	if err != nil {
+		return nil, err
 	}
-	attempt := string(schemas.DigestJSON(ends).Short())
 	write := func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error) {
 		return d.write(ctx, d.examples, partition, messages...)
 	}
-	return ingest.Publish(ctx, s, partitions, attempt, write, memory.DefaultAllocator, func(rows int64) {
+	return ingest.Publish(ctx, s, begun, write, memory.DefaultAllocator, func(rows int64) {
 		rec.Record(Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	})
+}
+
+// begun finds what an interrupted attempt has left at the ends of the
+// partitions, so that it can be gone on with: then the examples are where they
+// would have been without the interruption. Where something came after it, or
+// a write was repeated, it is set aside and another attempt begins.
+func (d desk) begun(ctx context.Context, id string, partitions int) (begun ingest.Begun, err error) {
+	fresh := ingest.Begun{Spans: make([]schemas.Span, partitions)}
+	begun.Spans = make([]schemas.Span, partitions)
+	whole, ends := true, make([]string, partitions)
+	for p := range partitions {
+		first, end, err := d.log.Bounds(ctx, d.examples, p)
+		if err != nil {
+			return begun, err
+		}
+		ends[p] = strconv.FormatInt(end, 10)
+		fresh.Spans[p] = schemas.Span{Partition: p, From: end, To: end}
+		begun.Spans[p] = fresh.Spans[p]
+		last, err := d.place(ctx, p, end-1, first)
+		if err != nil {
+			return begun, err
+		}
+		if last.id != id {
+			continue
+		}
+		begun.Spans[p].From = end - (last.sequence/int64(partitions) + 1)
+		head, err := d.place(ctx, p, begun.Spans[p].From, first)
+		if err != nil {
+			return begun, err
+		}
+		whole = whole && head.source == last.source && head.sequence == int64(p) && (begun.Attempt == "" || begun.Attempt == last.attempt)
+		begun.Attempt = last.attempt
+	}
+	if whole && begun.Attempt != "" {
+		return begun, nil
+	}
+	// Where the topic ends now tells this attempt from any that began before a
+	// message of it was written.
+	fresh.Attempt = schemas.DigestJSON(ends).Short()
+	return fresh, nil
+}
+
+// place of an ingested message in its source.
+type place struct {
+	source, id, attempt string
+	sequence            int64
+}
+
+// place is what the message at an offset says of itself; zero if there is none
+// from first on, or if it was not ingested.
+func (d desk) place(ctx context.Context, partition int, at, first int64) (found place, err error) {
+	if at < first {
+		return found, nil
+	}
+	err = d.between(ctx, d.examples, partition, at, at+1, func(m kafkalog.Message) error {
+		id, attempt, ok := strings.Cut(m.Header("source"), "/")
+		if sequence, err := strconv.ParseInt(m.Header("sequence"), 10, 64); ok && err == nil && sequence >= 0 {
+			found = place{m.Header("source"), id, attempt, sequence}
+		}
+		return nil
+	})
+	return found, err
 }
 
 // sealed is the first seal of a source whose messages are still on the topic,
@@ -115,12 +171,7 @@ func (d desk) present(ctx context.Context, seal *schemas.SourceSeal) (bool, erro
 			return false, nil
 		}
 		for _, at := range slices.Compact([]int64{span.From, span.To - 1}) {
-			own := false
-			err := d.between(ctx, d.examples, span.Partition, at, at+1, func(m kafkalog.Message) error {
-				own = m.Header("source") == seal.Header()
-				return nil
-			})
-			if err != nil || !own {
+			if own, err := d.place(ctx, span.Partition, at, first); err != nil || own.source != seal.Header() {
 				return false, err
 			}
 		}

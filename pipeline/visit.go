@@ -46,6 +46,7 @@ type bench struct {
 	*pass
 
 	accumulator        accumulate.Accumulator
+	exact              accumulate.Exact
 	raw                kernel.Dense
 	block, scratch     kernel.Dense
 	score, predictions kernel.Dense
@@ -56,7 +57,7 @@ type bench struct {
 }
 
 func (w *worker) bench(p *pass) *bench {
-	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas}}
+	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas}, exact: accumulate.Exact{BLAS: w.blas}}
 }
 
 // load decodes and prepares what was read of a segment, and keeps it if the
@@ -136,40 +137,56 @@ func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	var sum *accumulate.Sum
 	if b.calibrating() {
-		b.accumulator.Begin(3*b.shape.Classes, b.shape.Classes, true)
+		sum = b.calibrate(batches)
 	} else {
-		b.accumulator.Begin(b.shape.Columns, b.shape.Classes, b.number == 0)
+		sum = b.fit(batches)
 	}
-	sum := b.accumulator.Sum()
-	for _, one := range batches {
-		b.add(sum, one)
-		sum.Count(one.inputs.Rows, one.checksum)
-	}
-	sum = b.accumulator.End()
 	sum.Spans = schemas.Spans{l.segment().span}
 	return &outcome{rows: sum.Rows, sum: sum}, nil
 }
 
-func (b *bench) add(sum *accumulate.Sum, one *batch) {
-	block := b.expand(one)
-	n, k := one.inputs.Rows, b.shape.Classes
-	b.score.Reshape(n, k)
+// fit sums what a gradient needs, and in the first visit the Gram matrix.
+func (b *bench) fit(batches []*batch) *accumulate.Sum {
+	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, b.number == 0)
+	sum := b.accumulator.Sum()
+	for _, one := range batches {
+		block := b.expand(one)
+		b.predict(one, block)
+		b.measure(sum, one.rows, b.score)
+		sink.Predict(b.link, b.score)
+		sink.Residuals(b.score, one.rows.Classes)
+		b.accumulator.Add(block, b.score, one.fitted)
+		sum.Count(one.inputs.Rows, one.checksum)
+	}
+	return b.accumulator.End()
+}
+
+// calibrate sums the moments of G(ỹ), the second half of a pass of Algorithm 2.
+func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
+	sum := &accumulate.Sum{}
+	b.exact.Begin(3*b.shape.Classes, b.shape.Classes)
+	for _, one := range batches {
+		b.predict(one, b.expand(one))
+		sink.Cubic(&b.cubic, b.score)
+		sink.Targets(b.score, one.rows.Classes)
+		b.exact.Add(b.cubic, b.score, one.fitted)
+		sum.Count(one.inputs.Rows, one.checksum)
+	}
+	b.exact.End(sum)
+	return sum
+}
+
+// predict leaves in b.score what the stage makes of a batch: its score, or what
+// a calibrated stage shows.
+func (b *bench) predict(one *batch, block kernel.Dense) {
+	b.score.Reshape(one.inputs.Rows, b.shape.Classes)
 	if b.link == schemas.LinkCalibrated {
 		b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
 	} else {
 		b.fitted.Scores(b.blas, b.score, one.score, block)
 	}
-	if b.calibrating() {
-		sink.Cubic(&b.cubic, b.score)
-		sink.Targets(b.score, one.rows.Classes)
-		b.accumulator.Add(b.cubic, b.score, one.fitted)
-		return
-	}
-	b.measure(sum, one.rows, b.score)
-	sink.Predict(b.link, b.score)
-	sink.Residuals(b.score, one.rows.Classes)
-	b.accumulator.Add(block, b.score, one.fitted)
 }
 
 // measure adds the losses of scores, and the classes that they predict.
@@ -194,12 +211,7 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 		n, k := one.inputs.Rows, b.shape.Classes
 		score := kernel.NewDense(n, k)
 		b.fitted.Scores(b.blas, score, one.score, block)
-		b.score.Reshape(n, k)
-		if b.link == schemas.LinkCalibrated {
-			b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
-		} else {
-			copy(b.score.Data, score.Data)
-		}
+		b.predict(one, block)
 		b.measure(sum, one.rows, b.score)
 		sink.Predict(b.link, b.score)
 		sink.Probabilities(b.link, b.score, b.workspace.Scratch(k))

@@ -1,0 +1,33 @@
+package accumulate
+
+import (
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Exact sums the moments of a segment in float64 from the first row on, for the
+// small systems of the calibration, which are nearly singular where classes
+// overlap little. The zero value with BLAS set is ready.
+type Exact struct {
+	BLAS    *kernel.BLAS
+	moments kernel.Moments
+}
+
+// Begin starts a segment of blocks with p columns and targets with k.
+func (e *Exact) Begin(p, k int) { e.moments.Begin(p, k) }
+
+// Add sums one message's block (n × p) and targets (n × k) with the weights (n)
+// of its training rows; other rows have weight 0.
+func (e *Exact) Add(block, target kernel.Dense, weights []float32) {
+	e.moments.Add(e.BLAS, block, target, weights)
+}
+
+// End writes the fields gram and cross of the segment's sum.
+func (e *Exact) End(sum *Sum) {
+	p, k := e.moments.Size, e.moments.Targets
+	copy(sum.Field(schemas.FieldCross, p, k), e.moments.Cross)
+	gram, at := sum.Field(schemas.FieldGram, p*(p+1)/2), 0
+	for i := range p {
+		at += copy(gram[at:], e.moments.Gram[i*p:i*p+i+1])
+	}
+}

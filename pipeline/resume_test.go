@@ -1,0 +1,262 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// resumable is a job of several stages of all links in four partitions.
+func resumable(t *testing.T) Job {
+	return jobOn(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2),
+		stage(schemas.LinkSoftmax, 20, 3), stage(schemas.LinkCalibrated, 20, 2), stage(schemas.LinkIdentity, 20, 1), stage(schemas.LinkSoftmax, 8, 2))
+}
+
+// A run that is interrupted at any event, again and again, goes on where it was
+// and ends with the same bits; what it had not begun anew is not done twice.
+func TestInterruptedRunGoesOn(t *testing.T) {
+	undisturbed := &events{}
+	want, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), resumable(t), TrainOptions{}, undisturbed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for _, e := range undisturbed.all {
+		if milestone(e) {
+			steps++
+		}
+	}
+	for every := 1; every <= steps; every++ {
+		t.Run(fmt.Sprint("every ", every), func(t *testing.T) {
+			log, job := openEmbedded(t), resumable(t)
+			var runs []string
+			for attempt := 0; ; attempt++ {
+				if attempt > 2*steps+5 {
+					t.Fatal("the run never ends")
+				}
+				ctx, cancel := cancelled(t)
+				seen := 0
+				recorder := &events{on: func(e Event) {
+					if began, ok := e.(Began); ok {
+						runs = append(runs, began.Run)
+					}
+					if milestone(e) {
+						// later attempts get further, so that the last one gets to the end
+						if seen++; seen == every+attempt {
+							cancel()
+						}
+					}
+				}}
+				report, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, recorder)
+				interrupted := ctx.Err() != nil
+				cancel()
+				if err == nil {
+					if report.WeightsDigest != want.WeightsDigest {
+						t.Errorf("digest %s after %d attempts, undisturbed %s", report.WeightsDigest, attempt, want.WeightsDigest)
+					}
+					if !reflect.DeepEqual(report.Splits, want.Splits) || len(report.Stages) != len(want.Stages) {
+						t.Errorf("report %+v, undisturbed %+v", report, want)
+					}
+					break
+				}
+				if !interrupted || !errors.Is(err, context.Canceled) {
+					t.Fatalf("attempt %d: %v", attempt, err)
+				}
+			}
+			for _, run := range runs[1:] {
+				if run != runs[0] {
+					t.Errorf("runs %v: expected one", runs)
+				}
+			}
+		})
+	}
+}
+
+func milestone(e Event) bool {
+	switch e := e.(type) {
+	case Ingested, Surveyed, Passed, StageEnded:
+		return true
+	case Progressed:
+		return e.Rows == e.Of
+	}
+	return false
+}
+
+// A process that is closed and opened again on the same directory finds the run
+// where it was.
+func TestRunGoesOnInAnotherProcess(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), resumable(t))
+	dir, job := t.TempDir(), resumable(t)
+	ctx, cancel := cancelled(t)
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+		if ended, ok := e.(StageEnded); ok && ended.Stage == 1 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recorder := &events{}
+	report, _, err := Train(t.Context(), openAt(t, dir), openBLAS(t), job, TrainOptions{}, recorder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.WeightsDigest != want.WeightsDigest {
+		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
+	}
+	if began := of[Began](recorder); len(began) != 1 || !began[0].Resumed {
+		t.Errorf("%+v", began)
+	}
+	for _, p := range of[Progressed](recorder) {
+		if p.Stage < 1 {
+			t.Errorf("visit %d of stage %d is made again", p.Visit, p.Stage)
+		}
+	}
+}
+
+// Two workers and two solvers at once on one run, each unaware of the others,
+// do no harm: every record is made twice, each counts once.
+func TestTwinsDoNoHarm(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), resumable(t))
+	log, job := openEmbedded(t), resumable(t)
+	d, blas, recorder := desk{log, topicsOf(job.Name)}, openBLAS(t), &serialised{to: &events{}}
+	if err := Ingest(t.Context(), log, job, recorder); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := d.ingest(t.Context(), job, recorder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := d.plan(t.Context(), job, blas, sources, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.submit(t.Context(), plan, l, false, recorder); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		report *Report
+		err    error
+	}
+	results := make(chan result)
+	for range 2 {
+		go func() {
+			report, err := d.execute(t.Context(), blas, plan, job.Memory, time.Now, recorder)
+			results <- result{report, err}
+		}()
+	}
+	for range 2 {
+		r := <-results
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if r.report.WeightsDigest != want.WeightsDigest {
+			t.Errorf("digest %s, alone %s", r.report.WeightsDigest, want.WeightsDigest)
+		}
+	}
+	versions, err := Versions(t.Context(), log, job.Name)
+	if err != nil || len(versions) != 1 {
+		t.Errorf("%d versions, %v", len(versions), err)
+	}
+}
+
+// Sealed residuals that are not what their seal says, or are not there at all,
+// are computed and published again from what is.
+func TestResidualsAreMadeAgain(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), resumable(t))
+	log, job := openEmbedded(t), resumable(t)
+	ctx, cancel := cancelled(t)
+	defer cancel()
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+		if p, ok := e.(Passed); ok && p.Stage == 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	// newer seals of stages 0 and 1, with the right parents, for what is not there
+	d := desk{log, topicsOf(job.Name)}
+	for _, m := range read(t, log, d.statistics) {
+		if m.Header("kind") != string(schemas.KindSeal) {
+			continue
+		}
+		partitions, err := log.Partitions(t.Context(), d.statistics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := decodeSeal(t, message(m))
+		for i, n := range r.Notes {
+			if n.Key == noteScores || n.Key == noteTo && r.Partition%2 == 0 {
+				r.Notes[i].Value = "1"
+			}
+		}
+		if err := writeRecord(t.Context(), d, d.statistics, statisticsPartition(r.Partition, partitions), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report, _ := train(t, log, job)
+	if report.WeightsDigest != want.WeightsDigest {
+		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
+	}
+}
+
+func decodeSeal(t *testing.T, m schemas.Message) *schemas.Statistics {
+	t.Helper()
+	var c schemas.Collector[float64]
+	r, err := c.Add(m, checked(t))
+	if err != nil || r == nil {
+		t.Fatalf("%v, %v", r, err)
+	}
+	return r
+}
+
+// A run that was left for another configuration is cancelled on the embedded
+// broker, where nobody else can be at work on it, and does not come back.
+func TestAnotherConfigurationSupersedes(t *testing.T) {
+	log, job := openEmbedded(t), resumable(t)
+	ctx, cancel := cancelled(t)
+	defer cancel()
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+		if _, ok := e.(StageEnded); ok {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	other := job
+	other.Seed = 7
+	recorder := &events{}
+	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{}, recorder); err != nil {
+		t.Fatal(err)
+	}
+	if noticed := of[Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
+		t.Errorf("%+v", noticed)
+	}
+	recorder = &events{}
+	if _, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, recorder); err != nil {
+		t.Fatal(err)
+	}
+	if began := of[Began](recorder); len(began) != 1 || began[0].Resumed {
+		t.Errorf("%+v", began)
+	}
+}
