@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -13,21 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
-
-// arithmetic of this process: all that decides the bits of a sum beside its
-// terms.
-func arithmetic(blas *kernel.BLAS) schemas.Arithmetic {
-	build := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
-	if info, ok := debug.ReadBuildInfo(); ok {
-		build = info.Main.Version + " " + build
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
-				build += " " + s.Value
-			}
-		}
-	}
-	return schemas.Arithmetic{Build: build, BLAS: blas.Name(), Vector: blas.Vector()}
-}
 
 // shortestRun is how long a run may well take: retention shorter than that
 // would delete what it still reads.
@@ -58,7 +41,11 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 	p := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Seed: job.Seed, Segment: job.Segment, Arithmetic: arithmetic(blas), Foreign: len(sources) == 0,
+		Seed: job.Seed, Segment: job.Segment, Foreign: len(sources) == 0,
+	}
+	var err error
+	if p.Arithmetic, err = arithmetic(blas); err != nil {
+		return nil, err
 	}
 	for _, topic := range []string{d.examples, d.residuals, d.statistics} {
 		if err := d.checkRetention(ctx, topic); err != nil {

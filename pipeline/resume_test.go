@@ -33,7 +33,7 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 			steps++
 		}
 	}
-	for every := 1; every <= steps; every++ {
+	for every, last := 1, 1; every <= steps; every, last = every+last, every {
 		t.Run(fmt.Sprint("every ", every), func(t *testing.T) {
 			log, job := openEmbedded(t), resumable(t)
 			var runs []string

@@ -69,6 +69,11 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err != nil {
 		return nil, nil, err
 	}
+	if log.Embedded() && len(l.unfinished()) == 0 {
+		if err := d.clear(ctx, job); err != nil {
+			return nil, nil, err
+		}
+	}
 	plan, err := d.plan(ctx, job, blas, sources, l)
 	if err != nil {
 		return nil, nil, err
@@ -78,8 +83,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		return nil, nil, err
 	}
 	for _, earlier := range first {
-		if here := arithmetic(blas); earlier.Arithmetic != here {
-			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, here}
+		if earlier.Arithmetic != plan.Arithmetic {
+			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, plan.Arithmetic}
 		}
 		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
 		if _, err := d.execute(ctx, blas, earlier, job.Memory, now, rec); err != nil && !errors.As(err, new(*RunError)) {
@@ -98,6 +103,16 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	report.IngestSeconds = ingested.Seconds()
 	model, err := LoadModel(ctx, log, job.Name, plan.Run())
 	return report, model, err
+}
+
+// clear empties the topics that only a run under way reads. The embedded
+// broker deletes nothing by age, and a run leaves a Gram matrix a stage and
+// partition.
+func (d desk) clear(ctx context.Context, job Job) error {
+	if err := d.log.Delete(ctx, d.statistics, d.residuals); err != nil {
+		return err
+	}
+	return d.log.Create(ctx, Topics(job)...)
 }
 
 // submit puts the plan on its topic unless it is there, and answers with the

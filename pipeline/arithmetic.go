@@ -1,0 +1,55 @@
+package pipeline
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// arithmetic of this process: all that decides the bits of a sum beside its
+// terms.
+func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
+	build, err := build()
+	if err != nil {
+		return schemas.Arithmetic{}, fmt.Errorf("find which build this is: %w", err)
+	}
+	return schemas.Arithmetic{
+		Build: fmt.Sprintf("%s %s %s/%s", build, runtime.Version(), runtime.GOOS, runtime.GOARCH),
+		BLAS:  blas.Name(), Vector: blas.Vector(),
+	}, nil
+}
+
+// build is the commit that this program was built from, or where that is not
+// known for sure the digest of the program itself.
+func build() (string, error) {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		settings := map[string]string{}
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		if revision := settings["vcs.revision"]; revision != "" && settings["vcs.modified"] == "false" {
+			return revision, nil
+		}
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
