@@ -57,7 +57,7 @@ func TestBadMessages(t *testing.T) {
 	accept(t, log, job, 1, whole)
 	for range 2 {
 		recorder := &events{}
-		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, recorder)
+		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	}
 	for rows := int64(1000); rows < 6000; rows += 1000 {
 		ctx, cancel := cancelled(t)
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 			if i, ok := e.(Ingested); ok && i.Rows >= rows {
 				cancel()
 			}
@@ -179,7 +179,7 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 		if err := log.Create(t.Context(), Topics(job)...); err != nil {
 			t.Fatal(err)
 		}
-		d, seals := desk{log, topic}, []*schemas.SourceSeal{}
+		d, seals := newDesk(log, job.Name, checked(t)), []*schemas.SourceSeal{}
 		for _, m := range read(t, clean, topic.plans) {
 			if m.Header("kind") == string(schemas.KindSource) {
 				seal, err := schemas.DecodeJSON[schemas.SourceSeal](message(m))
@@ -210,7 +210,7 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 		if _, err := d.write(t.Context(), topic.plans, 0, seals[0].Message()); err != nil {
 			t.Fatal(err)
 		}
-		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, &events{})
+		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
 		return report, err
 	}
 	report, err := replay(t, func(m []kafkalog.Message) []kafkalog.Message {

@@ -20,6 +20,7 @@ import (
 type chain struct {
 	plan      *schemas.Plan
 	run       string
+	mem       memory.Allocator
 	rec       Recorder
 	accepted  []*schemas.Weights
 	digests   []schemas.Digest // of accepted
@@ -29,8 +30,8 @@ type chain struct {
 	prepared *stages.Preparation // once the survey's result is accepted
 }
 
-func newChain(plan *schemas.Plan, rec Recorder) *chain {
-	return &chain{plan: plan, run: plan.Run(), rec: rec, initial: map[int][]float32{}}
+func newChain(plan *schemas.Plan, mem memory.Allocator, rec Recorder) *chain {
+	return &chain{plan: plan, run: plan.Run(), mem: mem, rec: rec, initial: map[int][]float32{}}
 }
 
 // add takes the next message of the weights topic and tells whether the chain
@@ -39,7 +40,7 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 	if m.Get("run") != c.run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
 		return false, nil
 	}
-	r, err := c.collector.Add(m, memory.DefaultAllocator)
+	r, err := c.collector.Add(m, c.mem)
 	if err != nil {
 		// a damaged record is none: whoever made it, or somebody else, makes it again
 		c.rec.Record(Noticed{fmt.Sprintf("a message of the weights topic is passed over: %v", err)})
@@ -224,7 +225,7 @@ func (c *chain) warm(ctx context.Context, d desk) (prepared schemas.Tensors[floa
 	if digest := schemas.DigestJSON(m); digest != c.plan.Warm.Manifest {
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", m.Version, digest.Short(), c.plan.Warm.Manifest.Short())
 	}
-	earlier := newChain(m.Plan, c.rec)
+	earlier := newChain(m.Plan, c.mem, c.rec)
 	if _, err := earlier.read(ctx, d); err != nil {
 		return nil, err
 	}

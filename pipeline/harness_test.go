@@ -151,7 +151,7 @@ func of[E Event](e *events) (found []E) {
 // train runs the job to its end.
 func train(t *testing.T, log *kafkalog.Log, job Job) (*Report, *Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, &events{})
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func train(t *testing.T, log *kafkalog.Log, job Job) (*Report, *Model) {
 // failing runs a job that has to fail, and answers with its error.
 func failing(t *testing.T, log *kafkalog.Log, job Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, &events{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
 	if err == nil {
 		t.Fatalf("the run is done: %+v", report)
 	}
@@ -182,7 +182,7 @@ func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ..
 // read is all messages that a topic has.
 func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()
-	d := desk{log: log}
+	d := newDesk(log, "", nil)
 	partitions, err := log.Partitions(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -19,7 +17,7 @@ import (
 // was begun and not sealed is finished, or set aside and put there again;
 // nobody trains on what is not sealed.
 func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec Recorder) error {
-	d := desk{log, topicsOf(job.Name)}
+	d := newDesk(log, job.Name, nil)
 	if err := log.Create(ctx, Topics(job)...); err != nil {
 		return err
 	}
@@ -74,7 +72,7 @@ func (d desk) publish(ctx context.Context, s ingest.Source, partitions int, rec 
 	write := func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error) {
 		return d.write(ctx, d.examples, partition, messages...)
 	}
-	return ingest.Publish(ctx, s, begun, write, memory.DefaultAllocator, func(rows int64) {
+	return ingest.Publish(ctx, s, begun, write, d.mem, func(rows int64) {
 		rec.Record(Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	})
 }

@@ -53,7 +53,7 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	job.Name = name
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 		if ended, ok := e.(StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
@@ -62,7 +62,7 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := &events{}
-	first, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, recorder)
+	first, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	interrupt := func() {
 		ctx, cancel := cancelled(t)
 		defer cancel()
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 			if _, ok := e.(Surveyed); ok {
 				cancel()
 			}
@@ -106,7 +106,7 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 		t.Errorf("%d versions, %v", len(versions), err)
 	}
 	interrupt()
-	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Supersede: true}, &events{}); err != nil {
+	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Supersede: true, Allocator: checked(t)}, &events{}); err != nil {
 		t.Fatal(err)
 	}
 	if versions, err := Versions(t.Context(), log, name); err != nil || len(versions) != 3 {

@@ -37,12 +37,12 @@ type fittedBlock struct {
 
 // LoadModel reads a version of a pipeline: a number, a run, or Latest.
 func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*Model, error) {
-	d := desk{log, topicsOf(name)}
+	d := newDesk(log, name, nil)
 	manifest, err := d.version(ctx, version)
 	if err != nil {
 		return nil, err
 	}
-	c := newChain(manifest.Plan, ignored{})
+	c := newChain(manifest.Plan, d.mem, ignored{})
 	if _, err := c.read(ctx, d); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func newModel(manifest *schemas.Manifest, tensors schemas.Tensors[float32]) (*Mo
 	if err != nil {
 		return nil, err
 	}
-	c := newChain(plan, ignored{})
+	c := newChain(plan, nil, ignored{})
 	c.prepared = prepared
 	model := &Model{Manifest: manifest, prepared: prepared, tensors: tensors}
 	for t, s := range plan.Stages {

@@ -76,6 +76,7 @@ type residualsReader struct {
 	offset   int64              // of its examples message
 	row      int                // first row that is not yet read of it
 	scratch  []float32
+	mem      memory.Allocator
 }
 
 // reader begins at an offset of the residuals topic, at the least where the
@@ -83,7 +84,7 @@ type residualsReader struct {
 func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
 	seal := s.seals[r.stage]
 	return &residualsReader{
-		residualsOf: r, offset: -1, scratch: make([]float32, r.classes),
+		residualsOf: r, offset: -1, scratch: make([]float32, r.classes), mem: d.mem,
 		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.from), seal.to),
 	}
 }
@@ -111,7 +112,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a repetition
 		}
-		part, err := schemas.DecodeResiduals(message(m), r.classes, memory.DefaultAllocator)
+		part, err := schemas.DecodeResiduals(message(m), r.classes, r.mem)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 		}

@@ -23,7 +23,7 @@ func resumable(t *testing.T) Job {
 // and ends with the same bits; what it had not begun anew is not done twice.
 func TestInterruptedRunGoesOn(t *testing.T) {
 	undisturbed := &events{}
-	want, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), resumable(t), TrainOptions{}, undisturbed)
+	want, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), resumable(t), TrainOptions{Allocator: checked(t)}, undisturbed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 						}
 					}
 				}}
-				report, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, recorder)
+				report, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 				interrupted := ctx.Err() != nil
 				cancel()
 				if err == nil {
@@ -99,7 +99,7 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 		if ended, ok := e.(StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
@@ -111,7 +111,7 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := &events{}
-	report, _, err := Train(t.Context(), openAt(t, dir), openBLAS(t), job, TrainOptions{}, recorder)
+	report, _, err := Train(t.Context(), openAt(t, dir), openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 func TestTwinsDoNoHarm(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), resumable(t))
 	log, job := openEmbedded(t), resumable(t)
-	d, blas, recorder := desk{log, topicsOf(job.Name)}, openBLAS(t), &serialised{to: &events{}}
+	d, blas, recorder := newDesk(log, job.Name, checked(t)), openBLAS(t), &serialised{to: &events{}}
 	if err := Ingest(t.Context(), log, job, recorder); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 		if p, ok := e.(Passed); ok && p.Stage == 2 {
 			cancel()
 		}
@@ -194,7 +194,7 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	// newer seals of stages 0 and 1, with the right parents, for what is not there
-	d := desk{log, topicsOf(job.Name)}
+	d := newDesk(log, job.Name, checked(t))
 	for _, m := range read(t, log, d.statistics) {
 		if m.Header("kind") != string(schemas.KindSeal) {
 			continue
@@ -235,7 +235,7 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{}, &events{on: func(e Event) {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
 		if _, ok := e.(StageEnded); ok {
 			cancel()
 		}
@@ -246,14 +246,14 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	other := job
 	other.Seed = 7
 	recorder := &events{}
-	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{}, recorder); err != nil {
+	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
 	if noticed := of[Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
 		t.Errorf("%+v", noticed)
 	}
 	recorder = &events{}
-	if _, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, recorder); err != nil {
+	if _, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
 	if began := of[Began](recorder); len(began) != 1 || began[0].Resumed {

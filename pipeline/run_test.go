@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -96,7 +94,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &events{}
 				job := jobOn(t, rings(600, 2, 3, 1), table{}, stage(from, 64, 8), stage(to, 8, 2))
-				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{}, recorder); err != nil {
+				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 					t.Fatal(err)
 				}
 				before := of[StageEnded](recorder)[0].TrainError
@@ -253,9 +251,10 @@ func TestForeignExamples(t *testing.T) {
 // encoded is a message as another producer writes it.
 func encoded(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
 	t.Helper()
-	record := rows.Record(memory.DefaultAllocator)
+	mem := checked(t)
+	record := rows.Record(mem)
 	defer record.Release()
-	value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+	value, err := schemas.EncodeExamples(record, mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +289,7 @@ func TestWarmStart(t *testing.T) {
 	}
 	job.Warm = Latest
 	recorder := &events{}
-	warm, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{}, recorder)
+	warm, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}

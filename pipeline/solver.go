@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -44,7 +42,7 @@ type solver struct {
 
 func newSolver(d desk, plan *schemas.Plan, now func() time.Time, rec Recorder) *solver {
 	return &solver{
-		desk: d, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, rec), now: now, began: now(),
+		desk: d, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), now: now, began: now(),
 		inbox: make(chan schemas.Message, 64), records: map[schemas.Identity]*schemas.Statistics{},
 		sampled: map[schemas.Identity]*schemas.Sample{}, digests: map[schemas.Identity]schemas.Digest{},
 	}
@@ -175,7 +173,7 @@ func (s *solver) receive(ctx context.Context) error {
 		return nil
 	}
 	if m.Kind() == schemas.KindSample {
-		r, err := s.samples.Add(m, memory.DefaultAllocator)
+		r, err := s.samples.Add(m, s.mem)
 		if err != nil {
 			s.drop(err)
 		} else if r != nil {
@@ -183,7 +181,7 @@ func (s *solver) receive(ctx context.Context) error {
 		}
 		return nil
 	}
-	r, err := s.statistics.Add(m, memory.DefaultAllocator)
+	r, err := s.statistics.Add(m, s.mem)
 	if err != nil {
 		s.drop(err)
 	} else if r != nil {

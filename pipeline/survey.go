@@ -25,8 +25,8 @@ const (
 
 // decode reads an accepted examples message as a run of that width needs it;
 // width 0 is not known yet.
-func decode(plan *schemas.Plan, r raw, width int) (*schemas.Examples, error) {
-	examples, err := schemas.DecodeExamples(r.message.Value, memory.DefaultAllocator)
+func decode(plan *schemas.Plan, r raw, width int, mem memory.Allocator) (*schemas.Examples, error) {
+	examples, err := schemas.DecodeExamples(r.message.Value, mem)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (w *worker) shift(ctx context.Context) ([]float32, error) {
 			if !replay.Accept(first.message) {
 				continue
 			}
-			examples, err := decode(w.plan, first, 0)
+			examples, err := decode(w.plan, first, 0, w.mem)
 			if fatal(err) {
 				return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.topics.examples, span.Partition, m.Offset, err)
 			}
@@ -227,7 +227,7 @@ func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
 }
 
 func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int, r raw) error {
-	examples, err := decode(b.plan, r, len(b.shift))
+	examples, err := decode(b.plan, r, len(b.shift), b.mem)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -47,6 +49,15 @@ func Topics(job Job) []kafkalog.Topic {
 type desk struct {
 	log *kafkalog.Log
 	topics
+	mem memory.Allocator // of Arrow
+}
+
+// newDesk is the desk of a pipeline; mem nil is Go's memory.
+func newDesk(log *kafkalog.Log, name string, mem memory.Allocator) desk {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return desk{log, topicsOf(name), mem}
 }
 
 // write appends messages of ours to a partition.

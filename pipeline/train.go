@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -23,6 +24,8 @@ type TrainOptions struct {
 	Supersede bool
 	// Now is the clock; nil: the real one.
 	Now func() time.Time
+	// Allocator is where Arrow's memory comes from; nil: Go's.
+	Allocator memory.Allocator
 }
 
 // RunError says that a run has ended without a version.
@@ -56,7 +59,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		now = time.Now
 	}
 	began := now()
-	d := desk{log, topicsOf(job.Name)}
+	d := newDesk(log, job.Name, o.Allocator)
 	if err := log.Create(ctx, Topics(job)...); err != nil {
 		return nil, nil, err
 	}
@@ -143,8 +146,8 @@ func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, superse
 }
 
 // execute brings a worker and a solver to a run, and follows it to its end.
-func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, memory int64, now func() time.Time, rec Recorder) (*Report, error) {
-	bytes, err := memoryBudget(memory)
+func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, now func() time.Time, rec Recorder) (*Report, error) {
+	bytes, err := memoryBudget(bytes)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // Versions are the finished versions of a pipeline, in their order.
 func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]schemas.Manifest, error) {
-	return desk{log, topicsOf(name)}.versions(ctx)
+	return newDesk(log, name, nil).versions(ctx)
 }
 
 func (d desk) versions(ctx context.Context) (manifests []schemas.Manifest, err error) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -90,7 +88,7 @@ func (b *bench) load(l *load) ([]*batch, error) {
 
 // prepare decodes one message. Its error says why it can't be used.
 func (b *bench) prepare(partition int, r raw) (*batch, error) {
-	examples, err := decode(b.plan, r, b.chain.prepared.Width())
+	examples, err := decode(b.plan, r, b.chain.prepared.Width(), b.mem)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +218,7 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 		copy(b.score.Data, score.Data)
 		sink.Predict(b.link, b.score)
 		sink.Residuals(b.score, one.rows.Classes)
-		messages, err := sink.Messages(id, one.offset, score, b.score, memory.DefaultAllocator)
+		messages, err := sink.Messages(id, one.offset, score, b.score, b.mem)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -39,7 +37,7 @@ const (
 
 // newWorker owns all partitions of the plan, within so many bytes of memory.
 func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) *worker {
-	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, rec), budget: budget{left: bytes}, entered: -1}
+	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), budget: budget{left: bytes}, entered: -1}
 	for _, span := range plan.Spans {
 		w.shares = append(w.shares, divide(span, plan.Segment))
 	}
@@ -227,7 +225,7 @@ func (w *worker) statisticsOf(partition int) int {
 
 // writeRecord appends the messages of a record.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
-	messages, err := r.Encode(memory.DefaultAllocator)
+	messages, err := r.Encode(d.mem)
 	if err != nil {
 		return err
 	}
@@ -252,7 +250,7 @@ func (w *worker) findSeals(ctx context.Context) error {
 			if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
 				return nil
 			}
-			record, err := collector.Add(m, memory.DefaultAllocator)
+			record, err := collector.Add(m, w.mem)
 			if err != nil || record == nil {
 				return nil // a damaged seal is none
 			}
