@@ -24,7 +24,7 @@ func DigestOf(content []byte) Digest {
 
 // DigestJSON is the digest of a value's JSON. encoding/json writes struct
 // fields in their order and map keys sorted, so equal values have equal
-// digests.
+// digests; a nil slice is not equal to an empty one. It panics on NaN.
 func DigestJSON(value any) Digest {
 	content, err := json.Marshal(value)
 	if err != nil {
@@ -34,7 +34,8 @@ func DigestJSON(value any) Digest {
 }
 
 // hasher writes numbers and text into a sha256, little-endian, each text
-// preceded by its length so that no two sequences run into the same bytes.
+// preceded by its length so that no two sequences run into the same bytes. Who
+// writes numbers by writeNumbers writes before how many they are.
 type hasher struct {
 	hash.Hash
 	buffer []byte

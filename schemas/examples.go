@@ -1,8 +1,12 @@
 package schemas
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -31,8 +35,11 @@ type ExampleRows struct {
 }
 
 // Record makes the Arrow record of the rows. The caller releases it. It panics
-// if the columns differ in length.
+// if there is no feature or the columns differ in length.
 func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
+	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
+		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
+	}
 	item := arrow.DataType(arrow.PrimitiveTypes.Float32)
 	if r.Bytes != nil {
 		item = arrow.PrimitiveTypes.Uint8
@@ -125,7 +132,8 @@ func (e *ValueError) Error() string {
 func (e *ValueError) Unwrap() error { return ErrDamaged }
 
 // Examples is a decoded examples message. Its values are checked: features are
-// finite or missing, weights finite and not negative, splits known.
+// finite or missing, weights finite and not negative, splits known, labels that
+// are text UTF-8 of at most MaxLabel bytes.
 type Examples struct {
 	Rows int
 	// Width is the number of features: of each row if they are dense, one more
@@ -146,6 +154,10 @@ type Examples struct {
 	splits  *array.String
 }
 
+// MaxLabel is the most bytes of a label: with so few, labels by the thousand
+// fit the messages that carry them on.
+const MaxLabel = 1024
+
 // Release gives the memory back.
 func (e *Examples) Release() { e.record.Release() }
 
@@ -154,7 +166,9 @@ const wantFeatures = "a fixed-size list of float32 or uint8, or a list of struct
 
 // DecodeExamples reads an examples message. Every error wraps ErrDamaged.
 func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error) {
-	record, err := decode(value, mem)
+	record, err := decode(value, mem, func(column string) bool {
+		return column == columnFeatures || column == columnLabel || column == columnWeight || column == columnSplit
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +180,9 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 	}()
 	for i := range int(record.NumCols()) {
 		name, column := record.ColumnName(i), record.Column(i)
+		if len(record.Schema().FieldIndices(name)) > 1 {
+			return nil, fmt.Errorf("%w: column %q twice", ErrDamaged, name)
+		}
 		if err := e.take(name, column); err != nil {
 			return nil, fmt.Errorf("%w: column %q: %w", ErrDamaged, name, err)
 		}
@@ -214,22 +231,27 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 			e.floats = values
 			return nil
 		case *array.Uint8:
-			if values.NullN() == 0 {
-				e.bytes = values
-				return nil
+			if values.NullN() > 0 {
+				return errors.New("nulls among uint8 features: those that may be missing are float32")
 			}
+			e.bytes = values
+			return nil
 		}
 	case *array.List:
 		pairs, ok := column.ListValues().(*array.Struct)
-		if !ok || pairs.NumField() != 2 || pairs.NullN() > 0 {
+		if !ok || pairs.NumField() != 2 {
 			break
 		}
 		indices, ok := wholeNumbers(pairs.Field(0))
 		values, isFloat := pairs.Field(1).(*array.Float32)
-		if ok && isFloat && pairs.Field(0).NullN() == 0 && values.NullN() == 0 {
-			e.lists, e.indices, e.floats, e.Sparse = column, indices, values, true
-			return nil
+		if !ok || !isFloat {
+			break
 		}
+		if pairs.NullN() > 0 || pairs.Field(0).NullN() > 0 || values.NullN() > 0 {
+			return errors.New("nulls among sparse features: those that are absent are 0")
+		}
+		e.lists, e.indices, e.floats, e.Sparse = column, indices, values, true
+		return nil
 	}
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
@@ -256,7 +278,7 @@ func (e *Examples) takeLabels(column arrow.Array) error {
 		e.numbers = numbers
 		return nil
 	}
-	return fmt.Errorf("type %v, expected utf8 or a whole number", column.DataType())
+	return fmt.Errorf("type %v, expected utf8 or a whole number that int64 holds", column.DataType())
 }
 
 func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
@@ -282,13 +304,21 @@ func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
 func (e *Examples) check() error {
 	for i := range e.Rows {
 		if e.weights != nil {
-			if w := float64(e.weights.Value(i)); e.weights.IsNull(i) || !(w >= 0) || math.IsInf(w, 1) {
-				return &ValueError{i, -1, fmt.Sprintf("weight %v: expected a finite number ≥ 0", e.weights.Value(i))}
+			if e.weights.IsNull(i) {
+				return &ValueError{i, -1, "weight is null: expected a finite number ≥ 0"}
+			}
+			if w := float64(e.weights.Value(i)); !(w >= 0) || math.IsInf(w, 1) {
+				return &ValueError{i, -1, fmt.Sprintf("weight %v: expected a finite number ≥ 0", w)}
 			}
 		}
 		if e.splits != nil && !e.splits.IsNull(i) {
 			if _, err := ParseSplit(e.splits.Value(i)); err != nil {
 				return &ValueError{i, -1, err.Error()}
+			}
+		}
+		if e.words != nil && !e.words.IsNull(i) {
+			if label := e.words.Value(i); len(label) > MaxLabel || !utf8.ValidString(label) {
+				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
 			}
 		}
 	}
@@ -384,10 +414,10 @@ func (e *Examples) Labelled(row int) bool {
 	return (e.words != nil || e.numbers != nil) && !e.labels.IsNull(row)
 }
 
-// Label of a labelled row, as text.
+// Label of a labelled row, as text. It outlives e.
 func (e *Examples) Label(row int) string {
 	if e.words != nil {
-		return e.words.Value(row)
+		return strings.Clone(e.words.Value(row))
 	}
-	return fmt.Sprint(e.numbers(row))
+	return strconv.FormatInt(e.numbers(row), 10)
 }

@@ -30,22 +30,26 @@ func WriteModel(w io.Writer, manifest *Manifest, tensors Tensors[float32], mem m
 		return 0, fmt.Errorf("encode model: %w", err)
 	}
 	n, err := w.Write(value)
-	return int64(n), err
+	if err != nil {
+		return int64(n), fmt.Errorf("write model: %w", err)
+	}
+	return int64(n), nil
 }
 
 // ReadModel reads what WriteModel wrote. Errors about its bytes wrap
-// ErrDamaged.
+// ErrDamaged. Whether the tensors are those that the manifest names is for who
+// knows how its WeightsDigest is computed.
 func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, Tensors[float32], error) {
 	value, err := io.ReadAll(r)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("read model: %w", err)
 	}
-	record, err := decode(value, mem)
+	record, err := decode(value, mem, all)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer record.Release()
 	metadata := record.Schema().Metadata()
-	record.Release()
 	content, ok := metadata.GetValue(manifestKey)
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: an Arrow stream, but not a model", ErrDamaged)
@@ -54,9 +58,15 @@ func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, Tensors[float32], 
 	if err := json.Unmarshal([]byte(content), manifest); err != nil {
 		return nil, nil, fmt.Errorf("%w: manifest: %v", ErrDamaged, err)
 	}
-	tensors, err := appendSegments(Tensors[float32](nil), value, mem)
+	if err := manifest.check(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	tensors, err := appendSegments(Tensors[float32](nil), record)
 	if err != nil {
 		return nil, nil, err
 	}
-	return manifest, tensors, tensors.complete()
+	if err := tensors.complete(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return manifest, tensors, nil
 }

@@ -97,10 +97,14 @@ func (id Identity) headers() []Header {
 // IdentityOf reads the identity from a message's headers.
 func IdentityOf(m Message) (id Identity, err error) {
 	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
-	for key, field := range map[string]*int{"stage": &id.Stage, "visit": &id.Visit, "partition": &id.Partition} {
-		if *field, err = m.number(key); err != nil {
-			return Identity{}, err
-		}
+	if id.Stage, err = m.number("stage"); err != nil {
+		return Identity{}, err
+	}
+	if id.Visit, err = m.number("visit"); err != nil {
+		return Identity{}, err
+	}
+	if id.Partition, err = m.number("partition"); err != nil {
+		return Identity{}, err
 	}
 	return id, nil
 }

@@ -2,7 +2,9 @@ package schemas
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // Plan is what a run is: all that its weights depend on beside the examples in
@@ -114,16 +116,29 @@ const (
 // Content is the digest of everything but Ended and Since.
 func (p *Plan) Content() Digest {
 	content := *p
-	content.Ended, content.Since = 0, Since{}
-	return DigestJSON(content)
+	content.Ended = 0
+	return content.Digest()
 }
 
 // Digest is the parent of the survey's statistics. It is over everything but
-// Since.
+// Since. An empty list is the same whether it is nil or not.
 func (p *Plan) Digest() Digest {
 	identity := *p
 	identity.Since = Since{}
+	identity.Spans = orNil(p.Spans)
+	identity.Sources = orNil(slices.Clone(p.Sources))
+	for i := range identity.Sources {
+		identity.Sources[i].Spans = orNil(identity.Sources[i].Spans)
+	}
+	identity.Stages = orNil(p.Stages)
 	return DigestJSON(identity)
+}
+
+func orNil[S ~[]E, E any](list S) S {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // Run is the run's id: a retried submission of the same content is the same
@@ -224,12 +239,54 @@ func jsonMessage(kind Kind, run, key string, value any) Message {
 	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: content}
 }
 
+// check tells what of a plan would make those who follow it fail.
+func (p *Plan) check() error {
+	if p.Segment < 1 {
+		return fmt.Errorf("segments of %d messages", p.Segment)
+	}
+	for i := range p.Sources {
+		if err := p.Sources[i].check(); err != nil {
+			return err
+		}
+	}
+	return checkSpans(p.Spans)
+}
+
+func (s *SourceSeal) check() error {
+	if s.Partitions < 1 {
+		return fmt.Errorf("a source on %d partitions", s.Partitions)
+	}
+	return checkSpans(s.Spans)
+}
+
+func (m *Manifest) check() error {
+	if m.Plan == nil {
+		return errors.New("a manifest without its plan")
+	}
+	return m.Plan.check()
+}
+
+func checkSpans(spans Spans) error {
+	for _, s := range spans {
+		if s.Partition < 0 || s.From < 0 {
+			return fmt.Errorf("span %v", s)
+		}
+	}
+	_, err := spans.Union(nil)
+	return err
+}
+
 // DecodeJSON reads the value of a plan, an end, a failure, a source's seal or a
 // manifest. Errors wrap ErrDamaged.
 func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest](m Message) (*T, error) {
 	value := new(T)
 	if err := json.Unmarshal(m.Value, value); err != nil {
 		return nil, fmt.Errorf("%w: decode %s %q: %v", ErrDamaged, m.Kind(), m.Key, err)
+	}
+	if checked, ok := any(value).(interface{ check() error }); ok {
+		if err := checked.check(); err != nil {
+			return nil, fmt.Errorf("%w: decode %s %q: %v", ErrDamaged, m.Kind(), m.Key, err)
+		}
 	}
 	return value, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"unsafe"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -85,7 +86,7 @@ type segment[T Number] struct {
 }
 
 func (s segment[T]) bytes() int {
-	size := 64 + len(s.tensor.Name) + 8*len(s.tensor.Shape) + 8*len(s.values)
+	size := 64 + len(s.tensor.Name) + 8*len(s.tensor.Shape) + int(unsafe.Sizeof(T(0)))*len(s.values)
 	for _, t := range s.text {
 		size += 8 + len(t)
 	}
@@ -113,8 +114,13 @@ func (t *Tensor[T]) segments() []segment[T] {
 }
 
 // Encode makes the messages of a record, each within MaxMessage and each with
-// the digest of the whole.
+// the digest of the whole. It panics if a tensor is not what its shape says, and
+// answers an error if a single text is too long for a message or the record for
+// maxChunks.
 func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
+	if err := r.Tensors.complete(); err != nil {
+		panic(fmt.Sprintf("schemas: encode %v: %v", r.Identity, err))
+	}
 	const room = MaxMessage - 16<<10 // for headers, schema and framing
 	var chunks [][]segment[T]
 	left := 0
@@ -131,12 +137,18 @@ func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 	if len(chunks) == 0 {
 		chunks = append(chunks, nil)
 	}
+	if len(chunks) > maxChunks {
+		return nil, fmt.Errorf("encode %v: %d chunks, expected at most %d", r.Identity, len(chunks), maxChunks)
+	}
 	schema, digest := recordSchema[T](), string(r.Digest())
 	messages := make([]Message, len(chunks))
 	for i, segments := range chunks {
 		value, err := encodeSegments(schema, segments, mem)
 		if err != nil {
 			return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+		}
+		if len(value) > MaxMessage {
+			return nil, fmt.Errorf("encode %v: tensor %q: a text takes %d bytes, expected at most %d", r.Identity, segments[0].tensor.Name, len(value), MaxMessage)
 		}
 		headers := append(r.headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(chunks))},
 			Header{"digest", digest}, Header{"schema", fingerprint(schema)}, Header{"notes", strconv.Itoa(len(r.Notes))})
@@ -178,17 +190,21 @@ const maxChunks = 10_000
 // Collector puts the chunks of records together. The zero value is ready. It
 // is not safe for concurrent use.
 type Collector[T Number] struct {
-	open map[Identity]map[Digest]*collection[T]
+	open map[claim]map[int][]byte // values by chunk
 }
 
-type collection[T Number] struct {
-	chunks [][]byte
-	have   int
+// claim is what chunks have to agree on to be of one record.
+type claim struct {
+	Identity
+	digest Digest
+	chunks int
 }
 
 // Add takes one message, and answers with the record when it completes one:
 // when all chunks that carry the same identity and digest are there, in
-// whatever order they came, and the digest is right. Errors wrap ErrDamaged.
+// whatever order they came, and the digest is right. The notes are those of the
+// chunk that came last. If the digest is wrong, all of its chunks are forgotten.
+// It keeps the message's value until then. Errors wrap ErrDamaged.
 func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
 	id, err := IdentityOf(m)
 	if err != nil {
@@ -205,43 +221,33 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
 		return nil, fmt.Errorf("%w: chunk %d of %d", ErrDamaged, chunk, chunks)
 	}
-	digest := Digest(m.Get("digest"))
-	if c.open == nil {
-		c.open = map[Identity]map[Digest]*collection[T]{}
+	whole := claim{id, Digest(m.Get("digest")), chunks}
+	values := c.open[whole]
+	if values == nil {
+		if c.open == nil {
+			c.open = map[claim]map[int][]byte{}
+		}
+		values = map[int][]byte{}
+		c.open[whole] = values
 	}
-	if c.open[id] == nil {
-		c.open[id] = map[Digest]*collection[T]{}
+	if _, twice := values[chunk]; !twice {
+		values[chunk] = m.Value
 	}
-	whole := c.open[id][digest]
-	if whole == nil {
-		whole = &collection[T]{chunks: make([][]byte, chunks)}
-		c.open[id][digest] = whole
-	}
-	if chunk >= len(whole.chunks) {
-		return nil, fmt.Errorf("%w: chunk %d of %d in a record of %d", ErrDamaged, chunk, chunks, len(whole.chunks))
-	}
-	if whole.chunks[chunk] == nil {
-		whole.chunks[chunk] = m.Value
-		whole.have++
-	}
-	if whole.have < len(whole.chunks) {
+	if len(values) < chunks {
 		return nil, nil
 	}
-	delete(c.open[id], digest)
-	if len(c.open[id]) == 0 {
-		delete(c.open, id)
-	}
+	delete(c.open, whole)
 	r := &Record[T]{Identity: id, Notes: notes(m)}
-	for _, value := range whole.chunks {
-		if r.Tensors, err = appendSegments(r.Tensors, value, mem); err != nil {
+	for i := range chunks {
+		if r.Tensors, err = decodeSegments(r.Tensors, values[i], mem); err != nil {
 			return nil, fmt.Errorf("decode %v: %w", id, err)
 		}
 	}
 	if err := r.Tensors.complete(); err != nil {
-		return nil, fmt.Errorf("decode %v: %w", id, err)
+		return nil, fmt.Errorf("decode %v: %w: %v", id, ErrDamaged, err)
 	}
-	if got := r.Digest(); got != digest {
-		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %s", id, ErrDamaged, got.Short(), digest.Short())
+	if got := r.Digest(); got != whole.digest {
+		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", id, ErrDamaged, got.Short(), whole.digest.Short())
 	}
 	return r, nil
 }
@@ -259,24 +265,31 @@ func notes(m Message) []Header {
 
 // Forget drops what is incomplete of a run.
 func (c *Collector[T]) Forget(run string) {
-	for id := range c.open {
-		if id.Run == run {
-			delete(c.open, id)
+	for whole := range c.open {
+		if whole.Run == run {
+			delete(c.open, whole)
 		}
 	}
 }
 
-func appendSegments[T Number](tensors Tensors[T], value []byte, mem memory.Allocator) (Tensors[T], error) {
-	record, err := decode(value, mem)
+func decodeSegments[T Number](tensors Tensors[T], value []byte, mem memory.Allocator) (Tensors[T], error) {
+	record, err := decode(value, mem, all)
 	if err != nil {
 		return nil, err
 	}
 	defer record.Release()
+	return appendSegments(tensors, record)
+}
+
+// appendSegments copies the rows of a chunk to the end of what the chunks
+// before it have. An offset of 0 begins a tensor.
+func appendSegments[T Number](tensors Tensors[T], record arrow.Record) (Tensors[T], error) {
 	if want := recordSchema[T](); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %v, expected %v", ErrDamaged, record.Schema(), want)
 	}
 	for _, c := range record.Columns() {
-		if c.NullN() > 0 {
+		list, isList := c.(*array.List)
+		if c.NullN() > 0 || isList && list.ListValues().NullN() > 0 {
 			return nil, fmt.Errorf("%w: nulls in a record", ErrDamaged)
 		}
 	}
@@ -321,12 +334,12 @@ func (t Tensors[T]) complete() error {
 		product := 1
 		for _, n := range tensor.Shape {
 			if n < 0 || n > 0 && product > math.MaxInt32*256/n {
-				return fmt.Errorf("%w: tensor %q has shape %v", ErrDamaged, tensor.Name, tensor.Shape)
+				return fmt.Errorf("tensor %q has shape %v", tensor.Name, tensor.Shape)
 			}
 			product *= n
 		}
 		if product != len(tensor.Data)+len(tensor.Text) || len(tensor.Data) > 0 && len(tensor.Text) > 0 {
-			return fmt.Errorf("%w: tensor %q of shape %v has %d values", ErrDamaged, tensor.Name, tensor.Shape, len(tensor.Data)+len(tensor.Text))
+			return fmt.Errorf("tensor %q of shape %v has %d values", tensor.Name, tensor.Shape, len(tensor.Data)+len(tensor.Text))
 		}
 	}
 	return nil

@@ -26,7 +26,8 @@ func residualSchema(classes int) *arrow.Schema {
 	return arrow.NewSchema([]arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}, nil)
 }
 
-// Encode makes the message. It panics if Score and Residual differ in length.
+// Encode makes the message. It panics if Score and Residual differ in length or
+// are not whole rows, and answers an error if they are more than MaxResidualRows.
 func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	if len(r.Score) != len(r.Residual) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
 		panic(fmt.Sprintf("schemas: %d scores, %d residuals, %d classes", len(r.Score), len(r.Residual), r.Classes))
@@ -48,11 +49,16 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	if err != nil {
 		return Message{}, fmt.Errorf("encode residuals of offset %d: %w", r.Offset, err)
 	}
+	if len(value) > MaxMessage {
+		return Message{}, fmt.Errorf("encode residuals of offset %d: %d rows of %d classes take %d bytes, expected at most %d",
+			r.Offset, len(r.Score)/r.Classes, r.Classes, len(value), MaxMessage)
+	}
 	headers := append(r.headers(), Header{"offset", strconv.FormatInt(r.Offset, 10)}, Header{"row", strconv.Itoa(r.Row)}, Header{"schema", fingerprint(schema)})
 	return Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxResidualRows is how many rows of so many classes one message may have.
+// MaxResidualRows is how many rows of so many classes one message may have, at
+// least 1. A row of more than about 110,000 classes fits no message.
 func MaxResidualRows(classes int) int {
 	return max(1, (MaxMessage-8<<10)/(8*classes))
 }
@@ -74,6 +80,9 @@ func ResidualsHeader(m Message) (*Residuals, error) {
 	if err != nil {
 		return nil, err
 	}
+	if offset < 0 || row < 0 {
+		return nil, fmt.Errorf("%w: row %d of offset %d", ErrDamaged, row, offset)
+	}
 	return &Residuals{Identity: id, Offset: int64(offset), Row: row}, nil
 }
 
@@ -83,7 +92,7 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 	if err != nil {
 		return nil, err
 	}
-	record, err := decode(m.Value, mem)
+	record, err := decode(m.Value, mem, all)
 	if err != nil {
 		return nil, err
 	}

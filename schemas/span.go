@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -38,16 +39,7 @@ func (a Spans) Union(b Spans) (Spans, error) {
 	all := append(slices.Clone(a), b...)
 	all = slices.DeleteFunc(all, Span.Empty)
 	slices.SortFunc(all, func(x, y Span) int {
-		if x.Partition != y.Partition {
-			return x.Partition - y.Partition
-		}
-		switch {
-		case x.From < y.From:
-			return -1
-		case x.From > y.From:
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To))
 	})
 	var union Spans
 	for _, s := range all {
@@ -66,8 +58,12 @@ func (a Spans) Union(b Spans) (Spans, error) {
 
 // Segments cuts the span at the multiples of length, so that the cuts do not
 // depend on where the span begins: runs over overlapping windows of the log
-// share all but their outermost segments.
+// share all but their outermost segments. Offsets are not negative; it panics
+// if length is not positive.
 func (s Span) Segments(length int64) []Span {
+	if length < 1 {
+		panic(fmt.Sprintf("schemas: segments of %d messages", length))
+	}
 	var segments []Span
 	for from := s.From; from < s.To; {
 		to := min((from/length+1)*length, s.To)

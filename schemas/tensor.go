@@ -85,6 +85,7 @@ func (t Tensors[T]) write(h *hasher) {
 		h.text(tensor.Name)
 		h.int(len(tensor.Shape))
 		h.int(tensor.Shape...)
+		h.int(len(tensor.Data), len(tensor.Text))
 		writeNumbers(h, tensor.Data)
 		h.text(tensor.Text...)
 	}

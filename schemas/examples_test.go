@@ -1,0 +1,372 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+func encodeRows(t testing.TB, rows *ExampleRows, mem memory.Allocator) []byte {
+	record := rows.Record(mem)
+	defer record.Release()
+	return must(EncodeExamples(record, mem))(t)
+}
+
+// fromJSON makes the value of an examples message as another producer might.
+func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
+	t.Helper()
+	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Release()
+	return must(EncodeExamples(record, mem))(t)
+}
+
+// somewhat makes rows of every kind of column.
+func somewhat(rows int) map[string]*ExampleRows {
+	const cols = 3
+	floats, missing := make([]float32, rows*cols), make([]float32, rows*cols)
+	bytes := make([]uint8, rows*cols)
+	words, numbers := make([]string, rows), make([]int64, rows)
+	weights, splits := make([]float32, rows), make([]Split, rows)
+	for i := range floats {
+		floats[i], missing[i], bytes[i] = float32(i)-0.5, float32(i), uint8(i)
+		if i%7 == 3 {
+			missing[i] = float32(math.NaN())
+		}
+	}
+	for i := range rows {
+		words[i], numbers[i] = fmt.Sprintf("klasse %d é", i%4), int64(i%5)-2
+		weights[i], splits[i] = float32(i)/4, Split(i%int(Splits))
+	}
+	return map[string]*ExampleRows{
+		"floats":  {Rows: rows, Cols: cols, Floats: floats},
+		"missing": {Rows: rows, Cols: cols, Floats: missing, Words: words},
+		"bytes":   {Rows: rows, Cols: cols, Bytes: bytes, Numbers: numbers},
+		"all":     {Rows: rows, Cols: cols, Floats: missing, Words: words, Weights: weights, Splits: splits},
+	}
+}
+
+// same compares decoded examples with the rows from a first one on.
+func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
+	t.Helper()
+	if e.Width != want.Cols || e.Sparse {
+		t.Fatalf("width %d, sparse %v", e.Width, e.Sparse)
+	}
+	features := make([]float32, e.Rows*e.Width)
+	e.Features(features, e.Width)
+	missing := false
+	for i, got := range features {
+		at := first*want.Cols + i
+		var v float32
+		if want.Bytes != nil {
+			v = float32(want.Bytes[at])
+		} else {
+			v = want.Floats[at]
+		}
+		missing = missing || v != v
+		if got != v && !(got != got && v != v) {
+			t.Fatalf("value %d is %v, expected %v", i, got, v)
+		}
+	}
+	if e.Missing() != missing {
+		t.Errorf("missing: %v", !missing)
+	}
+	for i := range e.Rows {
+		label, weight, split := "", float32(1), Train
+		switch {
+		case want.Words != nil:
+			label = want.Words[first+i]
+		case want.Numbers != nil:
+			label = fmt.Sprint(want.Numbers[first+i])
+		}
+		if want.Weights != nil {
+			weight = want.Weights[first+i]
+		}
+		if want.Splits != nil {
+			split = want.Splits[first+i]
+		}
+		if e.Labelled(i) != (label != "") || label != "" && e.Label(i) != label || e.Weight(i) != weight || e.Split(i) != split {
+			t.Fatalf("row %d: weight %v, split %v, expected label %q, weight %v, split %v", i, e.Weight(i), e.Split(i), label, weight, split)
+		}
+	}
+}
+
+func TestExamplesRoundTrip(t *testing.T) {
+	for _, n := range sizes {
+		for kind, rows := range somewhat(n) {
+			t.Run(fmt.Sprintf("%d %s", n, kind), func(t *testing.T) {
+				mem := checked(t)
+				e := must(DecodeExamples(encodeRows(t, rows, mem), mem))(t)
+				defer e.Release()
+				if e.Rows != n {
+					t.Fatalf("%d rows", e.Rows)
+				}
+				same(t, e, rows, 0)
+			})
+		}
+	}
+}
+
+// A slice of a record has arrays with an offset.
+func TestExamplesOfSlices(t *testing.T) {
+	for kind, rows := range somewhat(130) {
+		for _, cut := range [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}} {
+			mem := checked(t)
+			record := rows.Record(mem)
+			slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
+			value := must(EncodeExamples(slice, mem))(t)
+			slice.Release()
+			record.Release()
+			e := must(DecodeExamples(value, mem))(t)
+			if e.Rows != cut[1]-cut[0] {
+				t.Fatalf("%s %v: %d rows", kind, cut, e.Rows)
+			}
+			same(t, e, rows, cut[0])
+			e.Release()
+		}
+	}
+}
+
+func list(n int32, item arrow.DataType) arrow.Field {
+	return arrow.Field{Name: "features", Type: arrow.FixedSizeListOf(n, item), Nullable: true}
+}
+
+func sparse(index arrow.DataType) arrow.Field {
+	pair := arrow.StructOf(arrow.Field{Name: "index", Type: index, Nullable: true}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32, Nullable: true})
+	return arrow.Field{Name: "features", Type: arrow.ListOf(pair), Nullable: true}
+}
+
+func field(name string, t arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: t, Nullable: true}
+}
+
+func TestSparseExamples(t *testing.T) {
+	const rows = `[{"features":[{"index":1,"value":2},{"index":4,"value":-1}]},{"features":[]},{"features":[{"index":0,"value":3}]}]`
+	want := []float32{0, 2, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0}
+	for _, index := range []arrow.DataType{arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int64,
+		arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Uint32} {
+		mem := checked(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{sparse(index)}, nil), strings.NewReader(rows))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for first := range 3 {
+			slice := record.NewSlice(int64(first), 3)
+			e := must(DecodeExamples(must(EncodeExamples(slice, mem))(t), mem))(t)
+			slice.Release()
+			got := make([]float32, e.Rows*6)
+			e.Features(got, 6)
+			if wide := []int{5, 1, 1}[first]; !e.Sparse || e.Width != wide || e.Missing() || !slices.Equal(got, want[first*6:]) {
+				t.Errorf("%v from row %d: width %d, %v", index, first, e.Width, got)
+			}
+			e.Release()
+		}
+		record.Release()
+	}
+}
+
+func TestExamplesOfOthers(t *testing.T) {
+	f32 := arrow.PrimitiveTypes.Float32
+	for _, c := range []struct {
+		rows   string
+		fields []arrow.Field
+		labels string
+	}{
+		{`[{"features":[1,2],"label":7}]`, []arrow.Field{list(2, f32), field("label", arrow.PrimitiveTypes.Int8)}, "7"},
+		{`[{"features":[1,2],"label":65535}]`, []arrow.Field{list(2, f32), field("label", arrow.PrimitiveTypes.Uint16)}, "65535"},
+		{`[{"label":-9,"features":[1,2]}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64), list(2, f32)}, "-9"},
+		{`[{"features":[1,2],"label":null},{"features":[1,2],"label":"x"}]`, []arrow.Field{list(2, f32), field("label", arrow.BinaryTypes.String)}, "-,x"},
+		{`[{"features":[1,2],"label":null}]`, []arrow.Field{list(2, f32), field("label", arrow.Null)}, "-"},
+		{`[{"features":[1,2],"split":null}]`, []arrow.Field{list(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
+		{`[{"features":[1,2],"split":""}]`, []arrow.Field{list(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
+		{`[{"features":[1,2],"id":"a","at":1,"tags":["x","y"]}]`, []arrow.Field{list(2, f32), field("id", arrow.BinaryTypes.LargeString),
+			field("at", arrow.PrimitiveTypes.Date32), field("tags", arrow.ListOf(arrow.BinaryTypes.LargeString))}, "-"},
+	} {
+		mem := checked(t)
+		e := must(DecodeExamples(fromJSON(t, mem, c.rows, c.fields...), mem))(t)
+		var labels []string
+		for i := range e.Rows {
+			label := "-"
+			if e.Labelled(i) {
+				label = e.Label(i)
+			}
+			labels = append(labels, label)
+			if e.Weight(i) != 1 || e.Split(i) != Train {
+				t.Errorf("%s: row %d has weight %v, split %v", c.rows, i, e.Weight(i), e.Split(i))
+			}
+		}
+		if got := strings.Join(labels, ","); got != c.labels {
+			t.Errorf("%s: labels %s, expected %s", c.rows, got, c.labels)
+		}
+		e.Release()
+	}
+}
+
+func TestExamplesThatAreRefused(t *testing.T) {
+	f32, text := arrow.PrimitiveTypes.Float32, arrow.BinaryTypes.String
+	const damaged = "damaged or foreign bytes: "
+	const want = ", expected a fixed-size list of float32 or uint8, or a list of structs of index and value (float32)"
+	for _, c := range []struct {
+		name   string
+		rows   string
+		fields []arrow.Field
+		want   string
+	}{
+		{"no features", `[{"label":1}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64)}, damaged + `no column "features"`},
+		{"null features", `[{"features":[1]},{"features":null}]`, []arrow.Field{list(1, f32)}, damaged + `column "features": 1 rows without features`},
+		{"double features", `[{"features":[1]}]`, []arrow.Field{list(1, arrow.PrimitiveTypes.Float64)},
+			damaged + `column "features": type fixed_size_list<item: float64, nullable>[1]` + want},
+		{"scalar features", `[{"features":1}]`, []arrow.Field{field("features", f32)}, damaged + `column "features": type float32` + want},
+		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{list(2, arrow.PrimitiveTypes.Uint8)},
+			damaged + `column "features": nulls among uint8 features: those that may be missing are float32`},
+		{"null among sparse", `[{"features":[{"index":1,"value":null}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
+			damaged + `column "features": nulls among sparse features: those that are absent are 0`},
+		{"sparse by uint64", `[{"features":[{"index":1,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Uint64)},
+			damaged + `column "features": type list<item: struct<index: uint64, value: float32>, nullable>` + want},
+		{"descending indices", `[{"features":[]},{"features":[{"index":3,"value":1},{"index":3,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
+			"row 1: index 3 after 3: expected ascending indices below 2³¹-1"},
+		{"negative index", `[{"features":[{"index":-1,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
+			"row 0: index -1 after -1: expected ascending indices below 2³¹-1"},
+		{"great index", `[{"features":[{"index":2147483647,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int64)},
+			"row 0: index 2147483647 after -1: expected ascending indices below 2³¹-1"},
+		{"negative weight", `[{"features":[1],"weight":1},{"features":[1],"weight":-0.5}]`, []arrow.Field{list(1, f32), field("weight", f32)},
+			"row 1: weight -0.5: expected a finite number ≥ 0"},
+		{"null weight", `[{"features":[1],"weight":null}]`, []arrow.Field{list(1, f32), field("weight", f32)}, "row 0: weight is null: expected a finite number ≥ 0"},
+		{"double weight", `[{"features":[1],"weight":1}]`, []arrow.Field{list(1, f32), field("weight", arrow.PrimitiveTypes.Float64)},
+			damaged + `column "weight": type float64, expected float32`},
+		{"unknown split", `[{"features":[1],"split":"test"},{"features":[1],"split":"dev"}]`, []arrow.Field{list(1, f32), field("split", text)},
+			`row 1: split "dev": expected train, holdout or test`},
+		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{list(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
+			damaged + `column "split": type int64, expected utf8`},
+		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{list(1, f32), field("label", arrow.ListOf(text))},
+			damaged + `column "label": a list of labels for each example: only one label an example can be trained on`},
+		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{list(1, f32), field("label", f32)},
+			damaged + `column "label": type float32, expected utf8 or a whole number that int64 holds`},
+		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{list(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
+			damaged + `column "label": type uint64, expected utf8 or a whole number that int64 holds`},
+		{"large text label", `[{"features":[1],"label":"a"}]`, []arrow.Field{list(1, f32), field("label", arrow.BinaryTypes.LargeString)},
+			damaged + `column "label": type large_utf8 is not read`},
+		{"long label", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`, []arrow.Field{list(1, f32), field("label", text)},
+			"row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
+		{"dictionary label", `[{"features":[1],"label":"a"}]`, []arrow.Field{list(1, f32), field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: text})},
+			damaged + `arrow/ipc: could not read message schema: column "label": dictionary-encoded columns are not read`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := checked(t)
+			e, err := DecodeExamples(fromJSON(t, mem, c.rows, c.fields...), mem)
+			if err == nil {
+				e.Release()
+				t.Fatal("it is read")
+			}
+			if !errors.Is(err, ErrDamaged) || err.Error() != c.want {
+				t.Errorf("%q\nexpected %q", err, c.want)
+			}
+		})
+	}
+}
+
+// What JSON can't say.
+func TestValuesThatAreRefused(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		rows ExampleRows
+		want ValueError
+	}{
+		{ExampleRows{Rows: 2, Cols: 3, Floats: []float32{0, 1, 2, 3, 4, inf}}, ValueError{1, 2, "+Inf is not a finite number"}},
+		{ExampleRows{Rows: 2, Cols: 3, Floats: []float32{nan, 1, 2, -inf, 4, 5}}, ValueError{1, 0, "-Inf is not a finite number"}},
+		{ExampleRows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Weights: []float32{nan}}, ValueError{0, -1, "weight NaN: expected a finite number ≥ 0"}},
+		{ExampleRows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Weights: []float32{inf}}, ValueError{0, -1, "weight +Inf: expected a finite number ≥ 0"}},
+		{ExampleRows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Words: []string{"\xff"}}, ValueError{0, -1, "label of 1 bytes: expected at most 1024 of UTF-8"}},
+	} {
+		mem := checked(t)
+		_, err := DecodeExamples(encodeRows(t, &c.rows, mem), mem)
+		var got *ValueError
+		if !errors.As(err, &got) || *got != c.want || !errors.Is(err, ErrDamaged) {
+			t.Errorf("%v, expected %v", err, c.want)
+		}
+	}
+	if got := (&ValueError{3, 4, "why"}).Error(); got != "row 3, feature 4: why" {
+		t.Error(got)
+	}
+	// NaN of a producer is a value, not a missing one
+	mem := checked(t)
+	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{list(2, arrow.PrimitiveTypes.Float32)}, nil))
+	lists := b.Field(0).(*array.FixedSizeListBuilder)
+	lists.Append(true)
+	lists.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, nan}, nil)
+	record := b.NewRecord()
+	b.Release()
+	value := must(EncodeExamples(record, mem))(t)
+	record.Release()
+	if _, err := DecodeExamples(value, mem); err == nil || err.Error() != "row 0, feature 1: NaN is not a finite number" {
+		t.Error(err)
+	}
+}
+
+func TestColumnsTwiceAreRefused(t *testing.T) {
+	mem := checked(t)
+	record := (&ExampleRows{Rows: 1, Cols: 1, Bytes: []uint8{1}, Numbers: []int64{1}}).Record(mem)
+	fields := append(record.Schema().Fields(), record.Schema().Field(1))
+	twice := array.NewRecord(arrow.NewSchema(fields, nil), append(record.Columns(), record.Column(1)), 1)
+	value := must(EncodeExamples(twice, mem))(t)
+	twice.Release()
+	record.Release()
+	if _, err := DecodeExamples(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" twice` {
+		t.Error(err)
+	}
+}
+
+func TestRecordRefusesRaggedRows(t *testing.T) {
+	for _, rows := range []ExampleRows{
+		{Rows: 2, Cols: 2, Floats: make([]float32, 3)},
+		{Rows: 2, Cols: 2},
+		{Rows: 1, Cols: 2, Floats: make([]float32, 1), Bytes: make([]uint8, 1)},
+		{Rows: 2, Cols: 1, Floats: make([]float32, 2), Words: make([]string, 1)},
+		{Rows: 2, Cols: 1, Floats: make([]float32, 2), Weights: make([]float32, 3)},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v makes a record", rows)
+				}
+			}()
+			rows.Record(memory.NewGoAllocator())
+		}()
+	}
+}
+
+func TestFeaturesRefuseAnotherWidth(t *testing.T) {
+	mem := checked(t)
+	e := must(DecodeExamples(encodeRows(t, &ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, 2}}, mem), mem))(t)
+	defer e.Release()
+	for _, width := range []int{1, 3} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("width %d is taken", width)
+				}
+			}()
+			e.Features(make([]float32, width), width)
+		}()
+	}
+}
+
+func TestSplits(t *testing.T) {
+	for s := range Split(Splits) {
+		if got, err := ParseSplit(s.String()); got != s || err != nil {
+			t.Errorf("%v becomes %v, %v", s, got, err)
+		}
+	}
+	if got := Split(7).String(); got != "split(7)" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,80 @@
+package schemas
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"testing"
+	"testing/iotest"
+)
+
+func model() (*Manifest, Tensors[float32]) {
+	p := plan()
+	return &Manifest{
+			Name: p.Name, Version: 2, Run: p.Run(), Plan: p, Labels: []string{"a", "<b>"}, Rows: map[string]int64{"train": 100, "test": 30},
+			Prepare: "prepare", Blocks: []BlockDigest{{0, 3, 0, "first"}, {1, 2, 2, "second"}},
+			Metrics: map[string]float64{"test_error": 1.5, "train_error": 0.25}, WeightsDigest: "weights",
+		}, Tensors[float32]{
+			Vector(TensorCenter, numbered[float32](65)), Words[float32](TensorLabels, []string{"a", "<b>"}), Matrix(TensorW, 5000, 2, numbered[float32](10_000)),
+		}
+}
+
+func TestModelRoundTrip(t *testing.T) {
+	mem := checked(t)
+	manifest, tensors := model()
+	var file bytes.Buffer
+	n := must(WriteModel(&file, manifest, tensors, mem))(t)
+	if n != int64(file.Len()) {
+		t.Errorf("%d bytes, it says %d", file.Len(), n)
+	}
+	m, w, err := ReadModel(iotest.HalfReader(&file), mem)
+	if err != nil || !reflect.DeepEqual(m, manifest) || w.ContentDigest() != tensors.ContentDigest() {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestDamagedModels(t *testing.T) {
+	mem := checked(t)
+	manifest, tensors := model()
+	var file bytes.Buffer
+	must(WriteModel(&file, manifest, tensors, mem))(t)
+	whole := file.Bytes()
+	// arrow's metadata of 1 message stands for an end, so a cut there is a stream without a batch
+	for n := 0; n < len(whole)-8; n += 97 {
+		if _, _, err := ReadModel(bytes.NewReader(whole[:n]), mem); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	for at := range whole[:min(len(whole), 4000)] {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 0x55
+		if _, _, err := ReadModel(bytes.NewReader(bad), mem); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+	}
+	record := must((&Weights{Tensors: tensors[:1]}).Encode(mem))(t)[0].Value
+	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil || err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
+		t.Error(err)
+	}
+	file.Reset()
+	must(WriteModel(&file, &Manifest{}, nil, mem))(t)
+	if _, _, err := ReadModel(&file, mem); err == nil || err.Error() != "damaged or foreign bytes: a manifest without its plan" {
+		t.Error(err)
+	}
+	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 3, io.ErrShortWrite }
+
+func TestModelThatCannotBeWritten(t *testing.T) {
+	manifest, tensors := model()
+	n, err := WriteModel(fullDisk{}, manifest, tensors, checked(t))
+	if n != 3 || !errors.Is(err, io.ErrShortWrite) {
+		t.Error(n, err)
+	}
+}

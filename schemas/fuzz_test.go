@@ -1,0 +1,207 @@
+package schemas
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// metered counts all that is ever allocated.
+type metered struct {
+	*memory.CheckedAllocator
+	total int
+}
+
+func meter() *metered {
+	return &metered{CheckedAllocator: memory.NewCheckedAllocator(memory.NewGoAllocator())}
+}
+
+func (m *metered) Allocate(size int) []byte {
+	m.total += size
+	return m.CheckedAllocator.Allocate(size)
+}
+
+func (m *metered) Reallocate(size int, b []byte) []byte {
+	m.total += size
+	return m.CheckedAllocator.Reallocate(size, b)
+}
+
+// harmless checks what must hold whatever was decoded from so many bytes.
+func (m *metered) harmless(t *testing.T, size int, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v is not ErrDamaged", err)
+	}
+	if m.total > 4*size+64 {
+		t.Errorf("%d bytes from %d", m.total, size)
+	}
+	m.AssertSize(t, 0)
+}
+
+// seeds adds the goldens whose names match, whole, cut short and with a bit
+// flipped here and there.
+func seeds(f *testing.F, add func(Message), names ...string) {
+	all := samples(f)
+	for _, name := range names {
+		m := readGolden(f, name, all[name])
+		add(m)
+		for i := 1; i < 24; i++ {
+			cut, flipped := m, m
+			cut.Value = m.Value[:len(m.Value)*i/24]
+			flipped.Value = bytes.Clone(m.Value)
+			flipped.Value[len(m.Value)*i/24] ^= 1 << (i % 8)
+			add(cut)
+			add(flipped)
+		}
+	}
+}
+
+func FuzzDecodeExamples(f *testing.F) {
+	seeds(f, func(m Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse")
+	f.Fuzz(func(t *testing.T, value []byte) {
+		mem := meter()
+		e, err := DecodeExamples(value, mem)
+		if err == nil {
+			if e.Rows*e.Width <= 1<<20 {
+				e.Features(make([]float32, e.Rows*e.Width), e.Width)
+			}
+			for row := range e.Rows {
+				e.Weight(row)
+				e.Split(row)
+				if e.Labelled(row) {
+					e.Label(row)
+				}
+			}
+			if err := e.Classes(make([]int32, e.Rows), NewLabels(nil)); err != nil && !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
+			e.Release()
+		}
+		mem.harmless(t, len(value), err)
+	})
+}
+
+func FuzzDecodeResiduals(f *testing.F) {
+	headers := residuals(2, 3).headers()
+	seeds(f, func(m Message) { f.Add(m.Get("offset"), m.Get("row"), 3, m.Value) }, "residuals")
+	f.Fuzz(func(t *testing.T, offset, row string, classes int, value []byte) {
+		if classes < 1 || classes > 1<<20 {
+			return
+		}
+		mem := meter()
+		r, err := DecodeResiduals(Message{Headers: append(headers, Header{"offset", offset}, Header{"row", row}), Value: value}, classes, mem)
+		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
+			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
+		}
+		mem.harmless(t, len(value), err)
+	})
+}
+
+// Headers are lines of key=value.
+func FuzzCollector(f *testing.F) {
+	seeds(f, func(m Message) {
+		var lines []string
+		for _, h := range m.Headers {
+			lines = append(lines, h.Key+"="+h.Value)
+		}
+		f.Add(strings.Join(lines, "\n"), m.Value, m.Kind() != KindVisit && m.Kind() != KindGram && m.Kind() != KindSeal)
+	}, "visit", "gram", "seal", "sample", "prepare", "weights")
+	f.Fuzz(func(t *testing.T, headers string, value []byte, single bool) {
+		m := Message{Value: value}
+		for line := range strings.SplitSeq(headers, "\n") {
+			key, text, _ := strings.Cut(line, "=")
+			m.Headers = append(m.Headers, Header{key, text})
+		}
+		if single {
+			collectAny(t, &Collector[float32]{}, m)
+		} else {
+			collectAny(t, &Collector[float64]{}, m)
+		}
+	})
+}
+
+func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
+	mem := meter()
+	chunks := max(1, min(8, must0(strconv.Atoi(m.Get("chunks")))))
+	for i := range chunks {
+		m.Headers = append([]Header{{"chunk", strconv.Itoa(i)}}, m.Headers...)
+		r, err := c.Add(m, mem)
+		if r != nil {
+			if err := r.Tensors.complete(); err != nil {
+				t.Error(err)
+			}
+			if again := must(r.Encode(mem))(t); again[0].Get("digest") != m.Get("digest") {
+				t.Error("it is encoded with another digest")
+			}
+			mem.AssertSize(t, 0)
+			return
+		}
+		mem.harmless(t, chunks*len(m.Value), err)
+	}
+}
+
+// must0 is a value, or zero.
+func must0(value int, err error) int {
+	if err != nil {
+		return 0
+	}
+	return value
+}
+
+func FuzzReadModel(f *testing.F) {
+	manifest, tensors := model()
+	tensors[2] = Matrix(TensorW, 2, 2, numbered[float32](4))
+	var file bytes.Buffer
+	must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
+	for i := range 40 {
+		f.Add(file.Bytes()[:file.Len()*i/40])
+		flipped := bytes.Clone(file.Bytes())
+		flipped[len(flipped)*i/40] ^= 1 << (i % 8)
+		f.Add(flipped)
+	}
+	f.Add(file.Bytes())
+	f.Fuzz(func(t *testing.T, value []byte) {
+		mem := meter()
+		m, tensors, err := ReadModel(bytes.NewReader(value), mem)
+		if err == nil {
+			m.Plan.Run()
+			tensors.ContentDigest()
+		}
+		mem.harmless(t, len(value), err)
+	})
+}
+
+func FuzzDecodeJSON(f *testing.F) {
+	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest")
+	f.Fuzz(func(t *testing.T, value []byte) {
+		m := Message{Value: value}
+		survives(t, m, func(p *Plan) Message { p.Content(); return p.Message() })
+		survives(t, m, (*End).Message)
+		survives(t, m, (*Failure).Message)
+		survives(t, m, (*SourceSeal).Message)
+		survives(t, m, (*Manifest).Message)
+	})
+}
+
+// survives checks that what is read can be written, read and written the same.
+func survives[T Plan | End | Failure | SourceSeal | Manifest](t *testing.T, m Message, message func(*T) Message) {
+	value, err := DecodeJSON[T](m)
+	if err != nil {
+		if !errors.Is(err, ErrDamaged) {
+			t.Error(err)
+		}
+		return
+	}
+	once := message(value)
+	value, err = DecodeJSON[T](once)
+	if err != nil {
+		t.Fatalf("%T is not read again: %v", value, err)
+	}
+	if twice := message(value); twice.Key != once.Key || !bytes.Equal(twice.Value, once.Value) {
+		t.Errorf("%s\nbecame\n%s", once.Value, twice.Value)
+	}
+}

@@ -1,0 +1,166 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// The slots of the tables that are walked, and the tags of the unions in them:
+// Message.fbs and Schema.fbs of the Arrow format. Slot i is at 4 + 2i.
+const (
+	messageHeaderType, messageHeader, messageBodyLength  = 6, 8, 10
+	schemaEndianness, schemaFields, schemaMetadata       = 4, 6, 8
+	fieldName, fieldTypeTag, fieldType                   = 4, 8, 10
+	fieldDictionary, fieldChildren, fieldMetadata        = 12, 14, 16
+	batchCompression                                     = 10
+	pairKey, pairValue                                   = 4, 6
+	timestampZone                                        = 6
+	tagSchema, tagBatch                                  = 1, 3 // of messages
+	tagTimestamp, tagUnion, tagFixedBinary, tagLargeList = 10, 14, 15, 21
+	sizeOffset                                           = 4
+	bigEndian                                            = 1
+	maxFields, maxDepth                                  = 4096, 16
+)
+
+// verify walks the metadata of a message before arrow does, and answers the
+// length of its body. Arrow reads them as they are: for a vector that claims
+// 2³² children it allocates them, on a field that contains itself it recurses
+// until the process ends, and neither can be recovered from. Out-of-range
+// offsets panic, which decode turns into an error.
+func verify(meta []byte) (bodyLength int64, err error) {
+	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+	bodyLength = message.GetInt64Slot(messageBodyLength, 0)
+	var header flatbuffers.Table
+	at := message.Offset(messageHeader)
+	if at == 0 {
+		return 0, errors.New("an Arrow message without a header")
+	}
+	message.Union(&header, flatbuffers.UOffsetT(at))
+	switch tag := message.GetByteSlot(messageHeaderType, 0); tag {
+	case tagSchema:
+		return bodyLength, verifySchema(header)
+	case tagBatch:
+		return bodyLength, verifyBatch(header)
+	default:
+		return 0, fmt.Errorf("an Arrow message of type %d: expected a schema and a record batch", tag)
+	}
+}
+
+func verifySchema(schema flatbuffers.Table) error {
+	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
+		return errors.New("a big-endian Arrow stream")
+	}
+	w := walk{fields: maxFields, text: len(schema.Bytes)}
+	if err := w.children(schema, schemaFields, maxDepth); err != nil {
+		return err
+	}
+	return w.metadata(schema, schemaMetadata)
+}
+
+// walk is how many fields and bytes of text a schema may still have. The text
+// of an honest one is no longer than the bytes that it stands in; one that
+// names the same text again and again would have it copied each time.
+type walk struct{ fields, text int }
+
+func (w *walk) children(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth int) error {
+	start, n, err := vector(parent, slot)
+	if err != nil {
+		return err
+	}
+	if w.fields -= n; w.fields < 0 || n > 0 && depth == 0 {
+		return fmt.Errorf("a schema of more than %d fields, or more than %d deep", maxFields, maxDepth)
+	}
+	for i := range n {
+		if err := w.field(element(parent, start, i), depth-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) field(field flatbuffers.Table, depth int) error {
+	if err := w.string(field, fieldName); err != nil {
+		return err
+	}
+	if field.Offset(fieldDictionary) != 0 {
+		return fmt.Errorf("column %q: dictionary-encoded columns are not read", name(field))
+	}
+	// unions, views and run-ends: arrow believes what they claim
+	tag := field.GetByteSlot(fieldTypeTag, 0)
+	if tag == tagUnion || tag > tagLargeList {
+		return fmt.Errorf("column %q: unions, views and run-end encoded columns are not read", name(field))
+	}
+	if at := field.Offset(fieldType); tag == tagTimestamp && at != 0 {
+		var timestamp flatbuffers.Table
+		field.Union(&timestamp, flatbuffers.UOffsetT(at))
+		if err := w.string(timestamp, timestampZone); err != nil {
+			return err
+		}
+	}
+	if err := w.metadata(field, fieldMetadata); err != nil {
+		return err
+	}
+	return w.children(field, fieldChildren, depth)
+}
+
+func (w *walk) metadata(parent flatbuffers.Table, slot flatbuffers.VOffsetT) error {
+	start, n, err := vector(parent, slot)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		pair := element(parent, start, i)
+		if err := errors.Join(w.string(pair, pairKey), w.string(pair, pairValue)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) string(t flatbuffers.Table, slot flatbuffers.VOffsetT) error {
+	if at := t.Offset(slot); at != 0 {
+		w.text -= len(t.ByteVector(flatbuffers.UOffsetT(at) + t.Pos))
+	}
+	if w.text < 0 {
+		return errors.New("a schema with more text than bytes")
+	}
+	return nil
+}
+
+func name(field flatbuffers.Table) []byte {
+	if at := field.Offset(fieldName); at != 0 {
+		return field.ByteVector(flatbuffers.UOffsetT(at) + field.Pos)
+	}
+	return nil
+}
+
+// verifyBatch refuses compressed buffers, which may claim any size: what crosses
+// a topic is compressed by its producer. What the others claim is checked where
+// they are read: frames hold the body, the allocator the sum, validate the rest.
+func verifyBatch(batch flatbuffers.Table) error {
+	if batch.Offset(batchCompression) != 0 {
+		return errors.New("a compressed record batch: leave compression to the producer")
+	}
+	return nil
+}
+
+// vector is where the elements of a vector of offsets begin and how many there
+// are; it is an error if they are not all there.
+func vector(t flatbuffers.Table, slot flatbuffers.VOffsetT) (start flatbuffers.UOffsetT, n int, err error) {
+	at := flatbuffers.UOffsetT(t.Offset(slot))
+	if at == 0 {
+		return 0, 0, nil
+	}
+	start, n = t.Vector(at), t.VectorLen(at)
+	if n > (len(t.Bytes)-int(start))/sizeOffset {
+		return 0, 0, fmt.Errorf("a vector of %d elements in %d bytes", n, len(t.Bytes))
+	}
+	return start, n, nil
+}
+
+// element is the table that element i of a vector of offsets refers to.
+func element(t flatbuffers.Table, start flatbuffers.UOffsetT, i int) flatbuffers.Table {
+	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(start + flatbuffers.UOffsetT(i*sizeOffset))}
+}

@@ -1,0 +1,167 @@
+package schemas
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func plan() *Plan {
+	header := true
+	seal := SourceSeal{ID: "source", Attempt: "1", Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
+	return &Plan{
+		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal},
+		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},
+		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
+		Stages: []Stage{{
+			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: LinkSoftmax, Passes: 3, Ridge: 1e-7,
+			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
+		}},
+		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Build: "build", BLAS: "blas", Vector: "avx2"},
+		Warm: &Warm{Run: "before", Manifest: "digest"}, Ended: 1, Since: Since{Weights: 5, Statistics: []int64{6, 7}},
+	}
+}
+
+// leaves calls with every value within v, and where it is.
+func leaves(v reflect.Value, at string, with func(at string, leaf reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			leaves(v.Field(i), at+"."+v.Type().Field(i).Name, with)
+		}
+	case reflect.Pointer:
+		leaves(v.Elem(), at, with)
+	case reflect.Slice:
+		leaves(v.Index(0), at+"[0]", with)
+		with(at, v)
+	default:
+		with(at, v)
+	}
+}
+
+func change(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + "x")
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.Uint64:
+		v.SetUint(v.Uint() - 1)
+	case reflect.Float64:
+		v.SetFloat(v.Float() + 1)
+	case reflect.Slice:
+		v.Set(reflect.Append(v, v.Index(0)))
+	default:
+		panic(v.Kind())
+	}
+}
+
+func TestRunDependsOnAllButSince(t *testing.T) {
+	before, seen := plan(), 0
+	var paths []string
+	leaves(reflect.ValueOf(plan()), "", func(at string, _ reflect.Value) { paths = append(paths, at) })
+	for _, path := range paths {
+		after := plan()
+		leaves(reflect.ValueOf(after), "", func(at string, leaf reflect.Value) {
+			if at == path {
+				change(leaf)
+				seen++
+			}
+		})
+		since, ended := strings.HasPrefix(path, ".Since"), path == ".Ended"
+		if same := before.Content() == after.Content(); same != (since || ended) {
+			t.Errorf("%s: the same content: %v", path, same)
+		}
+		if same := before.Run() == after.Run(); same != since {
+			t.Errorf("%s: the same run: %v", path, same)
+		}
+	}
+	if seen != len(paths) || seen < 50 {
+		t.Errorf("%d of %d fields", seen, len(paths))
+	}
+}
+
+func TestDigestLeavesThePlanAlone(t *testing.T) {
+	p := plan()
+	p.Sources[0].Spans = Spans{}
+	p.Digest()
+	if p.Sources[0].Spans == nil || p.Ended != 1 || p.Since.Weights != 5 {
+		t.Error("the digest changes the plan")
+	}
+	q := plan()
+	q.Sources[0].Spans = nil
+	if p.Digest() != q.Digest() {
+		t.Error("no spans are another run if they are nil")
+	}
+	p.Sources, p.Spans, p.Stages = nil, nil, nil
+	q.Sources, q.Spans, q.Stages = []SourceSeal{}, Spans{}, []Stage{}
+	if p.Run() != q.Run() {
+		t.Error("empty lists are another run than nil")
+	}
+}
+
+func TestPlanSurvivesItsMessage(t *testing.T) {
+	p := plan()
+	got := must(DecodeJSON[Plan](p.Message()))(t)
+	if !reflect.DeepEqual(got, p) || got.Digest() != p.Digest() || string(p.Digest()[:12]) != p.Run() {
+		t.Errorf("%+v became %+v", p, got)
+	}
+}
+
+func TestJSONThatIsRefused(t *testing.T) {
+	plans := func(content string) error {
+		_, err := DecodeJSON[Plan](Message{Key: "k", Headers: []Header{{"kind", "plan"}}, Value: []byte(content)})
+		return err
+	}
+	seals := func(content string) error {
+		_, err := DecodeJSON[SourceSeal](Message{Key: "k", Headers: []Header{{"kind", "source"}}, Value: []byte(content)})
+		return err
+	}
+	manifests := func(content string) error {
+		_, err := DecodeJSON[Manifest](Message{Key: "k", Headers: []Header{{"kind", "manifest"}}, Value: []byte(content)})
+		return err
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{plans(``), `plan "k": unexpected end of JSON input`},
+		{plans(`{"segment":"x"}`), `plan "k": json: cannot unmarshal string into Go struct field Plan.segment of type int64`},
+		{plans(`{"segment":1} x`), `plan "k": invalid character 'x' after top-level value`},
+		{plans(`null`), `plan "k": segments of 0 messages`},
+		{plans(`{"segment":-1}`), `plan "k": segments of -1 messages`},
+		{plans(`{"segment":1,"spans":[{"from":0,"to":2},{"from":1,"to":2}]}`), `plan "k": spans [0]@0–2 and [0]@1–2 overlap`},
+		{plans(`{"segment":1,"spans":[{"from":-1,"to":2}]}`), `plan "k": span [0]@-1–2`},
+		{plans(`{"segment":1,"sources":[{}]}`), `plan "k": a source on 0 partitions`},
+		{seals(`{}`), `source "k": a source on 0 partitions`},
+		{seals(`{"partitions":1,"spans":[{"partition":-1}]}`), `source "k": span [-1]@0–0`},
+		{manifests(`{}`), `manifest "k": a manifest without its plan`},
+		{manifests(`{"plan":{}}`), `manifest "k": segments of 0 messages`},
+	} {
+		if !errors.Is(c.err, ErrDamaged) || c.err.Error() != "damaged or foreign bytes: decode "+c.want {
+			t.Errorf("%v, expected %s", c.err, c.want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	p := plan()
+	for key, m := range map[string]Message{
+		"plan/" + p.Run(): p.Message(),
+		"end/r":           (&End{Run: "r", State: Done, Report: json.RawMessage(`{"a":1}`)}).Message(),
+		"r/failure/4":     (&Failure{Run: "r", Partition: 4}).Message(),
+		"source/source/1": p.Sources[0].Message(),
+		"manifest/r":      (&Manifest{Run: "r", Plan: p}).Message(),
+	} {
+		if m.Key != key {
+			t.Errorf("key %s, expected %s", m.Key, key)
+		}
+	}
+	if got := (Problem{"stages[0].ridge", "-1", "a number ≥ 0"}).Error(); got != "stages[0].ridge: -1: expected a number ≥ 0" {
+		t.Error(got)
+	}
+}

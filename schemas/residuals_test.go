@@ -1,0 +1,95 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func residuals(rows, classes int) *Residuals {
+	r := &Residuals{
+		Identity: Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
+		Offset:   1 << 40, Row: 128, Classes: classes,
+		Score: numbered[float32](rows * classes), Residual: numbered[float32](rows * classes),
+	}
+	slices.Reverse(r.Residual)
+	return r
+}
+
+func TestResidualsRoundTrip(t *testing.T) {
+	for _, rows := range sizes {
+		for _, classes := range []int{1, 2, 63, 64, 65} {
+			mem := checked(t)
+			want := residuals(rows, classes)
+			m := must(want.Encode(mem))(t)
+			got := must(DecodeResiduals(m, classes, mem))(t)
+			if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
+				!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) {
+				t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
+			}
+			header := must(ResidualsHeader(m))(t)
+			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
+				t.Errorf("key %s, header %v", m.Key, header)
+			}
+		}
+	}
+}
+
+func TestMaxResidualRowsFit(t *testing.T) {
+	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
+		mem := checked(t)
+		rows := MaxResidualRows(classes)
+		if m, err := residuals(rows, classes).Encode(mem); err != nil || len(m.Value) > MaxMessage {
+			t.Errorf("%d rows of %d classes: %d bytes, %v", rows, classes, len(m.Value), err)
+		}
+	}
+	_, err := residuals(2, 100_000).Encode(checked(t))
+	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+func TestResidualsThatAreRefused(t *testing.T) {
+	mem := checked(t)
+	for _, c := range []struct {
+		key, value, want string
+		classes          int
+	}{
+		{"kind", "examples", `kind "examples", expected "residuals"`, 2},
+		{"offset", "x", `header offset is "x", expected a whole number`, 2},
+		{"row", "", `header row is "", expected a whole number`, 2},
+		{"row", "-1", "row -1 of offset 1099511627776", 2},
+		{"visit", "?", `header visit is "?", expected a whole number`, 2},
+		{"run", "run", "schema schema:", 3},
+	} {
+		m := must(residuals(4, 2).Encode(mem))(t)
+		for i := range m.Headers {
+			if m.Headers[i].Key == c.key {
+				m.Headers[i].Value = c.value
+			}
+		}
+		_, err := DecodeResiduals(m, c.classes, mem)
+		if !errors.Is(err, ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
+			t.Errorf("%v, expected %s", err, c.want)
+		}
+	}
+}
+
+func TestResidualsRefuseRaggedRows(t *testing.T) {
+	for _, r := range []Residuals{
+		{Classes: 2, Score: make([]float32, 4), Residual: make([]float32, 2)},
+		{Classes: 3, Score: make([]float32, 4), Residual: make([]float32, 4)},
+		{},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "schemas: ") {
+					t.Errorf("%v: %s", r, got)
+				}
+			}()
+			r.Encode(nil)
+		}()
+	}
+}

@@ -1,0 +1,144 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// offsets is the oracle: every offset of a set of spans, by partition.
+func offsets(spans Spans) map[[2]int64]int {
+	set := map[[2]int64]int{}
+	for _, s := range spans {
+		for at := s.From; at < s.To; at++ {
+			set[[2]int64{int64(s.Partition), at}]++
+		}
+	}
+	return set
+}
+
+// scattered deals n disjoint spans to three sets, some of them empty.
+func scattered(r *rand.Rand, n int) (sets [3]Spans) {
+	var at [4]int64
+	for range n {
+		p := r.IntN(len(at))
+		at[p] += int64(r.IntN(3)) // 0: it touches the one before
+		s := Span{p, at[p], at[p] + int64(r.IntN(5))}
+		at[p] = s.To
+		i := r.IntN(len(sets))
+		sets[i] = append(sets[i], s)
+	}
+	for _, s := range sets {
+		r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+	}
+	return sets
+}
+
+func TestUnionIsThatOfSets(t *testing.T) {
+	for seed := range uint64(50) {
+		for _, n := range append(sizes, 200) {
+			sets := scattered(rand.New(rand.NewPCG(seed, uint64(n))), n)
+			a, b, c := sets[0], sets[1], sets[2]
+			before := slices.Clone(a)
+
+			ab := must(a.Union(b))(t)
+			ba := must(b.Union(a))(t)
+			if !slices.Equal(ab, ba) {
+				t.Fatalf("%v ∪ %v = %v, the other way round %v", a, b, ab, ba)
+			}
+			left := must(ab.Union(c))(t)
+			right := must(a.Union(must(b.Union(c))(t)))(t)
+			if !slices.Equal(left, right) {
+				t.Fatalf("(a ∪ b) ∪ c = %v, a ∪ (b ∪ c) = %v", left, right)
+			}
+			if !slices.Equal(a, before) {
+				t.Fatalf("the argument became %v", a)
+			}
+			if again := must(left.Union(nil))(t); !slices.Equal(again, left) {
+				t.Fatalf("%v ∪ nothing = %v", left, again)
+			}
+
+			want := offsets(slices.Concat(a, b, c))
+			got := offsets(left)
+			if len(got) != len(want) {
+				t.Fatalf("%d offsets of %d", len(got), len(want))
+			}
+			for at, times := range got {
+				if times != 1 || want[at] != 1 {
+					t.Fatalf("offset %v: %d times, expected %d", at, times, want[at])
+				}
+			}
+			for i := 1; i < len(left); i++ {
+				if x, y := left[i-1], left[i]; x.Partition > y.Partition || x.Partition == y.Partition && x.To >= y.From {
+					t.Fatalf("%v before %v", x, y)
+				}
+			}
+		}
+	}
+}
+
+func TestUnionRefusesOverlaps(t *testing.T) {
+	for _, c := range []struct {
+		a, b Spans
+		want string
+	}{
+		{Spans{{0, 0, 5}}, Spans{{0, 4, 6}}, "spans [0]@0–5 and [0]@4–6 overlap"},
+		{Spans{{0, 0, 5}}, Spans{{0, 0, 7}}, "spans [0]@0–5 and [0]@0–7 overlap"},
+		{Spans{{2, 3, 9}}, Spans{{2, 4, 5}, {1, 4, 5}}, "spans [2]@3–9 and [2]@4–5 overlap"},
+		{Spans{{0, 0, 5}, {0, 1, 2}}, nil, "spans [0]@0–5 and [0]@1–2 overlap"},
+	} {
+		for _, pair := range [][2]Spans{{c.a, c.b}, {c.b, c.a}} {
+			union, err := pair[0].Union(pair[1])
+			var overlap *OverlapError
+			if !errors.As(err, &overlap) || err.Error() != c.want || union != nil {
+				t.Errorf("%v ∪ %v = %v, %v; expected %s", pair[0], pair[1], union, err, c.want)
+			}
+		}
+	}
+}
+
+func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
+	for _, length := range []int64{1, 2, 7, 64} {
+		for from := range int64(140) {
+			for _, n := range []int64{0, 1, 63, 64, 65, 130} {
+				span := Span{3, from, from + n}
+				at := from
+				for _, s := range span.Segments(length) {
+					if s.Empty() || s.Partition != 3 || s.From != at || !span.Contains(s) {
+						t.Fatalf("%v after offset %d of %v", s, at, span)
+					}
+					if s.To != span.To && s.To%length != 0 || (s.To-1)/length != s.From/length {
+						t.Fatalf("%v of %v is not within a multiple of %d", s, span, length)
+					}
+					at = s.To
+				}
+				if at != span.To {
+					t.Fatalf("%v is covered up to %d", span, at)
+				}
+			}
+		}
+	}
+	wide := Span{0, 10, 100}.Segments(1 << 62)
+	if !slices.Equal(wide, []Span{{0, 10, 100}}) {
+		t.Errorf("one segment is %v", wide)
+	}
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "schemas: segments of 0 messages" {
+			t.Error(got)
+		}
+	}()
+	Span{0, 0, 1}.Segments(0)
+}
+
+func TestContains(t *testing.T) {
+	s := Span{1, 4, 8}
+	for other, want := range map[Span]bool{
+		{1, 4, 8}: true, {1, 5, 6}: true, {1, 3, 8}: false, {1, 4, 9}: false, {0, 5, 6}: false,
+	} {
+		if s.Contains(other) != want {
+			t.Errorf("%v contains %v: %v", s, other, !want)
+		}
+	}
+}
