@@ -37,6 +37,7 @@ func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
 		return err
 	}
 	if len(lacking) > 0 {
+		w.entered = unknown // what was read before it proved wrong may stand in the batches
 		if err := w.enter(ctx, stage-1, lacking); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -14,12 +15,17 @@ type ledger struct {
 	plans   []*schemas.Plan // the first of each run
 	ends    map[string]*schemas.End
 	sources []schemas.SourceSeal // in the order of seals
-	next    int64                // offset after what was read
+	damaged []error              // why messages were passed over
 }
 
 func (d desk) ledger(ctx context.Context) (*ledger, error) {
 	l := &ledger{ends: map[string]*schemas.End{}}
-	err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error { return l.add(r) })
+	err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error {
+		if err := l.add(r); err != nil {
+			l.damaged = append(l.damaged, fmt.Errorf("%s[0]@%d: %w", d.plans, r.Offset, err))
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
@@ -27,7 +33,6 @@ func (d desk) ledger(ctx context.Context) (*ledger, error) {
 }
 
 func (l *ledger) add(r kafkalog.Message) error {
-	l.next = r.Offset + 1
 	if r.Value == nil {
 		return nil
 	}
@@ -86,4 +91,15 @@ func (l *ledger) ended(content schemas.Digest) (n int) {
 		}
 	}
 	return n
+}
+
+// ids are the sources that are sealed, each once, in the order of their first
+// seals.
+func (l *ledger) ids() (ids []string) {
+	for _, s := range l.sources {
+		if !slices.Contains(ids, s.ID) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }

@@ -35,13 +35,13 @@ func (e *NoExamplesError) Error() string {
 }
 
 // plan fixes what a run of the job is, now: the spans of the examples topic as
-// they are committed at this moment, and what counts in them. sources are the
-// ids of the job's files; empty: whatever is there counts.
+// they are committed at this moment, and what counts in them: the sources of
+// the job's files, or if it names none to train on, whatever is there.
 func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *ledger) (*schemas.Plan, error) {
 	p := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Seed: job.Seed, Segment: job.Segment, Foreign: len(sources) == 0,
+		Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
 	}
 	var err error
 	if p.Arithmetic, err = arithmetic(blas); err != nil {
@@ -52,19 +52,19 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 			return nil, err
 		}
 	}
+	if p.Foreign {
+		sources = l.ids()
+	}
 	for _, id := range sources {
 		seal, err := d.sealed(ctx, l, id)
 		if err != nil {
 			return nil, err
 		}
-		if seal == nil {
+		switch {
+		case seal != nil:
+			p.Sources = append(p.Sources, *seal)
+		case !p.Foreign:
 			return nil, fmt.Errorf("source %s is not on %s any more", schemas.Digest(id).Short(), d.examples)
-		}
-		p.Sources = append(p.Sources, *seal)
-	}
-	if p.Foreign {
-		if err := d.allSources(ctx, p, l); err != nil {
-			return nil, err
 		}
 	}
 	partitions, err := d.log.Partitions(ctx, d.examples)
@@ -105,25 +105,6 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 
 func inputOf(o ingest.Options) schemas.Input {
 	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
-}
-
-// allSources lists every source that is sealed and there, each once.
-func (d desk) allSources(ctx context.Context, p *schemas.Plan, l *ledger) error {
-	listed := map[string]bool{}
-	for i := range l.sources {
-		id := l.sources[i].ID
-		if listed[id] {
-			continue
-		}
-		seal, err := d.sealed(ctx, l, id)
-		if err != nil {
-			return err
-		}
-		if listed[id] = true; seal != nil {
-			p.Sources = append(p.Sources, *seal)
-		}
-	}
-	return nil
 }
 
 // narrow leaves of spans what reaches from the first to the last message of

@@ -260,3 +260,51 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 		t.Errorf("%+v", began)
 	}
 }
+
+// Residuals that prove wrong while their scores are read leave nothing behind:
+// what is published again is what was published first.
+func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
+	log, job := openEmbedded(t), resumable(t)
+	ctx, cancel := cancelled(t)
+	defer cancel()
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
+		if p, ok := e.(Passed); ok && p.Stage == 3 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	d := newDesk(log, job.Name, checked(t))
+	l, err := d.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorker(d, openBLAS(t), l.plans[0], 1<<30, ignored{})
+	if w.statistics, err = log.Partitions(t.Context(), d.statistics); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.chain.read(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.findSeals(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	visits := w.chain.visits(1)
+	if err := w.visit(t.Context(), visits[0]); err != nil { // the batches are in memory
+		t.Fatal(err)
+	}
+	first := map[int]schemas.Digest{}
+	for _, s := range w.shares {
+		first[s.span.Partition] = s.seals[1].digest
+		s.seals[1].digest = "wrong"
+	}
+	if err := w.enter(t.Context(), 2, w.shares); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range w.shares {
+		if got := s.seals[1].digest; got != first[s.span.Partition] {
+			t.Errorf("partition %d: digest %s, first %s", s.span.Partition, got, first[s.span.Partition])
+		}
+	}
+}

@@ -33,6 +33,7 @@ type batch struct {
 	rows     accumulate.Rows
 	fitted   []float32    // weights of the rows that are fitted, 0 for others
 	score    kernel.Dense // n × k before the stage, in the unit of its link
+	kept     bool         // in memory between visits, so that its block may be too
 	block    kernel.Dense // n × p of stage blockOf, if the budget allows
 	blockOf  int
 }

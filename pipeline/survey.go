@@ -300,8 +300,8 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 }
 
 // quarantineAll puts messages that can't be used onto the quarantine topic:
-// their bytes, where they came from, and why. What is there from an earlier
-// run is not put there again.
+// their bytes, as many as fit, where they came from, and why. What is there from
+// an earlier run is not put there again.
 func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusable) error {
 	if len(bad) == 0 {
 		return nil
@@ -320,10 +320,11 @@ func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusabl
 		if there[key] {
 			continue
 		}
-		m := schemas.Message{Key: key, Value: u.message.Value, Headers: []schemas.Header{
+		value := u.message.Value
+		m := schemas.Message{Key: key, Value: value[:min(len(value), schemas.MaxMessage)], Headers: []schemas.Header{
 			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.topics.examples},
 			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
-			{Key: "reason", Value: u.reason}, {Key: "key", Value: u.message.Key},
+			{Key: "reason", Value: u.reason}, {Key: "key", Value: u.message.Key}, {Key: "bytes", Value: strconv.Itoa(len(value))},
 		}}
 		if _, err := w.write(ctx, w.quarantine, 0, m); err != nil {
 			return fmt.Errorf("put %s into quarantine: %w", key, err)

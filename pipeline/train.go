@@ -72,6 +72,9 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, damaged := range l.damaged {
+		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
+	}
 	if log.Embedded() && len(l.unfinished()) == 0 {
 		if err := d.clear(ctx, job); err != nil {
 			return nil, nil, err

