@@ -19,8 +19,8 @@ type Accumulator struct {
 	BLAS *kernel.BLAS
 
 	gram, cross kernel.Dense // tiles
-	scaled      kernel.Dense // a block times the roots of its weights
-	weighted    kernel.Dense // residuals times their weights
+	scaled      kernel.Dense // rows of a block times the roots of their weights
+	weighted    kernel.Dense // the same of residuals
 	rows        int          // in the tiles
 	sum         *Sum
 	wantGram    bool
@@ -39,29 +39,24 @@ func (a *Accumulator) Begin(p, k int, gram bool) {
 func (a *Accumulator) Sum() *Sum { return a.sum }
 
 // Add sums one message's block (n × p) and residuals (n × k) with the weights
-// (n) of its training rows; other rows have weight 0.
+// (n) of its training rows; other rows have weight 0, and may hold anything.
 func (a *Accumulator) Add(block, residual kernel.Dense, weights []float32) {
 	if block.Cols != a.cross.Rows || residual.Cols != a.cross.Cols || block.Rows != residual.Rows || len(weights) != block.Rows {
 		panic(fmt.Sprintf("accumulate: block %d × %d, residual %d × %d and %d weights into %d × %d",
 			block.Rows, block.Cols, residual.Rows, residual.Cols, len(weights), a.cross.Rows, a.cross.Cols))
 	}
-	none, ones := uniform(weights)
-	if none {
+	fitted, ones := count(weights)
+	if fitted == 0 {
 		return
 	}
 	if !ones {
-		a.weighted.Reshape(residual.Rows, residual.Cols)
-		scaleRows(a.weighted, residual, weights, func(w float32) float32 { return w })
-		residual = a.weighted
+		// √w on both sides of each product
+		rootScaled(&a.scaled, block, weights, fitted)
+		rootScaled(&a.weighted, residual, weights, fitted)
+		block, residual = a.scaled, a.weighted
 	}
 	a.BLAS.MulT(a.cross, block, residual, a.rows > 0)
 	if a.wantGram {
-		if !ones {
-			// √w on both sides of the product
-			a.scaled.Reshape(block.Rows, block.Cols)
-			scaleRows(a.scaled, block, weights, func(w float32) float32 { return float32(math.Sqrt(float64(w))) })
-			block = a.scaled
-		}
 		a.BLAS.Gram(a.gram, block, a.rows > 0)
 	}
 	if a.rows += block.Rows; a.rows >= tileRows {
@@ -94,20 +89,32 @@ func (a *Accumulator) flush() {
 	a.rows = 0
 }
 
-// uniform tells whether all weights are 0, and whether all are 1.
-func uniform(weights []float32) (none, ones bool) {
-	none, ones = true, true
+// count tells how many weights are not 0, and whether all are 1.
+func count(weights []float32) (fitted int, ones bool) {
+	ones = true
 	for _, w := range weights {
-		none, ones = none && w == 0, ones && w == 1
+		if w != 0 {
+			fitted++
+		}
+		ones = ones && w == 1
 	}
-	return none, ones
+	return fitted, ones
 }
 
-func scaleRows(dst, x kernel.Dense, weights []float32, factor func(float32) float32) {
+// rootScaled takes the rows of x whose weights are not 0, times the roots of
+// their weights. The others are left out, not multiplied by 0: a row that is not
+// fitted may have overflown.
+func rootScaled(dst *kernel.Dense, x kernel.Dense, weights []float32, fitted int) {
+	dst.Reshape(fitted, x.Cols)
+	at := 0
 	for i, w := range weights {
-		f, from, to := factor(w), x.Row(i), dst.Row(i)
-		for j, v := range from {
-			to[j] = f * v
+		if w == 0 {
+			continue
 		}
+		root, to := float32(math.Sqrt(float64(w))), dst.Row(at)
+		for j, v := range x.Row(i) {
+			to[j] = root * v
+		}
+		at++
 	}
 }

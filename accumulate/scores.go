@@ -24,8 +24,11 @@ func (s *Sum) AddScores(rows Rows, loss []float32, predicted []int32) {
 		}
 		at := scores[int(rows.Splits[i])*schemas.ScoreFields:]
 		w := float64(rows.Weights[i])
-		at[0] += w
 		at[1]++
+		if w == 0 {
+			continue // 0 times a loss that has overflown would be NaN
+		}
+		at[0] += w
 		if predicted[i] != class {
 			at[2] += w
 		}
@@ -60,6 +63,12 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 			continue
 		}
 		split, w, row := int(rows.Splits[i]), float64(rows.Weights[i]), probabilities.Row(i)
+		if confusion != nil {
+			confusion[(split*k+int(class))*k+int(predicted[i])]++
+		}
+		if w == 0 {
+			continue
+		}
 		quality[2*split] -= w * math.Log(max(float64(row[class]), leastProbability))
 		brier := 0.0
 		for c, p := range row {
@@ -71,15 +80,15 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 		}
 		quality[2*split+1] += w * brier
 		confidence := float64(row[predicted[i]])
-		bin := min(int(confidence*qualityBins), qualityBins-1)
+		bin := 0 // of a NaN, which scores that have overflown end as
+		if confidence > 0 {
+			bin = min(int(confidence*qualityBins), qualityBins-1)
+		}
 		at := bins[(split*qualityBins+bin)*3:]
 		at[0] += w
 		at[1] += w * confidence
 		if predicted[i] == class {
 			at[2] += w
-		}
-		if confusion != nil {
-			confusion[(split*k+int(class))*k+int(predicted[i])]++
 		}
 	}
 }

@@ -140,8 +140,10 @@ func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 			}
 			z := v - shift[j]
 			row[j] = z
-			squares[j] += w * float64(z) * float64(z)
-			present[j] += w
+			if w > 0 {
+				squares[j] += w * float64(z) * float64(z)
+				present[j] += w
+			}
 		}
 	}
 }

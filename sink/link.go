@@ -17,10 +17,12 @@ func Convert(score kernel.Dense, from, to schemas.Link, scratch []float32) {
 	case logits:
 		kernel.SoftmaxRows(score)
 	default:
+		// A prediction of 0 must not become a score that no later stage can take
+		// back; of very many classes the greatest may be near 1/k, and has to stay it.
+		least := min(1e-3, 0.1/float64(max(score.Cols, 1)))
 		kernel.SimplexRows(score, scratch)
 		for i, p := range score.Data {
-			// a prediction of 0 must not become a score that no later stage can take back
-			score.Data[i] = float32(math.Log(max(float64(p), 1e-3)))
+			score.Data[i] = float32(math.Log(max(float64(p), least)))
 		}
 	}
 }

@@ -93,6 +93,9 @@ func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
 		moment[i] = v / c.weight
 	}
 	var factor mat.Cholesky
+	if !finite(mat.Trace(mat.NewSymDense(p, full))) {
+		return fmt.Errorf("calibrate: %w", &NotFiniteError{"the Gram matrix of the predictions"})
+	}
 	if !factor.Factorize(mat.NewSymDense(p, full)) {
 		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: c.weight, Lambda: calibrationRidge})
 	}

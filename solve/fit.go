@@ -109,16 +109,20 @@ func (c *common) Lambda() float64 {
 }
 
 // open reads what every visit has, and factors the Gram matrix of the first.
+// A loss that is not finite is an error where the stage begins; later it is one
+// that has risen.
 func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Score, err error) {
 	scores = schemas.ScoresOf(sums)
 	c.weight = scores[schemas.Train].Weight
 	if c.weight <= 0 {
 		return scores, NoWeightError{}
 	}
-	if loss := scores[schemas.Train].Loss; math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return scores, &NotFiniteError{"the training loss"}
-	}
 	if c.factor == nil {
+		for split, s := range scores {
+			if split := schemas.Split(split); !finite(s.Loss) && (split == schemas.Train || c.stop.watches(split)) {
+				return scores, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
+			}
+		}
 		p := c.shape.Columns
 		gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
 		if err != nil {
@@ -141,14 +145,17 @@ func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 	mean := make([]float64, len(sum))
 	for i, v := range sum {
 		mean[i] = v / c.weight
-		if math.IsNaN(mean[i]) || math.IsInf(mean[i], 0) {
+		if !finite(mean[i]) {
 			return nil, &NotFiniteError{"the cross moment"}
 		}
 	}
 	return mean, nil
 }
 
-// stop is the rule that ends a stage when a split's loss stops falling.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// stop is the rule that ends a stage when a split's loss stops falling. A split
+// without rows ends nothing.
 type stop struct {
 	rule  *schemas.Stop
 	split schemas.Split
@@ -164,10 +171,16 @@ func newStop(rule *schemas.Stop) stop {
 	return s
 }
 
+// watches tells whether there is a rule for that split.
+func (s *stop) watches(split schemas.Split) bool { return s.rule != nil && s.split == split }
+
 // observe tells whether this is the best pass so far, by the rule's split if
-// there is a rule.
+// there is a rule. Without one the last pass is, because J or the loss falls.
 func (s *stop) observe(scores [schemas.Splits]schemas.Score) (best bool) {
-	if s.rule == nil || scores[s.split].Weight == 0 {
+	if s.rule != nil && scores[s.split].Weight == 0 {
+		s.rule = nil
+	}
+	if s.rule == nil {
 		return true
 	}
 	if loss := scores[s.split].MeanLoss(); loss < s.best {

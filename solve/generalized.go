@@ -26,7 +26,7 @@ type point struct {
 	w         []float32
 	objective float64
 	step      []float64 // (S+λI)⁻¹ ∇J(W)
-	decrement float64   // ⟨∇J, step⟩: L times what a full step gains, to second order
+	decrement float64   // ⟨∇J, step⟩: a full step gains about 1/(2L) of it
 }
 
 // smoothness is L of each link (Gershgorin for softmax): the Hessian of the
@@ -54,29 +54,30 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pa
 	if w.W == nil { // a stage begins at no weights
 		w.W = make([]float32, g.shape.Columns*k)
 	}
-	gradient, err := g.cross(sums)
-	if err != nil {
-		return nil, err
-	}
-	// the sums have y − g(Wx); ∇J = Ê[(g(Wx) − y) xᵀ] + λW
-	norm := 0.0
-	for i, r := range gradient {
-		gradient[i] = -r
-		if i < g.shape.Penalised*k {
-			x := float64(w.W[i])
-			gradient[i] += g.factor.Lambda * x
-			norm += x * x
-		}
+	penalised, norm := w.W[:g.shape.Penalised*k], 0.0
+	for _, x := range penalised {
+		norm += float64(x) * float64(x)
 	}
 	trial := point{visit: v, w: w.W, objective: scores[schemas.Train].MeanLoss() + g.factor.Lambda/2*norm}
 	g.passes++
 	pass := &Pass{Number: g.passes, Objective: trial.objective}
-	if g.accepted.w != nil && trial.objective > g.accepted.objective {
+	if g.accepted.w != nil && !(trial.objective <= g.accepted.objective) {
 		g.size /= 2
 		g.done = g.size < smallest
 		return pass, nil
 	}
 	pass.Accepted = true
+	// the sums have y − g(Wx); ∇J = Ê[(g(Wx) − y) xᵀ] + λW
+	gradient, err := g.cross(sums)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range gradient {
+		gradient[i] = -r
+	}
+	for i, x := range penalised {
+		gradient[i] += g.factor.Lambda * float64(x)
+	}
 	trial.step = g.factor.Solve(gradient, k)
 	for i, s := range trial.step {
 		trial.decrement += s * gradient[i]

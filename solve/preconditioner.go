@@ -12,7 +12,8 @@ import (
 // intercept, if there is one, is the last column and not penalised.
 type Preconditioner struct {
 	Lambda float64
-	factor mat.Cholesky
+	factor mat.Cholesky // of D (S + λI) D
+	scale  []float64    // D: what makes the diagonal ones
 	size   int
 }
 
@@ -44,22 +45,40 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) 
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
 	full := make([]float64, p*p)
-	trace := 0.0
+	trace, all := 0.0, 0.0
 	for i, at := 0, 0; i < p; i++ {
 		for j := 0; j <= i; j++ {
 			full[j*p+i] = gram[at] / weight // gonum reads the upper triangle
 			at++
 		}
-		if i < penalised {
+		if all += full[i*p+i]; i < penalised {
 			trace += full[i*p+i]
 		}
+	}
+	// what is not finite in a sum of squares is on its diagonal too
+	if math.IsNaN(all) || math.IsInf(all, 0) {
+		return nil, &NotFiniteError{"the Gram matrix"}
 	}
 	c := &Preconditioner{Lambda: ridge * trace / float64(penalised), size: p}
 	for i := range penalised {
 		full[i*p+i] += c.Lambda
 	}
 	singular := &SingularError{Size: p, Weight: weight, Lambda: c.Lambda}
-	if math.IsNaN(trace) || math.IsInf(trace, 0) || !c.factor.Factorize(mat.NewSymDense(p, full)) {
+	// Features of other units than the intercept's 1 are no trouble once the
+	// diagonal is (van der Sluis 1969).
+	c.scale = make([]float64, p)
+	for i := range p {
+		if full[i*p+i] <= 0 {
+			return nil, singular
+		}
+		c.scale[i] = 1 / math.Sqrt(full[i*p+i])
+	}
+	for i := range p {
+		for j := i; j < p; j++ {
+			full[i*p+j] *= c.scale[i] * c.scale[j]
+		}
+	}
+	if !c.factor.Factorize(mat.NewSymDense(p, full)) {
 		return nil, singular
 	}
 	if cond := c.factor.Cond(); !(cond < worstCondition) {
@@ -71,9 +90,21 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) 
 
 // Solve is (S + λI)⁻¹ g for a p × k matrix g, row-major.
 func (c *Preconditioner) Solve(g []float64, k int) []float64 {
-	out := mat.NewDense(c.size, k, make([]float64, c.size*k))
-	if err := c.factor.SolveTo(out, mat.NewDense(c.size, k, g)); err != nil {
+	scaled := make([]float64, len(g))
+	c.rescale(scaled, g, k)
+	out := mat.NewDense(c.size, k, nil)
+	if err := c.factor.SolveTo(out, mat.NewDense(c.size, k, scaled)); err != nil {
 		panic(fmt.Sprintf("solve: %v", err)) // the condition was checked when it was made
 	}
+	c.rescale(out.RawMatrix().Data, out.RawMatrix().Data, k)
 	return out.RawMatrix().Data
+}
+
+// rescale writes D g into dst.
+func (c *Preconditioner) rescale(dst, g []float64, k int) {
+	for i, s := range c.scale {
+		for j := i * k; j < (i+1)*k; j++ {
+			dst[j] = s * g[j]
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
@@ -74,7 +75,7 @@ func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], erro
 		if present[j] == 0 {
 			continue // never there: 0 whatever it is
 		}
-		if math.IsNaN(squares[j]) || math.IsInf(squares[j], 0) {
+		if !finite(squares[j]) || !finite(first[j]) {
 			return nil, &NotFiniteError{fmt.Sprintf("the variance of feature %d", j)}
 		}
 		mean := first[j] / present[j]
@@ -98,6 +99,9 @@ func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], erro
 		tensors = append(tensors, schemas.Matrix(schemas.TensorBasis, d, prepare.PCA, basis))
 	}
 	spread := spread(s.Sample, center, scale, basis, prepare)
+	if !finite(float64(float32(spread))) {
+		return nil, &NotFiniteError{"the distance between examples"}
+	}
 	return append(tensors, schemas.Vector(schemas.TensorSpread, []float32{float32(spread)}),
 		schemas.Words[float32](schemas.TensorLabels, s.Labels)), nil
 }
@@ -125,6 +129,9 @@ func principal(sums schemas.Tensors[float64], first []float64, scale []float32, 
 			at++
 		}
 	}
+	if !finite(floats.Sum(covariance)) {
+		return nil, &NotFiniteError{"the covariance of the features"}
+	}
 	var eigen mat.EigenSym
 	if !eigen.Factorize(mat.NewSymDense(d, covariance), true) {
 		return nil, &NotFiniteError{"the covariance of the features"}
@@ -148,7 +155,8 @@ func principal(sums schemas.Tensors[float64], first []float64, scale []float32, 
 }
 
 // spread is the median squared distance between the prepared rows of the
-// sample; 1 if they are all the same, so that it can be divided by.
+// sample; their mean if more than half of the pairs are of equal rows, and 1 if
+// all are, so that it can be divided by.
 func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) float64 {
 	d := len(center)
 	n := len(sample) / d
@@ -193,8 +201,10 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 		return 1
 	}
 	slices.Sort(distances)
-	if median := stat.Quantile(0.5, stat.Empirical, distances, nil); median > 0 && !math.IsInf(median, 1) {
-		return median
+	for _, s := range []float64{stat.Quantile(0.5, stat.Empirical, distances, nil), stat.Mean(distances, nil)} {
+		if float32(s) > 0 {
+			return s
+		}
 	}
 	return 1
 }

@@ -9,15 +9,19 @@ import (
 // Stream is an endless sequence of draws that can be entered anywhere. To write
 // it in another language:
 //
-//	mix(z)     = SplitMix64's finaliser, see schemas.Mix
-//	key        = mix(mix(mix(seed) ^ stage) ^ purpose)      with mix(0 ^ seed) = mix(seed)
-//	word(i)    = mix(key + i · 0x9e3779b97f4a7c15)          modulo 2^64
-//	uniform(i) = (floor(word(i) / 2^11) + 1/2) / 2^53       in (0, 1)
+//	mix(z)     = z₁ = z + 0x9e3779b97f4a7c15
+//	             z₂ = (z₁ xor floor(z₁ / 2^30)) · 0xbf58476d1ce4e5b9
+//	             z₃ = (z₂ xor floor(z₂ / 2^27)) · 0x94d049bb133111eb
+//	             z₃ xor floor(z₃ / 2^31)                       (SplitMix64)
+//	key        = mix(mix(mix(seed) xor stage) xor purpose)
+//	word(i)    = mix(key + i · 0x9e3779b97f4a7c15)
+//	uniform(i) = (floor(word(i) / 2^12) + 1/2) / 2^52        exact, and in (0, 1)
+//	below(i,n) = floor(uniform(i) · n)
 //	normal(i)  = sqrt(−2 ln uniform(2j)) · cos(2π uniform(2j+1))   for i = 2j
 //	             sqrt(−2 ln uniform(2j)) · sin(2π uniform(2j+1))   for i = 2j + 1
 //
-// in double precision, rounded to single where a matrix is single. Purposes
-// are the constants below.
+// Integers are modulo 2^64, the rest is in double precision, rounded to single
+// where a matrix is single. Purposes are the constants below.
 type Stream struct{ key uint64 }
 
 // Purposes keep the draws of a stage apart.
@@ -37,7 +41,7 @@ func NewStream(seed uint64, stage int, purpose uint64) Stream {
 func (s Stream) Word(i uint64) uint64 { return schemas.Mix(s.key + i*0x9e3779b97f4a7c15) }
 
 // Uniform is the i-th uniform draw from (0, 1).
-func (s Stream) Uniform(i uint64) float64 { return (float64(s.Word(i)>>11) + 0.5) / (1 << 53) }
+func (s Stream) Uniform(i uint64) float64 { return (float64(s.Word(i)>>12) + 0.5) / (1 << 52) }
 
 // Normal is the i-th standard normal draw (Box and Muller 1958).
 func (s Stream) Normal(i uint64) float64 {
@@ -49,5 +53,5 @@ func (s Stream) Normal(i uint64) float64 {
 	return radius * math.Sin(angle)
 }
 
-// Below is the i-th uniform draw from 0 … n−1, by the high bits of a product.
+// Below is the i-th uniform draw from 0 … n−1.
 func (s Stream) Below(i uint64, n int) int { return int(s.Uniform(i) * float64(n)) }

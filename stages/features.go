@@ -145,6 +145,10 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	if x.Cols != m.inputs {
 		panic(fmt.Sprintf("stages: %d inputs, the map has %d", x.Cols, m.inputs))
 	}
+	if m.scores > 0 && (predictions.Rows != x.Rows || predictions.Cols != m.scores) {
+		panic(fmt.Sprintf("stages: predictions are %d × %d, the map adds %d to each of %d rows",
+			predictions.Rows, predictions.Cols, m.scores, x.Rows))
+	}
 	dst.Reshape(x.Rows, m.Size())
 	for l, f := range m.factors {
 		product := dst

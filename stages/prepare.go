@@ -103,9 +103,9 @@ func UnitRows(x kernel.Dense) {
 		if sum == 0 {
 			continue
 		}
-		scale := float32(1 / math.Sqrt(sum))
-		for j := range row {
-			row[j] *= scale
+		scale := 1 / math.Sqrt(sum) // of the smallest rows it has no float32
+		for j, v := range row {
+			row[j] = float32(float64(v) * scale)
 		}
 	}
 }

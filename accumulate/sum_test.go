@@ -1,0 +1,232 @@
+package accumulate
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// parts are sums over neighbouring spans of three partitions, with values that
+// floating-point addition rounds. Some lack a field, some cover nothing.
+func parts(r *rand.Rand, n int) []*Sum {
+	var all []*Sum
+	next := [3]int64{}
+	for i := range n {
+		p := i * 3 / n
+		to := next[p] + r.Int64N(4)
+		s := &Sum{Coverage: Coverage{Spans: schemas.Spans{{Partition: p, From: next[p], To: to}}}}
+		for range to - next[p] {
+			s.Count(r.IntN(5), r.Uint64())
+		}
+		next[p] = to
+		for _, name := range []string{schemas.FieldCross, schemas.FieldGram} {
+			if r.IntN(4) > 0 {
+				for j, f := 0, s.Field(name, 3, 2); j < len(f); j++ {
+					f[j] = r.NormFloat64() * math.Exp(4*r.NormFloat64())
+				}
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func clone(s *Sum) *Sum {
+	c := &Sum{Coverage: s.Coverage}
+	c.Spans = slices.Clone(s.Spans)
+	for _, f := range s.fields {
+		f.Data = slices.Clone(f.Data)
+		c.fields = append(c.fields, f)
+	}
+	return c
+}
+
+func mustMerge(t *testing.T, into *Sum, sums ...*Sum) *Sum {
+	t.Helper()
+	for _, s := range sums {
+		if err := into.Merge(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return into
+}
+
+// magnitudes is the sum of the absolute values of a field: what rounding is
+// relative to.
+func magnitudes(sums []*Sum, name string) []float64 {
+	total := make([]float64, 6)
+	for _, s := range sums {
+		if f, ok := s.Tensors().Find(name); ok {
+			for i, v := range f.Data {
+				total[i] += math.Abs(v)
+			}
+		}
+	}
+	return total
+}
+
+// tree merges the sums pairwise in a random tree.
+func tree(t *testing.T, r *rand.Rand, sums []*Sum) *Sum {
+	if len(sums) == 1 {
+		return clone(sums[0])
+	}
+	cut := 1 + r.IntN(len(sums)-1)
+	return mustMerge(t, tree(t, r, sums[:cut]), tree(t, r, sums[cut:]))
+}
+
+func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		sums := parts(r, 3+r.IntN(20))
+		want := mustMerge(t, &Sum{}, sums...)
+		shuffled := slices.Clone(sums)
+		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		got := tree(t, r, shuffled)
+		got = mustMerge(t, got, &Sum{}) // the sum over nothing changes nothing
+		if !got.Same(want.Coverage) {
+			t.Fatalf("seed %d: covers %+v, in order %+v", seed, got.Coverage, want.Coverage)
+		}
+		for _, name := range []string{schemas.FieldCross, schemas.FieldGram} {
+			a, b := got.Field(name, 3, 2), want.Field(name, 3, 2)
+			for i, size := range magnitudes(sums, name) {
+				if math.Abs(a[i]-b[i]) > 1e-14*size {
+					t.Fatalf("seed %d: %s[%d] is %v, in order %v", seed, name, i, a[i], b[i])
+				}
+			}
+		}
+		again := mustMerge(t, &Sum{}, sums...)
+		for i, f := range again.Tensors() {
+			if w := want.Tensors()[i]; f.Name != w.Name || !slices.Equal(f.Data, w.Data) {
+				t.Fatalf("seed %d: %s has other bits in the same order", seed, f.Name)
+			}
+		}
+	}
+}
+
+func TestMergeLeavesWhatItTakesAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	for range 50 {
+		sums := parts(r, 6)
+		before := []*Sum{}
+		for _, s := range sums {
+			before = append(before, clone(s))
+		}
+		total := mustMerge(t, &Sum{}, sums...)
+		for _, f := range total.Tensors() {
+			for i := range f.Data {
+				f.Data[i] = math.NaN() // its memory is its own
+			}
+		}
+		for i, s := range sums {
+			mustEqual(t, s, before[i])
+		}
+	}
+}
+
+func mustEqual(t *testing.T, got, want *Sum) {
+	t.Helper()
+	if !got.Same(want.Coverage) || len(got.fields) != len(want.fields) {
+		t.Fatalf("the sum covers %+v, expected %+v", got.Coverage, want.Coverage)
+	}
+	for i, f := range got.fields {
+		if w := want.fields[i]; f.Name != w.Name || !slices.Equal(f.Shape, w.Shape) || !slices.Equal(f.Data, w.Data) {
+			t.Fatalf("field %s is %v, expected %s %v", f.Name, f.Data, w.Name, w.Data)
+		}
+	}
+}
+
+func covering(partition int, from, to int64, value float64) *Sum {
+	s := &Sum{Coverage: Coverage{Spans: schemas.Spans{{Partition: partition, From: from, To: to}}}}
+	s.Count(1, uint64(from))
+	s.Field(schemas.FieldCross, 1, 1)[0] = value
+	return s
+}
+
+func TestMergeRefusesOverlap(t *testing.T) {
+	base := mustMerge(t, covering(0, 0, 10, 1), covering(0, 20, 30, 2), covering(1, 0, 5, 3))
+	for _, other := range []*Sum{
+		covering(0, 0, 10, 1), covering(0, 9, 11, 1), covering(0, 19, 21, 1), covering(0, 10, 21, 1),
+		covering(0, 25, 26, 1), covering(1, 4, 100, 1), base,
+	} {
+		got, kept := clone(base), clone(other)
+		if overlap := (*schemas.OverlapError)(nil); !errors.As(got.Merge(other), &overlap) {
+			t.Errorf("%v is merged into %v", other.Spans, base.Spans)
+		}
+		mustEqual(t, got, base)
+		mustEqual(t, other, kept)
+	}
+	for _, other := range []*Sum{covering(0, 10, 20, 1), covering(1, 5, 6, 1), covering(2, 0, 1, 1), covering(0, 5, 5, 1)} {
+		if err := clone(base).Merge(other); err != nil {
+			t.Errorf("%v is apart from %v: %v", other.Spans, base.Spans, err)
+		}
+	}
+}
+
+func TestMergeRefusesOtherShapes(t *testing.T) {
+	base, other := covering(0, 0, 1, 1), &Sum{}
+	other.Field(schemas.FieldGram, 1)
+	other.Field(schemas.FieldCross, 1, 2)
+	got := clone(base)
+	if shape := (*schemas.ShapeError)(nil); !errors.As(got.Merge(other), &shape) || shape.Tensor != schemas.FieldCross {
+		t.Errorf("a cross moment of 1 × 2 is merged into one of 1 × 1")
+	}
+	mustEqual(t, got, base)
+}
+
+// Partitions associate as ((1+…+32)) + (33+…+64) + …, to the bit.
+func TestReduceAssociatesByGroups(t *testing.T) {
+	for _, n := range []int{0, 1, 31, 32, 33, 64, 65} {
+		r := rand.New(rand.NewPCG(uint64(n), 2))
+		var sums []*Sum
+		total, flat := 0.0, 0.0
+		for from := 0; from < n; from += 32 {
+			group := 0.0
+			for p := from; p < min(from+32, n); p++ {
+				value := r.NormFloat64() * math.Exp(10*r.NormFloat64())
+				sums = append(sums, covering(p, 0, 1, value))
+				group += value
+				flat += value
+			}
+			total += group
+		}
+		got, err := Reduce(sums)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value := got.Field(schemas.FieldCross, 1, 1)[0]; value != total {
+			t.Errorf("%d partitions sum to %v, by groups %v, without them %v", n, value, total, flat)
+		}
+		if got.Messages != int64(n) || len(got.Spans) != n {
+			t.Errorf("%d partitions: %+v", n, got.Coverage)
+		}
+	}
+	if _, err := Reduce([]*Sum{covering(0, 0, 2, 1), covering(0, 1, 3, 1)}); err == nil {
+		t.Error("overlapping sums are reduced")
+	}
+}
+
+func TestFields(t *testing.T) {
+	s := covering(0, 0, 1, 7)
+	if f, ok := s.Take(schemas.FieldCross); !ok || f.Data[0] != 7 {
+		t.Errorf("took %v, %v", f, ok)
+	}
+	if _, ok := s.Take(schemas.FieldCross); ok {
+		t.Error("a field is taken twice")
+	}
+	if f := s.Field(schemas.FieldCross, 2, 2); !slices.Equal(f, []float64{0, 0, 0, 0}) {
+		t.Errorf("an absent field is %v", f)
+	}
+	if again := NewSum(s.Coverage, s.Tensors()); !again.Same(s.Coverage) || len(again.Tensors()) != 1 {
+		t.Errorf("the sum of its own tensors is %+v", again)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a field is handed out in another shape")
+		}
+	}()
+	s.Field(schemas.FieldCross, 3)
+}

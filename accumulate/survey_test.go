@@ -1,0 +1,131 @@
+package accumulate
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Any split and any order of offering gives the rows of the smallest draws.
+func TestSample(t *testing.T) {
+	for _, n := range []int{0, 1, SampleRows - 1, SampleRows, SampleRows + 1, 3 * SampleRows} {
+		r := rand.New(rand.NewPCG(uint64(n), 1))
+		all := make([]draw, n)
+		for i := range all {
+			all[i] = draw{r.Uint64(), []float32{float32(i), -float32(i)}}
+		}
+		var want []float32
+		smallest := slices.SortedFunc(slices.Values(all), func(a, b draw) int {
+			if a.hash < b.hash {
+				return -1
+			}
+			return 1
+		})
+		for _, d := range smallest[:min(n, SampleRows)] {
+			want = append(want, d.row...)
+		}
+		for range 4 {
+			r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
+			split := make([]Sample, 1+r.IntN(5))
+			row := make([]float32, 2)
+			for _, d := range all {
+				copy(row, d.row) // offered rows are copied
+				split[r.IntN(len(split))].Offer(d.hash, row)
+			}
+			total := &Sample{}
+			for i := range split {
+				total.Merge(&split[i])
+			}
+			again, err := SampleOf(total.Tensors())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*Sample{total, again} {
+				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
+					t.Fatalf("%d rows of %d are sampled, or others than the smallest", got.Rows, n)
+				}
+			}
+			again.Merge(total) // nothing is shared
+			total.Offer(0, []float32{7, 7})
+		}
+	}
+}
+
+func TestSampleOfNamesWhatIsWrong(t *testing.T) {
+	rows, draws := schemas.Matrix(schemas.FieldSample, 1, 2, []float32{1, 2}), schemas.Words[float32](schemas.FieldDraws, []string{"00000000000000ff"})
+	for _, tensors := range []schemas.Tensors[float32]{
+		nil, {rows}, {draws}, {rows, schemas.Words[float32](schemas.FieldDraws, []string{"1", "2"})},
+		{schemas.Vector(schemas.FieldSample, []float32{1}), draws},
+	} {
+		_, err := SampleOf(tensors)
+		if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) {
+			t.Errorf("%v: %v", tensors, err)
+		}
+	}
+	if _, err := SampleOf(schemas.Tensors[float32]{rows, schemas.Words[float32](schemas.FieldDraws, []string{"xyz"})}); !errors.Is(err, schemas.ErrDamaged) {
+		t.Errorf("a draw that is no number: %v", err)
+	}
+}
+
+func TestLabelSet(t *testing.T) {
+	a, b := LabelSet{"10": {}, "9": {}}, LabelSet{"2": {}, "9": {}}
+	a.Merge(b)
+	if got := a.Text(); !slices.Equal(got, []string{"2", "9", "10"}) {
+		t.Errorf("the labels are %v", got)
+	}
+}
+
+func TestAddColumns(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	x := kernel.Dense{Rows: 4, Cols: 3, Data: []float32{
+		1, 10, nan,
+		2, nan, nan,
+		5, 12, nan,
+		inf, 7, nan, // weighs nothing
+	}}
+	sum := &Sum{}
+	sum.AddColumns(x, []float32{1, 10, 3}, []float32{1, 2, 0.5, 0})
+	if got, want := sum.Field(schemas.FieldSquares, 3), []float64{2 + 8, 2, 0}; !slices.Equal(got, want) {
+		t.Errorf("squares are %v, expected %v", got, want)
+	}
+	if got, want := sum.Field(schemas.FieldPresent, 3), []float64{3.5, 1.5, 0}; !slices.Equal(got, want) {
+		t.Errorf("weights that are there are %v, expected %v", got, want)
+	}
+	if got, want := x.Data, []float32{0, 0, 0, 1, 0, 0, 4, 2, 0, inf, -3, 0}; !slices.Equal(got, want) {
+		t.Errorf("centred rows are %v, expected %v", got, want)
+	}
+}
+
+// Moments about the mean of the first message keep the variance of a column
+// whose mean is 10,000 times its deviation; about 0 float32 loses it.
+func TestMomentsOfAColumnFarFromZero(t *testing.T) {
+	const n, mean = 20_000, 1e4
+	r := rand.New(rand.NewPCG(1, 1))
+	x, ones := kernel.NewDense(n, 1), kernel.NewDense(n, 1)
+	first, second := 0.0, 0.0
+	for i := range n {
+		x.Data[i], ones.Data[i] = float32(mean+r.NormFloat64()), 1
+		first, second = first+(float64(x.Data[i])-mean), second+(float64(x.Data[i])-mean)*(float64(x.Data[i])-mean)
+	}
+	want := second/n - first/n*first/n
+	for _, shift := range []float32{mean, mean + 0.03} {
+		a, c := &Accumulator{BLAS: kernel.Gonum()}, kernel.Dense{Rows: n, Cols: 1, Data: slices.Clone(x.Data)}
+		a.Begin(1, 1, true)
+		a.Sum().AddColumns(c, []float32{shift}, ones.Data)
+		for from := 0; from < n; from += 1000 {
+			a.Add(c.Slice(from, from+1000), ones.Slice(from, from+1000), ones.Data[from:from+1000])
+		}
+		sum := a.End()
+		shifted := sum.Field(schemas.FieldCross, 1, 1)[0] / n
+		for name, square := range map[string]float64{"squares": sum.Field(schemas.FieldSquares, 1)[0], "gram": sum.Field(schemas.FieldGram, 1)[0]} {
+			if got := square/n - shifted*shifted; math.Abs(got-want) > 1e-5 {
+				t.Errorf("about %v the variance from %s is %v, expected %v", shift, name, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package solve
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// reference is Algorithm 2 in float64, written from the paper: after each pass
+// its W, its M and what is shown.
+type reference struct {
+	w, m, shown []*mat.Dense
+	loss        []float64 // half the mean squared distance before each pass, and after the last
+}
+
+func (pr *problem) algorithm2(passes int, lambda float64) (r reference) {
+	n, k := pr.offset.Dims()
+	shown, y := mat.DenseCopyOf(pr.offset), mat.NewDense(n, k, nil)
+	for i, c := range pr.class {
+		y.Set(i, c, 1)
+	}
+	for range passes {
+		r.loss = append(r.loss, pr.squared(y, shown))
+		var residual mat.Dense
+		residual.Sub(y, shown)
+		w := pr.ridge(pr.x, &residual, lambda, pr.shape.Penalised)
+		z := mat.DenseCopyOf(shown)
+		var step mat.Dense
+		step.Mul(pr.x, w)
+		z.Add(z, &step)
+		g := cubic(z)
+		m := pr.ridge(g, y, 1e-6, 3*k)
+		shown = mat.NewDense(n, k, nil)
+		shown.Mul(g, m)
+		for i := range n {
+			onSimplex(shown.RawRowView(i))
+		}
+		r.w, r.m, r.shown = append(r.w, w), append(r.m, m), append(r.shown, mat.DenseCopyOf(shown))
+	}
+	r.loss = append(r.loss, pr.squared(y, shown))
+	return r
+}
+
+// squared is half the weighted mean of |y − shown|² over the training rows.
+func (pr *problem) squared(y, shown *mat.Dense) float64 {
+	total, weight := 0.0, 0.0
+	for i, w := range pr.weight {
+		if pr.split[i] != schemas.Train {
+			continue
+		}
+		for c := range pr.shape.Classes {
+			d := y.At(i, c) - shown.At(i, c)
+			total += w * d * d / 2
+		}
+		weight += w
+	}
+	return total / weight
+}
+
+// ridge is (Ê[x xᵀ] + λI)⁻¹ Ê[x rᵀ], λ on the first penalised columns, by LU.
+func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
+	gram, cross := pr.moments(x, r)
+	_, p := x.Dims()
+	_, k := r.Dims()
+	weight := 0.0
+	for i, w := range pr.weight {
+		weight += w * indicator(pr.split[i] == schemas.Train)
+	}
+	a, b := mat.NewDense(p, p, nil), mat.NewDense(p, k, cross)
+	for i, at := 0, 0; i < p; i++ {
+		for j := 0; j <= i; j++ {
+			a.Set(i, j, gram[at]/weight)
+			a.Set(j, i, gram[at]/weight)
+			at++
+		}
+		if i < penalised {
+			a.Set(i, i, a.At(i, i)+lambda)
+		}
+	}
+	b.Scale(1/weight, b)
+	w := mat.NewDense(p, k, nil)
+	if err := w.Solve(a, b); err != nil && math.IsInf(mat.Cond(a, 2), 1) {
+		panic(err)
+	}
+	return w
+}
+
+func cubic(z *mat.Dense) *mat.Dense {
+	n, k := z.Dims()
+	g := mat.NewDense(n, 3*k, nil)
+	for i := range n {
+		for c, v := range z.RawRowView(i) {
+			g.Set(i, c, v)
+			g.Set(i, k+c, v*v)
+			g.Set(i, 2*k+c, v*v*v)
+		}
+	}
+	return g
+}
+
+// onSimplex projects by bisection on the threshold.
+func onSimplex(v []float64) {
+	low, high := slices.Min(v)-1, slices.Max(v)
+	for range 100 {
+		middle, sum := (low+high)/2, 0.0
+		for _, x := range v {
+			sum += max(x-middle, 0)
+		}
+		if sum > 1 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	for c := range v {
+		v[c] = max(v[c]-low, 0)
+	}
+}
+
+// calibrate drives a calibrated fit to its end, a visit at a time, as a worker
+// with float64 would. bounds are what it holds the loss after each pass to be
+// at most.
+func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Pass, final Step, bounds []float64) {
+	t.Helper()
+	fit := NewFit(stage, pr.shape)
+	n, k := pr.offset.Dims()
+	y := mat.NewDense(n, k, nil)
+	for i, c := range pr.class {
+		y.Set(i, c, 1)
+	}
+	shown, step := mat.DenseCopyOf(pr.offset), Step{}
+	for v := 0; ; v++ {
+		var sums schemas.Tensors[float64]
+		var g *mat.Dense
+		if v%2 == 0 {
+			sums = pr.sums(schemas.LinkCalibrated, shown)
+		} else {
+			var product mat.Dense
+			product.Mul(pr.x, wideMatrix(pr.shape.Columns, k, step.W))
+			shown.Add(shown, &product)
+			g = cubic(shown)
+			gram, cross := pr.moments(g, y)
+			sums = schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 3*k, k, cross)}
+		}
+		pass, err := fit.Observe(v, step, sums)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (pass != nil) != (v%2 == 0) {
+			t.Fatalf("visit %d is pass %v", v, pass)
+		}
+		if pass != nil {
+			passes = append(passes, pass)
+		} else {
+			bounds = append(bounds, fit.(*calibrated).bound)
+		}
+		next, err := fit.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
+			t.Fatal(err)
+		}
+		if next.W != nil || next.Calibration != nil {
+			chain = append(chain, step)
+		}
+		if next.Calibration != nil {
+			shown = mat.NewDense(n, k, nil)
+			shown.Mul(g, wideMatrix(3*k, k, step.Calibration))
+			for i := range n {
+				onSimplex(shown.RawRowView(i))
+			}
+		}
+		if next.Final {
+			return chain, passes, next, bounds
+		}
+	}
+}
+
+func TestCalibratedIsAlgorithm2(t *testing.T) {
+	for _, size := range []struct{ n, p, k int }{{300, 8, 2}, {400, 12, 3}, {800, 6, 20}, {40, 64, 3}} {
+		const passes = 4
+		pr := problemOf(1, size.n, size.p, size.k)
+		want := pr.algorithm2(passes, pr.wantLambda(1e-2))
+		falling := 0 // passes until the loss no longer falls
+		for falling < passes && (falling == 0 || want.loss[falling] < want.loss[falling-1]) {
+			falling++
+		}
+		chain, got, final, bounds := pr.calibrate(t, stageOf(schemas.LinkCalibrated, passes, 1e-2))
+		for i, pass := range got {
+			if pass.Number != i+1 || math.Abs(pass.Objective-want.loss[i]) > 1e-4*want.loss[i]+1e-9 {
+				t.Errorf("%v: pass %d has loss %v, the algorithm %v", size, pass.Number, pass.Objective, want.loss[i])
+			}
+		}
+		for i, bound := range bounds {
+			if want.loss[i+1] > bound+1e-9 {
+				t.Errorf("%v: the loss after pass %d is %v, held to be at most %v", size, i+1, want.loss[i+1], bound)
+			}
+		}
+		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
+			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
+		}
+		// the first W, before anything is amplified
+		for i, w := range chain[0].W {
+			if v := want.w[0].RawMatrix().Data[i]; math.Abs(float64(w)-v) > 1e-6*(1+math.Abs(v)) {
+				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
+			}
+		}
+		if final.Of != 2*final.Links || final.Links < len(got)-1 || final.Links > passes {
+			t.Errorf("%v: final is %d links, visit %d, after %d passes", size, final.Links, final.Of, len(got))
+		}
+	}
+}
+
+func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
+	pr := problemOf(2, 60, 4, 2)
+	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
+		fit := NewFit(stageOf(schemas.LinkCalibrated, 10, 1e-2), pr.shape)
+		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
+		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
+		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
+			sums := moments
+			if v%2 == 0 {
+				sums = pr.sums(schemas.LinkCalibrated, pr.offset)
+				sums[0].Data[3] = loss * sums[0].Data[0]
+			}
+			pass, err := fit.Observe(v, Step{}, sums)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pass != nil && (pass.Number != v/2+1 || pass.Accepted != (v < 4)) {
+				t.Errorf("visit %d with loss %v is %+v", v, loss, pass)
+			}
+			if next, _ := fit.Next(); next.Final != (v == 4) || v == 4 && (next.Links != 1 || next.Of != 2) {
+				t.Errorf("after visit %d, loss %v: %+v", v, loss, next)
+			}
+		}
+	}
+}
+
+func TestCalibratedOfOneClass(t *testing.T) {
+	pr := problemOf(3, 50, 4, 1)
+	_, passes, final, _ := pr.calibrate(t, stageOf(schemas.LinkCalibrated, 10, 1e-2))
+	if last := passes[len(passes)-1]; len(passes) > 4 || final.Links < 1 || last.Objective > 1e-9 {
+		t.Errorf("%d passes, the last is %+v, final is %d links", len(passes), last, final.Links)
+	}
+}
+
+// With a stop rule the links that count are those of the split's least loss.
+func TestCalibratedStopRule(t *testing.T) {
+	pr := problemOf(4, 150, 60, 2)
+	for i := range pr.split {
+		pr.split[i] = schemas.Split(i % 2)
+	}
+	stage := stageOf(schemas.LinkCalibrated, 50, 1e-6)
+	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
+	_, passes, final, _ := pr.calibrate(t, stage)
+	want := pr.algorithm2(len(passes), pr.wantLambda(1e-6))
+	y, best, at := mat.NewDense(150, 2, nil), math.Inf(1), 0
+	for i, c := range pr.class {
+		y.Set(i, c, 1)
+	}
+	held := *pr // the other half as if it were trained on
+	held.split = slices.Clone(pr.split)
+	for i, s := range pr.split {
+		held.split[i] = schemas.Holdout - s
+	}
+	for links := range passes {
+		shown := pr.offset
+		if links > 0 {
+			shown = want.shown[links-1]
+		}
+		if loss := held.squared(y, shown); loss < best && passes[links].Accepted {
+			best, at = loss, links
+		}
+	}
+	if final.Links != at || len(passes) == 50 {
+		t.Errorf("%d passes: final is %d links, the holdout's best is %d", len(passes), final.Links, at)
+	}
+	for i := range pr.split {
+		pr.split[i] = schemas.Train
+	}
+	stage.Passes = 1
+	if _, _, final, _ = pr.calibrate(t, stage); final.Links != 1 {
+		t.Errorf("a rule for a split without rows leaves %d links of 1", final.Links)
+	}
+}
+
+func TestCalibrationErrors(t *testing.T) {
+	pr := problemOf(5, 100, 6, 2)
+	for name, test := range map[string]struct {
+		value float64
+		want  any
+	}{
+		"not finite": {math.NaN(), new(*NotFiniteError)},
+		"negative":   {-1e9, new(*SingularError)},
+	} {
+		fit := NewFit(stageOf(schemas.LinkCalibrated, 3, 1e-3), pr.shape)
+		if _, err := fit.Observe(0, Step{}, pr.sums(schemas.LinkCalibrated, pr.offset)); err != nil {
+			t.Fatal(err)
+		}
+		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))
+		gram[0] = test.value
+		_, err := fit.Observe(1, Step{}, schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)})
+		if !errors.As(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_, err = fit.Observe(1, Step{}, nil)
+		if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) {
+			t.Errorf("without moments: %v", err)
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package solve
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+func stageOf(link schemas.Link, passes int, ridge float64) schemas.Stage {
+	s := Defaults()
+	s.Link, s.Passes, s.Ridge = link, passes, ridge
+	return s
+}
+
+// λ = ridge · trace(S)/p over the penalised columns.
+func (pr *problem) wantLambda(ridge float64) float64 {
+	trace, weight := 0.0, 0.0
+	for i, w := range pr.weight {
+		if pr.split[i] != schemas.Train {
+			continue
+		}
+		weight += w
+		for j := range pr.shape.Penalised {
+			trace += w * pr.x.At(i, j) * pr.x.At(i, j)
+		}
+	}
+	return pr.majored * ridge * trace / weight / float64(pr.shape.Penalised)
+}
+
+// The oracle: least squares by QR on all rows times √(w/Σw), with √λ·I below
+// for the penalised columns.
+func (pr *problem) byQR(lambda float64) *mat.Dense {
+	n, p, k := len(pr.class), pr.shape.Columns, pr.shape.Classes
+	a, b, total := mat.NewDense(n+p, p, nil), mat.NewDense(n+p, k, nil), 0.0
+	for _, w := range pr.weight {
+		total += w
+	}
+	for i, w := range pr.weight {
+		root := math.Sqrt(w / total)
+		for j := range p {
+			a.Set(i, j, root*pr.x.At(i, j))
+		}
+		for c := range k {
+			b.Set(i, c, root*(indicator(c == pr.class[i])-pr.offset.At(i, c)))
+		}
+	}
+	for j := range pr.shape.Penalised {
+		a.Set(n+j, j, math.Sqrt(lambda))
+	}
+	var qr mat.QR
+	qr.Factorize(a)
+	w := mat.NewDense(p, k, nil)
+	if err := qr.SolveTo(w, false, b); err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func TestIdentityIsRidgeRegression(t *testing.T) {
+	for _, size := range []struct{ n, p, k int }{{200, 20, 3}, {200, 20, 1}, {300, 65, 2}, {400, 10, 100}, {30, 64, 4}} {
+		for _, initial := range []float64{0, 2} {
+			t.Run(fmt.Sprint(size, initial), func(t *testing.T) {
+				pr := problemOf(1, size.n, size.p, size.k)
+				var start []float32
+				if initial > 0 {
+					start = random(1, size.p*size.k, initial)
+				}
+				visits, final, fit := pr.run(t, stageOf(schemas.LinkIdentity, 12, 1e-3), start)
+				if len(visits) != 1 || final.Of != 1 {
+					t.Errorf("%d visits, the final weights are those of visit %d", len(visits), final.Of)
+				}
+				if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
+					t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+				}
+				want := pr.byQR(fit.Lambda())
+				for i, v := range final.W {
+					if w := want.RawMatrix().Data[i]; math.Abs(float64(v)-w) > 1e-6 {
+						t.Fatalf("weight %d is %v, by QR %v", i, v, w)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestGradientAgainstFiniteDifferences(t *testing.T) {
+	pr := problemOf(2, 60, 7, 3)
+	for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax} {
+		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
+		_, gradient := pr.objective(link, lambda, w)
+		// what the fit makes of the sums is the same gradient
+		g := NewFit(stageOf(link, 12, 1e-2), pr.shape).(*generalized)
+		narrow := random(2, 21, 1)
+		if _, err := g.Observe(0, Step{W: narrow}, pr.sums(link, pr.scores(narrow))); err != nil {
+			t.Fatal(err)
+		}
+		j, own := pr.objective(link, g.Lambda(), w)
+		if math.Abs(j-g.accepted.objective) > 1e-12 {
+			t.Errorf("%s: J is %v, expected %v", link, g.accepted.objective, j)
+		}
+		step := g.factor.Solve(slices.Clone(own.RawMatrix().Data), 3)
+		decrement := 0.0
+		for i, s := range step {
+			decrement += s * own.RawMatrix().Data[i]
+			if math.Abs(s-g.accepted.step[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", link, i, g.accepted.step[i], s)
+			}
+			const h = 1e-5
+			at := w.RawMatrix().Data[i]
+			w.RawMatrix().Data[i] = at + h
+			up, _ := pr.objective(link, lambda, w)
+			w.RawMatrix().Data[i] = at - h
+			down, _ := pr.objective(link, lambda, w)
+			w.RawMatrix().Data[i] = at
+			if got, want := gradient.RawMatrix().Data[i], (up-down)/(2*h); math.Abs(got-want) > 1e-8 {
+				t.Fatalf("%s: gradient %d is %v, by differences %v", link, i, got, want)
+			}
+		}
+		if math.Abs(decrement-g.accepted.decrement) > 1e-9 {
+			t.Errorf("%s: the decrement is %v, expected %v", link, g.accepted.decrement, decrement)
+		}
+	}
+}
+
+// mustDescend checks the safeguard: J falls along the accepted passes, a pass
+// is accepted if and only if J has not risen, and the final weights are those
+// of the accepted visit that they name.
+func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambda float64) {
+	t.Helper()
+	best := math.Inf(1)
+	for v, at := range visits {
+		j := 0.0
+		if at.step.W == nil {
+			j, _ = pr.objective(schemas.LinkSoftmax, lambda, mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil))
+		} else {
+			j, _ = pr.objective(schemas.LinkSoftmax, lambda, wideMatrix(pr.shape.Columns, pr.shape.Classes, at.step.W))
+		}
+		if at.pass.Number != v+1 || math.Abs(at.pass.Objective-j) > 1e-12*(1+j) {
+			t.Errorf("visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
+		}
+		if at.pass.Accepted != (at.pass.Objective <= best) {
+			t.Errorf("pass %d with J = %v after %v: accepted %v", at.pass.Number, at.pass.Objective, best, at.pass.Accepted)
+		}
+		best = min(best, at.pass.Objective)
+	}
+	named := visits[final.Of]
+	if !named.pass.Accepted || named.step.W != nil && !slices.Equal(named.step.W, final.W) {
+		t.Errorf("the final weights are not those of visit %d, or it was not accepted", final.Of)
+	}
+}
+
+func TestSoftmaxConverges(t *testing.T) {
+	for _, size := range []struct {
+		n, p, k int
+		warm    bool
+	}{{300, 8, 2, false}, {300, 8, 2, true}, {400, 12, 3, true}, {200, 6, 100, false}, {40, 64, 3, false}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			pr := problemOf(3, size.n, size.p, size.k)
+			var start []float32
+			if size.warm {
+				start = random(3, size.p*size.k, 1)
+			}
+			visits, final, fit := pr.run(t, stageOf(schemas.LinkSoftmax, 2000, 1e-2), start)
+			pr.mustDescend(t, visits, final, fit.Lambda())
+			for _, v := range visits {
+				if v.pass.Objective < visits[final.Of].pass.Objective {
+					t.Errorf("pass %d is better than the final weights", v.pass.Number)
+				}
+			}
+			_, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+			if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
+				t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
+			}
+		})
+	}
+}
+
+// A Gram matrix that is too small, as a sampled one may be, makes steps that
+// are too long: the safeguard halves them.
+func TestSafeguard(t *testing.T) {
+	pr := problemOf(4, 300, 8, 3)
+	pr.majored = 0.01
+	stage := stageOf(schemas.LinkSoftmax, 2000, 1e-2)
+	visits, final, fit := pr.run(t, stage, nil)
+	pr.mustDescend(t, visits, final, fit.Lambda())
+	rejected := 0
+	for _, v := range visits {
+		rejected += int(indicator(!v.pass.Accepted))
+	}
+	if rejected < 3 {
+		t.Errorf("%d passes were rejected of a Gram matrix 100 times too small", rejected)
+	}
+	_, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(8, 3, final.W))
+	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
+		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
+	}
+}
+
+// A trial whose loss is no number has risen, like any other.
+func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
+	pr := problemOf(4, 100, 8, 3)
+	fit := NewFit(stageOf(schemas.LinkSoftmax, 10, 1e-2), pr.shape)
+	if _, err := fit.Observe(0, Step{}, pr.sums(schemas.LinkSoftmax, pr.scores(nil))); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := fit.Next()
+	for _, overflow := range []float64{math.NaN(), math.Inf(1)} {
+		sums := pr.sums(schemas.LinkSoftmax, pr.scores(first.W))
+		sums[0].Data[3], sums[2].Data[0] = overflow, math.NaN()
+		if pass, err := fit.Observe(1, first, sums); err != nil || pass.Accepted {
+			t.Fatalf("a loss of %v: %+v, %v", overflow, pass, err)
+		}
+	}
+	second, _ := fit.Next()
+	for i, w := range second.W {
+		if want := first.W[i] / 4; math.Abs(float64(w-want)) > 1e-6 {
+			t.Fatalf("weight %d is %v after two halvings of %v", i, w, first.W[i])
+		}
+	}
+}
+
+func TestPassesAreALimit(t *testing.T) {
+	pr := problemOf(5, 200, 10, 3)
+	for _, passes := range []int{1, 2, 7} {
+		visits, final, _ := pr.run(t, stageOf(schemas.LinkSoftmax, passes, 1e-4), nil)
+		if len(visits) != passes || final.Of != passes-1 {
+			t.Errorf("%d passes: %d visits, final is visit %d", passes, len(visits), final.Of)
+		}
+	}
+}
+
+func TestSingleClassIsDoneAtOnce(t *testing.T) {
+	pr := problemOf(6, 50, 4, 1)
+	visits, final, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-4), nil)
+	if len(visits) != 1 || final.Of != 0 || len(final.W) != 4 {
+		t.Errorf("%d visits, final is %+v", len(visits), final)
+	}
+}
+
+// The stop rule ends the stage at the point where the split's loss was least.
+func TestStopRule(t *testing.T) {
+	pr := problemOf(7, 150, 20, 2)
+	for i := range pr.split {
+		pr.split[i] = schemas.Split(i % 2) // half is held out: it overfits
+	}
+	for _, patience := range []int{1, 3} {
+		stage := stageOf(schemas.LinkSoftmax, 200, 1e-6)
+		stage.Stop = &schemas.Stop{Split: "holdout", Patience: patience}
+		visits, final, fit := pr.run(t, stage, nil)
+		pr.mustDescend(t, visits, final, fit.Lambda())
+		best, since, at := math.Inf(1), 0, 0
+		for v, visit := range visits {
+			if !visit.pass.Accepted {
+				continue
+			}
+			if loss := schemas.ScoresOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
+				best, since, at = loss, 0, v
+			} else {
+				since++
+			}
+			if since == patience && v != len(visits)-1 {
+				t.Errorf("patience %d: went on after visit %d", patience, v)
+			}
+		}
+		if since != patience || final.Of != at || at == 0 {
+			t.Errorf("patience %d: %d visits, the best is %d, final is %d", patience, len(visits), at, final.Of)
+		}
+	}
+}
+
+func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
+	pr := problemOf(8, 60, 5, 2)
+	stage := stageOf(schemas.LinkSoftmax, 5, 1e-4)
+	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1}
+	if visits, final, _ := pr.run(t, stage, nil); len(visits) != 5 || final.Of != 4 {
+		t.Errorf("%d visits, final is %d", len(visits), final.Of)
+	}
+}
+
+// A solver that takes over folds the same visits and goes on with the same bits.
+func TestFitIsAFold(t *testing.T) {
+	pr := problemOf(9, 100, 6, 3)
+	pr.majored = 0.1
+	stage := stageOf(schemas.LinkSoftmax, 12, 1e-3)
+	visits, final, _ := pr.run(t, stage, nil)
+	for upTo := 1; upTo <= len(visits); upTo++ {
+		fit := NewFit(stage, pr.shape)
+		for v, visit := range visits[:upTo] {
+			if _, err := fit.Observe(v, visit.step, visit.sums); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := final
+		if upTo < len(visits) {
+			want = visits[upTo].step
+		}
+		if next, _ := fit.Next(); !slices.Equal(next.W, want.W) {
+			t.Errorf("after %d visits another solver goes on with other weights", upTo)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		ridge float64
+		spoil func(schemas.Tensors[float64])
+		want  any
+	}{
+		"fewer rows than features": {0, func(schemas.Tensors[float64]) {}, new(*SingularError)},
+		"no weight":                {1e-3, func(s schemas.Tensors[float64]) { clear(s[0].Data) }, new(NoWeightError)},
+		"loss":                     {1e-3, func(s schemas.Tensors[float64]) { s[0].Data[3] = math.NaN() }, new(*NotFiniteError)},
+		"Gram matrix":              {1e-3, func(s schemas.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*NotFiniteError)},
+		"cross moment":             {1e-3, func(s schemas.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*NotFiniteError)},
+		"no features":              {1e-3, func(s schemas.Tensors[float64]) { clear(s[1].Data) }, new(*SingularError)},
+		"other shape":              {1e-3, func(s schemas.Tensors[float64]) { s[1] = schemas.Vector(schemas.FieldGram, []float64{1}) }, new(*schemas.ShapeError)},
+	} {
+		for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated} {
+			pr := problemOf(10, 10, 20, 3)
+			sums := pr.sums(link, pr.scores(nil))
+			test.spoil(sums)
+			_, err := NewFit(stageOf(link, 10, test.ridge), pr.shape).Observe(0, Step{}, sums)
+			if !errors.As(err, test.want) || err.Error() == "" {
+				t.Errorf("%s, %s: %v", name, link, err)
+			}
+		}
+	}
+}
+
+// Features of another unit than the intercept's do not make the system singular.
+func TestUnitsOfFeatures(t *testing.T) {
+	pr := problemOf(11, 200, 6, 2)
+	want, _, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-3), nil)
+	for i := range len(pr.class) {
+		for j := range pr.shape.Penalised {
+			pr.x.Set(i, j, pr.x.At(i, j)*(1<<30))
+		}
+	}
+	got, _, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-3), nil)
+	for v := range want {
+		if a, b := got[v].pass.Objective, want[v].pass.Objective; math.Abs(a-b) > 1e-6 {
+			t.Errorf("pass %d: J is %v, of features 2^30 times smaller %v", v+1, a, b)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	if problems := Check(Defaults()); len(problems) > 0 {
+		t.Errorf("the defaults: %v", problems)
+	}
+	for key, change := range map[string]func(*schemas.Stage){
+		"link":          func(s *schemas.Stage) { s.Link = "logistic" },
+		"passes":        func(s *schemas.Stage) { s.Passes = 0 },
+		"ridge":         func(s *schemas.Stage) { s.Ridge = math.NaN() },
+		"method":        func(s *schemas.Stage) { s.Method = "lbfgs" },
+		"gram_rows":     func(s *schemas.Stage) { s.GramRows = "100" },
+		"stop.split":    func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "train", Patience: 1} },
+		"stop.patience": func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "holdout"} },
+	} {
+		s := Defaults()
+		change(&s)
+		if problems := Check(s); len(problems) != 1 || problems[0].Key != key {
+			t.Errorf("%s: %v", key, problems)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package solve
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// problem is a small data set in memory with what a stage is fitted to: the
+// visits of a worker in float64, without a worker.
+type problem struct {
+	shape   Shape
+	x       *mat.Dense // n × p; the last column is 1 if not all are penalised
+	class   []int
+	weight  []float64
+	split   []schemas.Split
+	offset  *mat.Dense // n × k: the score before the stage
+	majored float64    // what the Gram matrix is multiplied by; 1: the true one
+}
+
+// problemOf draws n rows of p features, an intercept among them, and labels
+// that depend on them.
+func problemOf(seed uint64, n, p, k int) *problem {
+	r := rand.New(rand.NewPCG(seed, 1))
+	pr := &problem{
+		shape: Shape{Columns: p, Penalised: max(p-1, 1), Classes: k},
+		x:     mat.NewDense(n, p, nil), offset: mat.NewDense(n, k, nil),
+		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), majored: 1,
+	}
+	truth := mat.NewDense(p, k, nil)
+	truth.Apply(func(_, _ int, _ float64) float64 { return r.NormFloat64() }, truth)
+	for i := range n {
+		for j := range p {
+			pr.x.Set(i, j, float64(float32(r.NormFloat64())))
+		}
+		if p > 1 {
+			pr.x.Set(i, p-1, 1)
+		}
+		pr.weight[i] = float64(1 + r.IntN(3))
+		best := math.Inf(-1)
+		for c := range k {
+			if v := mat.Dot(pr.x.RowView(i), truth.ColView(c)) + 2*r.NormFloat64(); v > best {
+				best, pr.class[i] = v, c
+			}
+			if k > 10 || i < k {
+				pr.class[i] = i % k // none is empty: its intercept would have no end
+			}
+			pr.offset.Set(i, c, 0.3*r.NormFloat64())
+		}
+	}
+	return pr
+}
+
+// scores is offset + XW.
+func (pr *problem) scores(w []float32) *mat.Dense {
+	z := mat.DenseCopyOf(pr.offset)
+	if w != nil {
+		var step mat.Dense
+		step.Mul(pr.x, wideMatrix(pr.shape.Columns, pr.shape.Classes, w))
+		z.Add(z, &step)
+	}
+	return z
+}
+
+func wideMatrix(rows, cols int, w []float32) *mat.Dense {
+	m := mat.NewDense(rows, cols, nil)
+	for i, v := range w {
+		m.RawMatrix().Data[i] = float64(v)
+	}
+	return m
+}
+
+func softmax(z []float64) []float64 {
+	top, sum, p := math.Inf(-1), 0.0, make([]float64, len(z))
+	for _, v := range z {
+		top = max(top, v)
+	}
+	for c, v := range z {
+		p[c] = math.Exp(v - top)
+		sum += p[c]
+	}
+	for c := range p {
+		p[c] /= sum
+	}
+	return p
+}
+
+// sums of a visit that predicts from scores z: losses, cross moment, and the
+// Gram matrix of the features.
+func (pr *problem) sums(link schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
+	n, k := z.Dims()
+	p := pr.shape.Columns
+	splits, residual := make([]float64, schemas.Splits*schemas.ScoreFields), mat.NewDense(n, k, nil)
+	for i := range n {
+		row, loss, best := z.RawRowView(i), 0.0, 0
+		g := row
+		if link == schemas.LinkSoftmax {
+			g = softmax(row)
+			loss = -math.Log(g[pr.class[i]])
+		}
+		for c, v := range g {
+			if y := indicator(c == pr.class[i]); link == schemas.LinkSoftmax {
+				residual.Set(i, c, y-v)
+			} else {
+				residual.Set(i, c, y-v)
+				loss += (y - v) * (y - v) / 2
+			}
+			if v > g[best] {
+				best = c
+			}
+		}
+		at := splits[int(pr.split[i])*schemas.ScoreFields:]
+		at[0] += pr.weight[i]
+		at[1]++
+		at[2] += pr.weight[i] * indicator(best != pr.class[i])
+		at[3] += pr.weight[i] * loss
+	}
+	gram, cross := pr.moments(pr.x, residual)
+	for i := range gram {
+		gram[i] *= pr.majored
+	}
+	return schemas.Tensors[float64]{
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
+	}
+}
+
+func indicator(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// moments of the training rows: the packed Σ w x xᵀ, and Σ w x rᵀ.
+func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
+	n, p := x.Dims()
+	_, k := r.Dims()
+	wx := mat.DenseCopyOf(x)
+	for i := range n {
+		w := pr.weight[i]
+		if pr.split[i] != schemas.Train {
+			w = 0
+		}
+		for j := range p {
+			wx.Set(i, j, w*x.At(i, j))
+		}
+	}
+	var full mat.Dense
+	full.Mul(wx.T(), x)
+	for i := range p {
+		for j := range i + 1 {
+			gram = append(gram, full.At(i, j))
+		}
+	}
+	product := mat.NewDense(p, k, nil)
+	product.Mul(wx.T(), r)
+	return gram, product.RawMatrix().Data
+}
+
+// visited is one visit of a fit: its weights, and what they were worth.
+type visited struct {
+	step Step
+	pass *Pass
+	sums schemas.Tensors[float64]
+}
+
+// run drives a fit with a known link to its end.
+func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (visits []visited, final Step, fit Fit) {
+	t.Helper()
+	fit = NewFit(stage, pr.shape)
+	for v, step := 0, (Step{W: initial}); ; v++ {
+		sums := pr.sums(stage.Link, pr.scores(step.W))
+		if v > 0 {
+			sums = slices.Delete(sums, 1, 2) // the Gram matrix comes once
+		}
+		pass, err := fit.Observe(v, step, sums)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visits = append(visits, visited{step, pass, sums})
+		next, err := fit.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Final {
+			return visits, next, fit
+		}
+		// what is published is read back
+		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// objective is J(W) in float64 and its gradient.
+func (pr *problem) objective(link schemas.Link, lambda float64, w *mat.Dense) (float64, *mat.Dense) {
+	z := mat.DenseCopyOf(pr.offset)
+	var step mat.Dense
+	step.Mul(pr.x, w)
+	z.Add(z, &step)
+	sums := pr.sums(link, z)
+	train := schemas.ScoresOf(sums)[schemas.Train]
+	cross, _ := sums.Find(schemas.FieldCross)
+	gradient, j := mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil), train.MeanLoss()
+	for i, v := range cross.Data {
+		gradient.RawMatrix().Data[i] = -v / train.Weight
+		if i < pr.shape.Penalised*pr.shape.Classes {
+			x := w.RawMatrix().Data[i]
+			gradient.RawMatrix().Data[i] += lambda * x
+			j += lambda / 2 * x * x
+		}
+	}
+	return j, gradient
+}
+
+func random(seed uint64, n int, scale float64) []float32 {
+	r, w := rand.New(rand.NewPCG(seed, 9)), make([]float32, n)
+	for i := range w {
+		w[i] = float32(scale * r.NormFloat64())
+	}
+	return w
+}

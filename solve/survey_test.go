@@ -1,0 +1,281 @@
+package solve
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// table is raw rows with weights; NaN is missing.
+type table struct {
+	rows    [][]float64
+	weights []float64
+}
+
+// surveyed is the sums over the table about a shift, as a worker takes them.
+func (t table) surveyed(shift []float64) Surveyed {
+	d := len(shift)
+	splits := make([]float64, schemas.Splits*schemas.ScoreFields)
+	first, squares, present, gram := make([]float64, d), make([]float64, d), make([]float64, d), make([]float64, d*(d+1)/2)
+	var sample []float32
+	for n, row := range t.rows {
+		w := t.weights[n]
+		splits[0] += w
+		splits[1]++
+		z := make([]float64, d)
+		for j, v := range row {
+			sample = append(sample, float32(v))
+			if !math.IsNaN(v) {
+				z[j] = v - shift[j]
+				present[j] += w
+			}
+		}
+		for i, at := 0, 0; i < d; i++ {
+			first[i] += w * z[i]
+			squares[i] += w * z[i] * z[i]
+			for j := 0; j <= i; j++ {
+				gram[at] += w * z[i] * z[j]
+				at++
+			}
+		}
+	}
+	s := Surveyed{Sample: sample, Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+		schemas.Matrix(schemas.FieldCross, d, 1, first), schemas.Vector(schemas.FieldSquares, squares),
+		schemas.Vector(schemas.FieldPresent, present), schemas.Vector(schemas.FieldGram, gram),
+	}}
+	for j, v := range shift {
+		s.Shift[j] = float32(v)
+	}
+	return s
+}
+
+// rowsOf is n rows of d features with different deviations and covariances.
+func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t table) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range n {
+		row, common := make([]float64, d), r.NormFloat64()
+		for j := range row {
+			row[j] = float64(float32(10*float64(j) + float64(j+1)*(r.NormFloat64()+common)))
+		}
+		t.rows, t.weights = append(t.rows, row), append(t.weights, weight(r))
+	}
+	return t
+}
+
+func ones(*rand.Rand) float64 { return 1 }
+
+func mustFind(t *testing.T, tensors schemas.Tensors[float32], name string) schemas.Tensor[float32] {
+	t.Helper()
+	tensor, ok := tensors.Find(name)
+	if !ok {
+		t.Fatalf("the survey lacks %s", name)
+	}
+	return tensor
+}
+
+func TestSurveyAgainstItsDefinition(t *testing.T) {
+	for _, scale := range []string{"none", "standard"} {
+		for _, pca := range []int{0, 1, 4, 5} {
+			t.Run(fmt.Sprint(scale, pca), func(t *testing.T) {
+				const d = 5
+				data := rowsOf(1, 301, d, func(r *rand.Rand) float64 { return float64(1 + r.IntN(3)) })
+				tensors, err := Survey(schemas.Prepare{Scale: scale, PCA: pca}, data.surveyed(data.rows[0]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				mean, deviation, weight := make([]float64, d), make([]float64, d), 0.0
+				for n, row := range data.rows {
+					weight += data.weights[n]
+					for j, v := range row {
+						mean[j] += data.weights[n] * v
+					}
+				}
+				for n, row := range data.rows {
+					for j, v := range row {
+						deviation[j] += data.weights[n] * (v - mean[j]/weight) * (v - mean[j]/weight)
+					}
+				}
+				factors := make([]float64, d)
+				for j := range d {
+					mean[j], deviation[j], factors[j] = mean[j]/weight, math.Sqrt(deviation[j]/weight), 1
+					if scale == "standard" {
+						factors[j] = 1 / deviation[j]
+					}
+				}
+				same(t, mustFind(t, tensors, schemas.TensorCenter).Data, mean)
+				same(t, mustFind(t, tensors, schemas.TensorScale).Data, factors)
+
+				prepared, covariance := mat.NewDense(301, d, nil), mat.NewSymDense(d, nil)
+				for n, row := range data.rows {
+					for j, v := range row {
+						prepared.Set(n, j, (v-mean[j])*factors[j])
+					}
+					covariance.SymRankOne(covariance, data.weights[n]/weight, prepared.RowView(n))
+				}
+				if pca > 0 {
+					basis := wideMatrix(d, pca, mustFind(t, tensors, schemas.TensorBasis).Data)
+					pr := mat.NewDense(301, pca, nil)
+					pr.Mul(prepared, basis)
+					checkDirections(t, covariance, basis)
+					prepared = pr
+				} else if _, ok := tensors.Find(schemas.TensorBasis); ok {
+					t.Error("there is a basis without principal components")
+				}
+				var distances []float64
+				for i := range 301 {
+					for j := range i {
+						var difference mat.VecDense
+						difference.SubVec(prepared.RowView(i), prepared.RowView(j))
+						distances = append(distances, mat.Dot(&difference, &difference))
+					}
+				}
+				slices.Sort(distances)
+				same(t, mustFind(t, tensors, schemas.TensorSpread).Data, []float64{distances[len(distances)/2]})
+				if labels := mustFind(t, tensors, schemas.TensorLabels).Text; !slices.Equal(labels, []string{"a", "b"}) {
+					t.Errorf("the labels are %v", labels)
+				}
+			})
+		}
+	}
+}
+
+func same(t *testing.T, got []float32, want []float64) {
+	t.Helper()
+	for i, v := range got {
+		if !(math.Abs(float64(v)-want[i]) <= 1e-3*math.Abs(want[i])) || len(got) != len(want) {
+			t.Errorf("%v, expected %v", got, want)
+			return
+		}
+	}
+}
+
+// checkDirections checks that columns are orthonormal eigenvectors of falling
+// eigenvalues, none left out above the least, their largest component positive.
+func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
+	t.Helper()
+	var eigen mat.EigenSym
+	if !eigen.Factorize(covariance, false) {
+		t.Fatal("no eigenvalues")
+	}
+	values := eigen.Values(nil)
+	slices.Reverse(values)
+	_, m := basis.Dims()
+	for c := range m {
+		v := basis.ColView(c)
+		var product mat.VecDense
+		product.MulVec(covariance, v)
+		if value := mat.Dot(v, &product); math.Abs(value-values[c]) > 1e-5*values[0] {
+			t.Errorf("the variance along direction %d is %v, expected %v", c, value, values[c])
+		}
+		for o := range c + 1 {
+			if product := mat.Dot(v, basis.ColView(o)); math.Abs(product-indicator(o == c)) > 1e-6 {
+				t.Errorf("the product of directions %d and %d is %v", c, o, product)
+			}
+		}
+		if low, high := mat.Min(v), mat.Max(v); high < -low {
+			t.Errorf("the largest component of direction %d is %v", c, low)
+		}
+	}
+}
+
+// Columns that are constant, always missing or so nearly constant that float32
+// can't tell become 0; one far from 0 that varies does not.
+func TestConstantColumns(t *testing.T) {
+	nan := math.NaN()
+	data := table{rows: [][]float64{}, weights: nil}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 100 {
+		missing := 1e4 + float64(i%2)
+		if i%5 == 0 {
+			missing = nan
+		}
+		data.rows = append(data.rows, []float64{7, nan, 0, float64(float32(1e4 + r.NormFloat64())), missing, indicator(i == 50)})
+		data.weights = append(data.weights, 1)
+	}
+	for _, scale := range []string{"none", "standard"} {
+		tensors, err := Survey(schemas.Prepare{Scale: scale, PCA: 2}, data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		factors, center := mustFind(t, tensors, schemas.TensorScale).Data, mustFind(t, tensors, schemas.TensorCenter).Data
+		for j, varies := range []bool{false, false, false, true, true, true} {
+			if (factors[j] != 0) != varies {
+				t.Errorf("%s: the factor of column %d is %v", scale, j, factors[j])
+			}
+		}
+		// the mean is of the rows in which the feature is there
+		if math.Abs(float64(center[4])-10_000.5) > 1e-3 || center[1] != 0 {
+			t.Errorf("the centre is %v", center)
+		}
+		for i, v := range mustFind(t, tensors, schemas.TensorBasis).Data[:6] {
+			if v != 0 {
+				t.Errorf("component %d of the basis at constant columns is %v", i, v)
+			}
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	equal := table{slices.Repeat([][]float64{{1, 2}}, 10), slices.Repeat([]float64{1}, 10)}
+	mostly := table{append(slices.Repeat([][]float64{{0, 0}}, 9), []float64{3, 4}), slices.Repeat([]float64{1}, 10)}
+	single := table{[][]float64{{1, 2}}, []float64{1}}
+	units := table{[][]float64{{1, 0}, {0, 5}, {nan, -7}}, []float64{1, 1, 1}}
+	for name, test := range map[string]struct {
+		table table
+		scale string
+		want  float64
+	}{
+		"equal rows":        {equal, "none", 1},
+		"mostly equal rows": {mostly, "none", 25 * 9 / 45.0},
+		"one row":           {single, "none", 1},
+		"rows of length 1":  {units, "unit", 2},
+	} {
+		s := test.table.surveyed([]float64{0, 0})
+		if test.scale == "unit" { // the sums are of what the sample is divided by
+			s = table{[][]float64{{1, 0}, {0, 1}, {0, -1}}, []float64{1, 1, 1}}.surveyed([]float64{0, 0})
+			s.Sample = test.table.surveyed([]float64{0, 0}).Sample
+		}
+		tensors, err := Survey(schemas.Prepare{Scale: test.scale}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := float64(mustFind(t, tensors, schemas.TensorSpread).Data[0]); math.Abs(got-test.want) > 0.12*test.want {
+			t.Errorf("%s: %v, expected %v", name, got, test.want)
+		}
+	}
+}
+
+var nan = math.NaN()
+
+func TestSurveyErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		pca   int
+		spoil func(*Surveyed)
+		want  any
+	}{
+		"components":      {4, func(*Surveyed) {}, new(*WidthError)},
+		"no labels":       {0, func(s *Surveyed) { s.Labels = nil }, new(*LabelsError)},
+		"too many labels": {0, func(s *Surveyed) { s.Labels = make([]string, mostClasses+1) }, new(*LabelsError)},
+		"no weight":       {0, func(s *Surveyed) { clear(s.Sums[0].Data) }, new(NoWeightError)},
+		"mean":            {0, func(s *Surveyed) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"variance":        {0, func(s *Surveyed) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
+		"covariance":      {2, func(s *Surveyed) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"distance":        {0, func(s *Surveyed) { s.Sample[0], s.Sample[4], s.Sample[8] = 3e38, -3e38, 1e38 }, new(*NotFiniteError)},
+		"no moments":      {0, func(s *Surveyed) { s.Sums = s.Sums[:2] }, new(*schemas.ShapeError)},
+		"no covariance":   {2, func(s *Surveyed) { s.Sums = s.Sums[:4] }, new(*schemas.ShapeError)},
+	} {
+		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
+		test.spoil(&s)
+		if _, err := Survey(schemas.Prepare{Scale: "none", PCA: test.pca}, s); !errors.As(err, test.want) || err.Error() == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package stages
+
+import (
+	"math"
+	"testing"
+)
+
+// The generator written again from the documentation of Stream alone.
+type written struct{ key uint64 }
+
+func mix(z uint64) uint64 {
+	z1 := z + 0x9e3779b97f4a7c15
+	z2 := (z1 ^ z1/(1<<30)) * 0xbf58476d1ce4e5b9
+	z3 := (z2 ^ z2/(1<<27)) * 0x94d049bb133111eb
+	return z3 ^ z3/(1<<31)
+}
+
+func stream(seed, stage, purpose uint64) written {
+	return written{mix(mix(mix(seed)^stage) ^ purpose)}
+}
+
+func (w written) word(i uint64) uint64     { return mix(w.key + i*0x9e3779b97f4a7c15) }
+func (w written) uniform(i uint64) float64 { return (float64(w.word(i)/(1<<12)) + 0.5) / (1 << 52) }
+
+func (w written) normal(i uint64) float64 {
+	j := i / 2
+	radius, angle := math.Sqrt(-2*math.Log(w.uniform(2*j))), 2*math.Pi*w.uniform(2*j+1)
+	if i%2 == 0 {
+		return radius * math.Cos(angle)
+	}
+	return radius * math.Sin(angle)
+}
+
+func TestStreamIsAsDocumented(t *testing.T) {
+	for _, seed := range []uint64{0, 1, math.MaxUint64} {
+		for stage := range 3 {
+			for _, purpose := range []uint64{drawDirections, drawOffsets, drawDirections + 16*7} {
+				s, w := NewStream(seed, stage, purpose), stream(seed, uint64(stage), purpose)
+				for _, i := range []uint64{0, 1, 2, 3, 1001, 1 << 40} {
+					if s.Word(i) != w.word(i) || s.Uniform(i) != w.uniform(i) || s.Normal(i) != w.normal(i) {
+						t.Fatalf("draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose,
+							s.Word(i), s.Uniform(i), s.Normal(i), w.word(i), w.uniform(i), w.normal(i))
+					}
+					if got, want := s.Below(i, 10), int(w.uniform(i)*10); got != want {
+						t.Errorf("draw %d below 10 is %d, documented %d", i, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Golden draws of seed 1, stage 2, purpose 3; computed with a second
+// implementation in Python.
+func TestStreamGolden(t *testing.T) {
+	s := NewStream(1, 2, 3)
+	golden := []struct {
+		word            uint64
+		uniform, normal float64
+	}{
+		{0x12588d809dce88a7, 0.07166370763826013, 1.500225450873102},
+		{0xdd034ea7d44e8739, 0.8633317146052893, -1.7380636509746996},
+		{0x5b70c9b40c7440b6, 0.35718975682944276, -1.4342108477385063},
+		{0x814662edbdef0c19, 0.5049802618431692, -0.04489384801767252},
+	}
+	for i, want := range golden {
+		i := uint64(i)
+		if s.Word(i) != want.word || s.Uniform(i) != want.uniform || math.Abs(s.Normal(i)-want.normal) > 1e-15 {
+			t.Errorf("draw %d is {%#x, %v, %v}, expected %+v", i, s.Word(i), s.Uniform(i), s.Normal(i), want)
+		}
+	}
+}
+
+func TestUniformIsNeverAtItsEnds(t *testing.T) {
+	for _, word := range []uint64{0, 1, math.MaxUint64, math.MaxUint64 - 1, 1 << 63} {
+		s := Stream{unmix(word)} // whose word 0 it is
+		if s.Word(0) != word {
+			t.Fatalf("word 0 is %x, expected %x", s.Word(0), word)
+		}
+		if u := s.Uniform(0); !(u > 0 && u < 1) {
+			t.Errorf("word %x is the draw %v", word, u)
+		}
+		for _, n := range []int{1, 3, 1000} {
+			if below := s.Below(0, n); below < 0 || below >= n {
+				t.Errorf("word %x is %d below %d", word, below, n)
+			}
+		}
+	}
+}
+
+// unmix is the inverse of mix.
+func unmix(z uint64) uint64 {
+	undo := func(z uint64, shift int) uint64 {
+		x := z
+		for range 64 / shift {
+			x = z ^ x>>shift
+		}
+		return x
+	}
+	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's iteration
+		x := odd
+		for range 6 {
+			x *= 2 - odd*x
+		}
+		return x
+	}
+	z = undo(z, 31) * inverse(0x94d049bb133111eb)
+	z = undo(z, 27) * inverse(0xbf58476d1ce4e5b9)
+	return undo(z, 30) - 0x9e3779b97f4a7c15
+}
+
+// Draws have the moments of their distributions, and streams do not resemble
+// each other: each statistic is within five of its deviations.
+func TestDrawsAreRandom(t *testing.T) {
+	const n = 100_000
+	streams := []Stream{NewStream(7, 0, drawDirections), NewStream(7, 1, drawDirections), NewStream(8, 0, drawDirections), NewStream(7, 0, drawOffsets)}
+	near := func(what string, got, want, deviation float64) {
+		if math.Abs(got-want) > 5*deviation/math.Sqrt(n) {
+			t.Errorf("%s is %v, expected %v", what, got, want)
+		}
+	}
+	for a, s := range streams {
+		var mean, square, fourth, uniform, neighbours float64
+		for i := range uint64(n) {
+			z := s.Normal(i)
+			mean, square, fourth = mean+z/n, square+z*z/n, fourth+z*z*z*z/n
+			uniform += s.Uniform(i) / n
+			neighbours += z * s.Normal(i+1) / n
+		}
+		near("mean", mean, 0, 1)
+		near("variance", square, 1, math.Sqrt(2))
+		near("fourth moment", fourth, 3, math.Sqrt(96))
+		near("mean of the uniform draws", uniform, 0.5, math.Sqrt(1.0/12))
+		near("covariance of neighbours", neighbours, 0, 1)
+		for _, o := range streams[:a] {
+			product := 0.0
+			for i := range uint64(n) {
+				product += s.Normal(i) * o.Normal(i) / n
+			}
+			near("covariance of streams", product, 0, 1)
+		}
+	}
+}

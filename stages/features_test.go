@@ -1,0 +1,310 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+const seed = 5
+
+// plain prepares nothing: m inputs at a spread.
+func plain(m int, spread float64) *Preparation {
+	p := &Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
+	for j := range p.Scale {
+		p.Scale[j] = 1
+	}
+	return p
+}
+
+func normals(rows, cols int, scale float64) kernel.Dense {
+	r, x := rand.New(rand.NewPCG(1, uint64(rows*cols))), kernel.NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(scale * r.NormFloat64())
+	}
+	return x
+}
+
+func mustMap(t *testing.T, f schemas.Features, stage int, p *Preparation, scores int, intercept bool) *Map {
+	t.Helper()
+	m, err := NewMap(f, seed, stage, p, scores, intercept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func expand(m *Map, x, predictions kernel.Dense) kernel.Dense {
+	var block, scratch kernel.Dense
+	m.Expand(kernel.Gonum(), &block, &scratch, x, predictions)
+	return block
+}
+
+func kinds(size int) []schemas.Features {
+	return []schemas.Features{
+		{Kind: RFF, Size: size, BandwidthScale: 2, Degree: 2},
+		{Kind: Logits, Size: size, BandwidthScale: 2, Degree: 2},
+		{Kind: Polynomial, Size: size, BandwidthScale: 2, Degree: 3},
+		{Kind: Columns, Size: size, BandwidthScale: 1, Degree: 1},
+		{Kind: Columns, Size: size, BandwidthScale: 1, Degree: 1, Replacement: true},
+	}
+}
+
+// Each feature, computed one by one in float64 from the documented draws, is
+// what a map expands to; previous predictions and the intercept follow.
+func TestExpandAgainstTheDefinition(t *testing.T) {
+	const inputs, rows, stage, spread = 70, 9, 3, 11.0
+	x, predictions := normals(rows, inputs, 1), normals(rows, 4, 1)
+	for _, size := range []int{1, 63, 64, 65} {
+		for _, f := range kinds(size) {
+			for _, extra := range []struct {
+				scores    int
+				intercept bool
+			}{{0, false}, {0, true}, {4, false}, {4, true}} {
+				t.Run(fmt.Sprint(f.Kind, size, f.Replacement, extra), func(t *testing.T) {
+					m := mustMap(t, f, stage, plain(inputs, spread), extra.scores, extra.intercept)
+					block, width := expand(m, x, predictions), size+extra.scores
+					if m.Penalised() != width {
+						t.Errorf("%d columns are penalised, expected %d", m.Penalised(), width)
+					}
+					if extra.intercept {
+						width++
+					}
+					if block.Rows != rows || block.Cols != width || m.Size() != width {
+						t.Fatalf("the block is %d × %d of a map of %d, expected %d × %d", block.Rows, block.Cols, m.Size(), rows, width)
+					}
+					for i := range rows {
+						want := defined(f, stage, spread, x.Row(i))
+						if extra.scores > 0 {
+							want = append(want, wide(predictions.Row(i))...)
+						}
+						if extra.intercept {
+							want = append(want, 1)
+						}
+						for j, v := range block.Row(i) {
+							if math.Abs(float64(v)-want[j]) > 2e-5*(1+math.Abs(want[j])) {
+								t.Fatalf("feature %d of row %d is %v, expected %v", j, i, v, want[j])
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func wide(row []float32) []float64 {
+	out := make([]float64, len(row))
+	for i, v := range row {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// defined is the features of one row by their definition.
+func defined(f schemas.Features, stage int, spread float64, x []float32) []float64 {
+	out, m := make([]float64, f.Size), len(x)
+	deviation := math.Sqrt(2 / (spread * f.BandwidthScale))
+	of := func(purpose uint64) written { return stream(seed, uint64(stage), purpose) }
+	project := func(s written, j int) float64 {
+		sum := 0.0
+		for i, v := range x {
+			sum += deviation * s.normal(uint64(j*m+i)) * float64(v)
+		}
+		return sum
+	}
+	columns := make([]int, m)
+	for i := range columns {
+		columns[i] = i
+	}
+	for j := range out {
+		u := uint64(j)
+		switch {
+		case f.Kind == RFF:
+			out[j] = math.Sqrt(2/float64(f.Size)) * math.Cos(project(of(1), j)+2*math.Pi*of(2).uniform(u))
+		case f.Kind == Logits:
+			out[j] = 1 / (1 + math.Exp(-project(of(1), j)-of(2).normal(u)))
+		case f.Kind == Polynomial:
+			out[j] = 1
+			for l := range 1 + int(of(4).uniform(u)*float64(f.Degree)) {
+				out[j] *= project(of(1+16*uint64(l)), j)
+			}
+		case f.Replacement:
+			out[j] = float64(x[int(of(3).uniform(u)*float64(m))])
+		default:
+			k := j + int(of(3).uniform(u)*float64(m-j))
+			columns[j], columns[k] = columns[k], columns[j]
+			out[j] = float64(x[columns[j]])
+		}
+	}
+	return out
+}
+
+func TestExpandIsDeterministic(t *testing.T) {
+	p, x := plain(10, 3), normals(20, 10, 1)
+	for _, f := range kinds(8) {
+		m := mustMap(t, f, 0, p, 0, true)
+		block := expand(m, x, kernel.Dense{})
+		again := mustMap(t, f, 0, p, 0, true)
+		// buffers that hold something else
+		dirty, scratch := normals(50, 30, 1e9), normals(3, 3, 1e9)
+		again.Expand(kernel.Gonum(), &dirty, &scratch, x, kernel.Dense{})
+		if !slices.Equal(block.Data, dirty.Data) {
+			t.Errorf("%s: the same map has other bits", f.Kind)
+		}
+		other := expand(mustMap(t, f, 1, p, 0, true), x, kernel.Dense{})
+		if slices.Equal(block.Data, other.Data) {
+			t.Errorf("%s: two stages have the same features", f.Kind)
+		}
+	}
+}
+
+func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
+	p, x := plain(100, 3), normals(5, 100, 1)
+	for i, f := range kinds(40) {
+		small := expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{})
+		larger := kinds(65)[i]
+		large := expand(mustMap(t, larger, 0, p, 0, false), x, kernel.Dense{})
+		scale := 1.0
+		if f.Kind == RFF { // each has a share of the kernel
+			scale = math.Sqrt(65.0 / 40)
+		}
+		for i := range x.Rows {
+			for j, v := range small.Row(i) {
+				if w := scale * float64(large.Row(i)[j]); math.Abs(float64(v)-w) > 1e-5 {
+					t.Fatalf("%s: feature %d of row %d is %v of 40, %v of 65", f.Kind, j, i, v, w)
+				}
+			}
+		}
+	}
+}
+
+// Inner products of random Fourier features are the kernel exp(−|x−x'|²/s).
+func TestFourierFeaturesApproximateTheKernel(t *testing.T) {
+	const size, spread, bandwidth = 8192, 7.0, 1.5
+	x := normals(12, 6, 1)
+	block := expand(mustMap(t, schemas.Features{Kind: RFF, Size: size, BandwidthScale: bandwidth}, 0, plain(6, spread), 0, false), x, kernel.Dense{})
+	for i := range x.Rows {
+		for j := range i + 1 {
+			squared, product := 0.0, 0.0
+			for c, v := range x.Row(i) {
+				d := float64(v - x.Row(j)[c])
+				squared += d * d
+			}
+			for c, v := range block.Row(i) {
+				product += float64(v) * float64(block.Row(j)[c])
+			}
+			// a mean of terms 2·cos·cos within ±2, whose deviation is at most √1.5
+			want := math.Exp(-squared / (spread * bandwidth))
+			if math.Abs(product-want) > 5*math.Sqrt(1.5/size) {
+				t.Errorf("rows %d and %d: %v, the kernel is %v", i, j, product, want)
+			}
+		}
+	}
+}
+
+func TestLogitsLieBetweenZeroAndOne(t *testing.T) {
+	f := schemas.Features{Kind: Logits, Size: 65, BandwidthScale: 1}
+	block := expand(mustMap(t, f, 0, plain(3, 1), 0, false), normals(50, 3, 1e6), kernel.Dense{})
+	for i, v := range block.Data {
+		if !(v >= 0 && v <= 1) {
+			t.Fatalf("value %d is %v", i, v)
+		}
+	}
+}
+
+// columnsOf is which inputs a map of columns takes.
+func columnsOf(t *testing.T, f schemas.Features, inputs int) []int {
+	x := kernel.NewDense(1, inputs)
+	for j := range x.Data {
+		x.Data[j] = float32(j)
+	}
+	var columns []int
+	for _, v := range expand(mustMap(t, f, 0, plain(inputs, 1), 0, false), x, kernel.Dense{}).Data {
+		columns = append(columns, int(v))
+	}
+	return columns
+}
+
+func TestColumns(t *testing.T) {
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	for _, size := range []int{0, 10} {
+		if got := columnsOf(t, schemas.Features{Kind: Columns, Size: size}, 10); !slices.Equal(got, all) {
+			t.Errorf("size %d of 10 is %v", size, got)
+		}
+	}
+	distinct := columnsOf(t, schemas.Features{Kind: Columns, Size: 63}, 64)
+	slices.Sort(distinct)
+	if got := len(slices.Compact(distinct)); got != 63 {
+		t.Errorf("63 of 64 without replacement are %d different columns", got)
+	}
+	repeated := columnsOf(t, schemas.Features{Kind: Columns, Size: 1000, Replacement: true}, 10)
+	slices.Sort(repeated)
+	if got := slices.Compact(repeated); !slices.Equal(got, all) {
+		t.Errorf("1000 of 10 with replacement are %v", got)
+	}
+	_, err := NewMap(schemas.Features{Kind: Columns, Size: 11}, seed, 0, plain(10, 1), 0, false)
+	if tooMany := (*SizeError)(nil); !errors.As(err, &tooMany) || tooMany.Size != 11 || tooMany.Inputs != 10 {
+		t.Errorf("11 of 10 without replacement: %v", err)
+	}
+}
+
+func TestExpandOfNoRows(t *testing.T) {
+	for _, f := range kinds(5) {
+		m := mustMap(t, f, 0, plain(6, 1), 2, true)
+		if block := expand(m, kernel.Dense{Cols: 6}, kernel.Dense{Cols: 2}); block.Rows != 0 || block.Cols != 8 {
+			t.Errorf("%s: %d × %d", f.Kind, block.Rows, block.Cols)
+		}
+	}
+}
+
+func TestExpandRefusesOtherShapes(t *testing.T) {
+	m := mustMap(t, kinds(5)[0], 0, plain(6, 1), 2, true)
+	for _, shapes := range [][2]kernel.Dense{
+		{kernel.NewDense(3, 5), kernel.NewDense(3, 2)},
+		{kernel.NewDense(3, 6), kernel.NewDense(3, 3)},
+		{kernel.NewDense(3, 6), kernel.NewDense(2, 2)},
+		{kernel.NewDense(3, 6), {}},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d × %d inputs with %d × %d predictions are taken", shapes[0].Rows, shapes[0].Cols, shapes[1].Rows, shapes[1].Cols)
+				}
+			}()
+			expand(m, shapes[0], shapes[1])
+		}()
+	}
+}
+
+func TestCheck(t *testing.T) {
+	if problems := Check(Defaults()); len(problems) > 0 {
+		t.Errorf("the defaults: %v", problems)
+	}
+	if problems := Check(schemas.Features{Kind: Columns, BandwidthScale: 1, Degree: 1}); len(problems) > 0 {
+		t.Errorf("all columns: %v", problems)
+	}
+	for key, change := range map[string]func(*schemas.Features){
+		"kind":            func(f *schemas.Features) { f.Kind = "fourier" },
+		"size":            func(f *schemas.Features) { f.Size = 0 },
+		"degree":          func(f *schemas.Features) { f.Degree = 9 },
+		"bandwidth_scale": func(f *schemas.Features) { f.BandwidthScale = math.NaN() },
+	} {
+		f := Defaults()
+		change(&f)
+		if problems := Check(f); len(problems) != 1 || problems[0].Key != key {
+			t.Errorf("%s: %v", key, problems)
+		}
+	}
+	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: ScaleNone, PCA: -1}} {
+		if problems := CheckPrepare(p); len(problems) != 1 {
+			t.Errorf("%+v: %v", p, problems)
+		}
+	}
+}

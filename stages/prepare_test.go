@@ -1,0 +1,103 @@
+package stages
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// surveyed is a survey's result over three features, the last one constant.
+func surveyed() schemas.Tensors[float32] {
+	return schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, []float32{1, 2, 3}),
+		schemas.Vector(schemas.TensorScale, []float32{1, 0.5, 0}),
+		schemas.Matrix(schemas.TensorBasis, 3, 2, []float32{1, 1, 0, 2, 0, 0}),
+		schemas.Vector(schemas.TensorSpread, []float32{4}),
+		schemas.Words[float32](schemas.TensorLabels, []string{"no", "yes"}),
+	}
+}
+
+func TestApply(t *testing.T) {
+	nan := float32(math.NaN())
+	raw := []float32{
+		2, 4, 3,
+		nan, 6, 100, // a missing value is the mean; a constant feature is 0 whatever it is
+		3, nan, nan,
+	}
+	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Width() != 3 || p.Inputs() != 3 || p.Spread != 4 || p.Labels.Len() != 2 {
+		t.Errorf("the preparation is %+v", p)
+	}
+	x := kernel.Dense{Rows: 3, Cols: 3, Data: slices.Clone(raw)}
+	p.Apply(kernel.Gonum(), x, x) // in place
+	if want := []float32{1, 1, 0, 0, 2, 0, 2, 0, 0}; !slices.Equal(x.Data, want) {
+		t.Errorf("prepared rows are %v, expected %v", x.Data, want)
+	}
+
+	if p, err = NewPreparation(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()); err != nil {
+		t.Fatal(err)
+	}
+	dst := kernel.NewDense(3, 2)
+	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
+	if want := []float32{1, 3, 0, 4, 2, 2}; p.Inputs() != 2 || !slices.Equal(dst.Data, want) {
+		t.Errorf("projected rows are %v, expected %v", dst.Data, want)
+	}
+	none := kernel.Dense{Cols: 2}
+	p.Apply(kernel.Gonum(), none, kernel.Dense{Cols: 3})
+}
+
+func TestApplyDividesByTheLength(t *testing.T) {
+	p, err := NewPreparation(schemas.Prepare{Scale: ScaleUnit}, schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, []float32{0.5, 0}),
+		schemas.Vector(schemas.TensorScale, []float32{1, 1}),
+		schemas.Vector(schemas.TensorSpread, []float32{1}),
+		schemas.Words[float32](schemas.TensorLabels, []string{"a"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nan := float32(math.NaN())
+	x := kernel.Dense{Rows: 5, Cols: 2, Data: []float32{
+		3, 4,
+		0, 0, // stays
+		nan, -7, // what is missing has no length
+		1e-44, 0, // whose inverse no float32 holds
+		3e38, 0,
+	}}
+	p.Apply(kernel.Gonum(), x, x)
+	want := []float32{0.1, 0.8, -0.5, 0, 0, -1, 0.5, 0, 0.5, 0}
+	for i, v := range x.Data {
+		if !(math.Abs(float64(v-want[i])) < 1e-6) {
+			t.Fatalf("prepared rows are %v, expected %v", x.Data, want)
+		}
+	}
+}
+
+func TestNewPreparationNamesWhatIsWrong(t *testing.T) {
+	for name, wrong := range map[string]schemas.Tensor[float32]{
+		schemas.TensorCenter: schemas.Matrix(schemas.TensorCenter, 1, 3, []float32{1, 2, 3}),
+		schemas.TensorScale:  schemas.Vector(schemas.TensorScale, []float32{1}),
+		schemas.TensorBasis:  schemas.Matrix(schemas.TensorBasis, 3, 1, []float32{1, 2, 3}),
+		schemas.TensorSpread: schemas.Vector(schemas.TensorSpread, []float32{1, 2}),
+		schemas.TensorLabels: schemas.Words[float32](schemas.TensorLabels, nil),
+	} {
+		for _, absent := range []bool{true, false} {
+			tensors := surveyed()
+			at := slices.IndexFunc(tensors, func(t schemas.Tensor[float32]) bool { return t.Name == name })
+			if tensors[at] = wrong; absent {
+				tensors = slices.Delete(tensors, at, at+1)
+			}
+			_, err := NewPreparation(schemas.Prepare{PCA: 2}, tensors)
+			if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) || shape.Tensor != name {
+				t.Errorf("%s, absent %v: %v", name, absent, err)
+			}
+		}
+	}
+}
