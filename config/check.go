@@ -56,9 +56,7 @@ func (c *Config) problems() []schemas.Problem {
 	if c.DataDir == "" {
 		wrong("data_dir", c.DataDir, "a directory")
 	}
-	for _, p := range c.Examples.Check() {
-		under("examples", []schemas.Problem{schemas.Problem(p)})
-	}
+	under("examples", c.Examples.Check())
 	under("prepare", stages.CheckPrepare(c.Prepare))
 	total := 0
 	for i, s := range c.Stages {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Options are the keys under `examples` of the configuration.
@@ -83,14 +85,6 @@ func (o *Options) hasHeader() bool {
 	return o.Label.isName() || o.Weight.isName()
 }
 
-// Problem says which option is impossible: its key under `examples`, its
-// value, and what was expected.
-type Problem struct{ Key, Value, Want string }
-
-func (p Problem) Error() string {
-	return fmt.Sprintf("examples.%s: %s: expected %s", p.Key, p.Value, p.Want)
-}
-
 const (
 	wantFormat = "idx or csv (libsvm, arrow and parquet are not read yet)"
 	wantColumn = "a column's number, from 0, or its name"
@@ -100,10 +94,10 @@ const (
 
 // Check finds the values that are impossible whatever the files hold. It does
 // not look at the files.
-func (o Options) Check() []Problem {
-	var problems []Problem
+func (o Options) Check() []schemas.Problem {
+	var problems []schemas.Problem
 	wrong := func(key string, value any, want string) {
-		problems = append(problems, Problem{key, fmt.Sprint(value), want})
+		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	if o.Format != "" && o.Format != formatIDX && o.Format != formatCSV {
 		wrong("format", o.Format, wantFormat)
@@ -146,10 +140,10 @@ func (o Options) Check() []Problem {
 }
 
 // checkFiles looks at names only: what they don't tell is left for Sources.
-func (o Options) checkFiles(key string, files []string) []Problem {
+func (o Options) checkFiles(key string, files []string) []schemas.Problem {
 	for i := 0; i < len(files); i++ {
 		if files[i] == "" {
-			return []Problem{{key, `""`, "the name of a file"}}
+			return []schemas.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
 		}
 		switch format := o.formatOfName(files[i]); format {
 		case "":
@@ -157,13 +151,13 @@ func (o Options) checkFiles(key string, files []string) []Problem {
 		case formatCSV:
 		case formatIDX:
 			if i++; i == len(files) {
-				return []Problem{{key, fmt.Sprint(files), wantPairs}}
+				return []schemas.Problem{{Key: key, Value: fmt.Sprint(files), Want: wantPairs}}
 			}
 			if labels := o.formatOfName(files[i]); labels != formatIDX && labels != "" {
-				return []Problem{{key, fmt.Sprint(files), wantPairs}}
+				return []schemas.Problem{{Key: key, Value: fmt.Sprint(files), Want: wantPairs}}
 			}
 		default:
-			return []Problem{{key, files[i], wantFormat}}
+			return []schemas.Problem{{Key: key, Value: files[i], Want: wantFormat}}
 		}
 	}
 	return nil

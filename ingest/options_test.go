@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/stagewise/stagewise/schemas"
+
 	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
 )
@@ -15,29 +17,29 @@ func TestCheck(t *testing.T) {
 	no := false
 	for _, test := range []struct {
 		change func(*Options)
-		want   Problem
+		want   schemas.Problem
 	}{
-		{func(o *Options) { o.Format = "libsvm" }, Problem{"format", "libsvm", "idx or csv (libsvm, arrow and parquet are not read yet)"}},
-		{func(o *Options) { o.Train = []string{"a.parquet"} }, Problem{"train", "a.parquet", "idx or csv (libsvm, arrow and parquet are not read yet)"}},
-		{func(o *Options) { o.Test = []string{"a.csv", ""} }, Problem{"test", `""`, "the name of a file"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, Problem{"train", "[a.idx b.idx c.idx]", "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, Problem{"train", "[a.idx b.csv]", "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, Problem{"test", "[a]", "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Label = "-1" }, Problem{"label", "-1", "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "-1" }, Problem{"weight", "-1", "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "0" }, Problem{"weight", "0", "another column than the label's"}},
-		{func(o *Options) { o.Label, o.Header = "digit", &no }, Problem{"header", "false", "true, as a column is given by its name"}},
-		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, Problem{"classes", `"a"`, "different labels, none of them empty, without space around them"}},
-		{func(o *Options) { o.Classes = []string{" a"} }, Problem{"classes", `" a"`, "different labels, none of them empty, without space around them"}},
-		{func(o *Options) { o.Missing = "median" }, Problem{"missing", `"median"`, "error or mean"}},
-		{func(o *Options) { o.Holdout = 1 }, Problem{"holdout", "1", "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Holdout = -0.1 }, Problem{"holdout", "-0.1", "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Partitions = 0 }, Problem{"partitions", "0", "a whole number ≥ 1"}},
-		{func(o *Options) { o.BatchRows = -1 }, Problem{"batch_rows", "-1", "a whole number ≥ 1"}},
+		{func(o *Options) { o.Format = "libsvm" }, schemas.Problem{Key: "format", Value: "libsvm", Want: "idx or csv (libsvm, arrow and parquet are not read yet)"}},
+		{func(o *Options) { o.Train = []string{"a.parquet"} }, schemas.Problem{Key: "train", Value: "a.parquet", Want: "idx or csv (libsvm, arrow and parquet are not read yet)"}},
+		{func(o *Options) { o.Test = []string{"a.csv", ""} }, schemas.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, schemas.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, schemas.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, schemas.Problem{Key: "test", Value: "[a]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Label = "-1" }, schemas.Problem{Key: "label", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "-1" }, schemas.Problem{Key: "weight", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "0" }, schemas.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{func(o *Options) { o.Label, o.Header = "digit", &no }, schemas.Problem{Key: "header", Value: "false", Want: "true, as a column is given by its name"}},
+		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, schemas.Problem{Key: "classes", Value: `"a"`, Want: "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Classes = []string{" a"} }, schemas.Problem{Key: "classes", Value: `" a"`, Want: "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Missing = "median" }, schemas.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
+		{func(o *Options) { o.Holdout = 1 }, schemas.Problem{Key: "holdout", Value: "1", Want: "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Holdout = -0.1 }, schemas.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Partitions = 0 }, schemas.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
+		{func(o *Options) { o.BatchRows = -1 }, schemas.Problem{Key: "batch_rows", Value: "-1", Want: "a whole number ≥ 1"}},
 	} {
 		o := Defaults()
 		test.change(&o)
-		if got := o.Check(); !reflect.DeepEqual(got, []Problem{test.want}) {
+		if got := o.Check(); !reflect.DeepEqual(got, []schemas.Problem{test.want}) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
 		}
 	}

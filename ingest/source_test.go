@@ -274,7 +274,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 	o.BatchRows = 0
 	_, err := Sources(context.Background(), o)
-	if want := (Problem{"batch_rows", "0", "a whole number ≥ 1"}); err != want {
+	if want := (schemas.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
 		t.Errorf("error %v, expected %v", err, want)
 	}
 	// the same file for training and for testing is nobody's mistake to find here

@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 const (
@@ -68,7 +68,7 @@ func (f *failure) Unwrap() error { return f.error }
 func failed(err error) error {
 	switch {
 	case err == nil,
-		errors.As(err, new(*config.Error)), errors.As(err, new(ingest.Problem)), errors.As(err, new(*kernel.OpenError)):
+		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)):
 		return err
 	}
 	return &failure{err}

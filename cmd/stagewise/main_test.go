@@ -72,7 +72,6 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},
-		{"topics delete -c good.yaml", "this would delete blobs.examples"},
 		{"weights export -c good.yaml", `required flag(s) "output" not set`},
 		{"predict", `required flag(s) "input", "model" not set`},
 	} {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -68,28 +66,27 @@ func newTopicsList() *cobra.Command {
 }
 
 func newTopicsDelete() *cobra.Command {
-	var (
-		from choice
-		yes  bool
-	)
+	var from choice
 	cmd := &cobra.Command{
-		Use: "delete -c FILE --yes", Short: "Delete them with all that they hold: examples, weights, everything", Args: cobra.NoArgs,
+		Use: "delete -c FILE", Short: "Delete them with all that they hold: examples, weights, everything", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			names := topicNames(c)
-			if !yes {
-				return errors.New("this would delete " + strings.Join(names, ", ") + " with all that they hold; add --yes if it shall")
-			}
 			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
-				return log.Delete(cmd.Context(), names...)
+				names := topicNames(c)
+				if err := log.Delete(cmd.Context(), names...); err != nil {
+					return err
+				}
+				for _, name := range names {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s is not there any more\n", name)
+				}
+				return nil
 			}))
 		},
 	}
 	from.flags(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
 	return cmd
 }
 
