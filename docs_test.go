@@ -1,0 +1,78 @@
+package stagewise
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	namedFile = regexp.MustCompile("`([a-z/_]+\\.(?:go|sh|yaml))`")
+	namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	link      = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+)
+
+// The tour names every file of code and no other, and only tests that there are.
+func TestTour(t *testing.T) {
+	tour, tests := read(t, "docs/tour.md"), ""
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case strings.HasSuffix(file, "_test.go"):
+			tests += read(t, file)
+		case strings.HasSuffix(file, ".go") && !strings.Contains(tour, "`"+filepath.ToSlash(file)+"`"):
+			t.Errorf("%s is not in docs/tour.md", file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range namedFile.FindAllStringSubmatch(tour, -1) {
+		if _, err := os.Stat(m[1]); err != nil {
+			t.Errorf("docs/tour.md names %s: %v", m[1], err)
+		}
+	}
+	there := map[string]bool{}
+	for _, m := range testFunc.FindAllStringSubmatch(tests, -1) {
+		there[m[1]] = true
+	}
+	for _, m := range namedTest.FindAllStringSubmatch(tour, -1) {
+		if !there[m[1]] {
+			t.Errorf("docs/tour.md names %s: there is no such test", m[1])
+		}
+	}
+}
+
+// The README shows the example as it is.
+func TestReadme(t *testing.T) {
+	if !strings.Contains(read(t, "README.md"), "```yaml\n"+read(t, "examples/mnist.yaml")+"```\n") {
+		t.Error("README.md does not show examples/mnist.yaml")
+	}
+}
+
+func TestLinks(t *testing.T) {
+	for _, page := range []string{"README.md", "docs/tour.md", "docs/configuration.md"} {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,102 @@
+// Package stagewise has no code of its own: these are the rules that its packages keep.
+package stagewise
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stagewise/stagewise"
+
+var verbs = []string{"ingest", "stages", "accumulate", "solve", "sink"}
+
+// A rule forbids packages of ours, all or those in from but for those in not, to import what is in the trees, or with no
+// trees whatever is not of the standard library, but for what is in allowed. Names without a dot are of this module. Tests
+// may import what they like.
+var rules = []struct {
+	from, not      []string
+	trees, allowed []string
+	because        string
+}{
+	{from: verbs, trees: append([]string{"pipeline"}, verbs...),
+		because: "the verbs meet on topics and in pipeline: each is read, tested and replaced without the others"},
+	{from: []string{"schemas"}, allowed: []string{"github.com/apache/arrow/go/v17", "github.com/google/flatbuffers/go"},
+		because: "schemas is the start of every arrow and the format of every message: all it needs is Arrow, and what Arrow is written in"},
+	{from: []string{"internal"}, trees: append([]string{"schemas", "pipeline", "config", "cmd"}, verbs...),
+		because: "the log and the kernels serve the flow and know nothing of it"},
+	{from: append([]string{"pipeline"}, verbs...), trees: []string{"config", "cmd"},
+		because: "options are declared beside the code that they set, and config imports them, not the other way round"},
+	{not: []string{"internal/kafkalog"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
+		because: "the traps of kafka-go and of the embedded broker are known in one place"},
+	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "github.com/viterin/vek", "github.com/ebitengine/purego"},
+		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
+	{not: []string{"solve"}, trees: []string{"gonum.org/v1/gonum/mat", "gonum.org/v1/gonum/lapack"},
+		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
+	{not: []string{"config", "cmd"}, trees: []string{"github.com/spf13/viper", "go.yaml.in/yaml/v3"},
+		because: "what a configuration says is read and checked once"},
+	{not: []string{"cmd"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "log"},
+		because: "the flow tells a Recorder what happens; flags, and whether people or machines read it, are the command's business"},
+}
+
+// in tells whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.
+func in(pkg string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool {
+		return slices.ContainsFunc([]string{tree, module + "/" + tree}, func(root string) bool {
+			return pkg == root || strings.HasPrefix(pkg, root+"/")
+		})
+	})
+}
+
+func standard(pkg string) bool { return !strings.Contains(strings.Split(pkg, "/")[0], ".") }
+
+func TestStructure(t *testing.T) {
+	documented := map[string]bool{} // of each package, whether a file says what it is for
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "testdata" || name != "." && strings.HasPrefix(name, ".")):
+			return fs.SkipDir
+		case entry.IsDir() && slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, name):
+			t.Errorf("%s: a package is named for the one thing that it does", file)
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		folder := path.Dir(filepath.ToSlash(file))
+		importer := module + "/" + folder
+		documented[folder] = documented[folder] || parsed.Doc != nil
+		for _, i := range parsed.Imports {
+			imported, _ := strconv.Unquote(i.Path.Value) // quoted, as it was parsed
+			for _, r := range rules {
+				bound := (r.from == nil || in(importer, r.from)) && !in(importer, r.not)
+				forbidden := in(imported, r.trees) || r.trees == nil && !standard(imported)
+				if bound && forbidden && !in(imported, r.allowed) {
+					t.Errorf("%s imports %s, but %s", file, imported, r.because)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, has := range documented {
+		if !has {
+			t.Errorf("%s: no file has the package's doc: what does it turn into what?", folder)
+		}
+	}
+}
