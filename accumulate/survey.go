@@ -127,9 +127,10 @@ func (l LabelSet) Text() []string {
 }
 
 // AddColumns centres raw rows (n × d) at shift in place, a missing value (NaN)
-// becoming 0, and adds their squares and which of them are there. Moments about
+// becoming 0, and adds them, their squares, and which of them are there. Moments about
 // a point near the mean keep their digits where raw ones lose them.
 func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
+	sums := s.Field(schemas.FieldSums, x.Cols)
 	squares, present := s.Field(schemas.FieldSquares, x.Cols), s.Field(schemas.FieldPresent, x.Cols)
 	for i := range x.Rows {
 		row, w := x.Row(i), float64(weights[i])
@@ -141,6 +142,7 @@ func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 			z := v - shift[j]
 			row[j] = z
 			if w > 0 {
+				sums[j] += w * float64(z)
 				squares[j] += w * float64(z) * float64(z)
 				present[j] += w
 			}

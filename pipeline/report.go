@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"math"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -50,12 +51,21 @@ type SplitReport struct {
 	Confusion [][]int64 `json:"confusion"` // [true class][predicted class], rows
 }
 
+// known is a figure that JSON can carry: one that has overflown is the greatest
+// there is.
+func known(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return math.MaxFloat64
+	}
+	return v
+}
+
 // scoresOf is what a visit's sums say of each split that has rows.
 func scoresOf(sum *accumulate.Sum) map[schemas.Split]Score {
 	scores := map[schemas.Split]Score{}
 	for split, s := range schemas.ScoresOf(sum.Tensors()) {
 		if s.Rows > 0 {
-			scores[schemas.Split(split)] = Score{Rows: int64(s.Rows), Error: s.ErrorPercent(), Loss: s.MeanLoss()}
+			scores[schemas.Split(split)] = Score{Rows: int64(s.Rows), Error: s.ErrorPercent(), Loss: known(s.MeanLoss())}
 		}
 	}
 	return scores
@@ -88,7 +98,7 @@ func (s *solver) report(version int) *Report {
 		q := s.last.QualityOf(split, labels.Len())
 		r.Splits[split.String()] = SplitReport{
 			Rows: score.Rows, Error: score.Error, Loss: score.Loss,
-			LogLoss: q.LogLoss, Brier: q.Brier, ECE: q.ECE, Confusion: q.Confusion,
+			LogLoss: known(q.LogLoss), Brier: known(q.Brier), ECE: known(q.ECE), Confusion: q.Confusion,
 		}
 	}
 	return r

@@ -132,6 +132,9 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 // successor's link.
 func (r *residualsReader) fill(ctx context.Context, l *load) error {
 	l.scores = make([]kernel.Dense, len(l.raw))
+	for i := range l.scores {
+		l.scores[i].Cols = r.classes
+	}
 	for at := 0; ; {
 		part, err := r.next(ctx)
 		if err == io.EOF {
@@ -149,7 +152,6 @@ func (r *residualsReader) fill(ctx context.Context, l *load) error {
 		}
 		if at < len(l.raw) && l.raw[at].offset == part.Offset {
 			score := &l.scores[at]
-			score.Cols = r.classes
 			score.Data = append(score.Data, part.Score...)
 			score.Rows = len(score.Data) / r.classes
 		}

@@ -164,7 +164,7 @@ type surveyBench struct {
 	shift       []float32
 	labels      *schemas.Labels // the plan's classes; nil: all are taken
 	accumulator accumulate.Accumulator
-	x, ones     kernel.Dense
+	x           kernel.Dense
 	seen        map[int64]bool
 }
 
@@ -209,7 +209,7 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
 	partition := l.share.span.Partition
 	result := &found{sample: &accumulate.Sample{}, labels: accumulate.LabelSet{}}
-	b.accumulator.Begin(len(b.shift), 1, b.plan.Prepare.PCA > 0)
+	b.accumulator.Begin(len(b.shift), 0, b.plan.Prepare.PCA > 0)
 	sum := b.accumulator.Sum()
 	for _, r := range l.raw {
 		err := b.message(sum, result, partition, r)
@@ -222,6 +222,7 @@ func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
 		}
 	}
 	sum = b.accumulator.End()
+	sum.Take(schemas.FieldCross) // with nothing
 	sum.Spans = schemas.Spans{l.segment().span}
 	return &outcome{rows: sum.Rows, sum: sum, found: result}, nil
 }
@@ -257,11 +258,7 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 		stages.UnitRows(b.x)
 	}
 	sum.AddColumns(b.x, b.shift, fitted)
-	b.ones.Reshape(n, 1)
-	for i := range b.ones.Data {
-		b.ones.Data[i] = 1
-	}
-	b.accumulator.Add(b.x, b.ones, fitted)
+	b.accumulator.Add(b.x, kernel.Dense{Rows: n}, fitted)
 	// no scores yet: the rows and weights of each split, none of them wrong
 	sum.AddScores(rows, make([]float32, n), rows.Classes)
 	sum.Count(n, r.checksum(partition, n))

@@ -128,7 +128,7 @@ func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]sch
 		if err != nil {
 			return scores, err
 		}
-		c.factor, err = NewPreconditioner(gram, p, c.shape.Penalised, c.weight, c.stage.Ridge)
+		c.factor, err = NewPreconditioner(gram, p, c.shape.Penalised, c.weight, c.stage.Ridge, smoothness(c.stage.Link))
 		if err != nil {
 			return scores, err
 		}

@@ -8,7 +8,7 @@ import (
 
 // generalized is Algorithm 1, generalized least squares, for a known link:
 //
-//	W ← W − (1/L) (S+λI)⁻¹ ∇J(W)        (line 4)
+//	W ← W − (L·S+λI)⁻¹ ∇J(W)        (line 4)
 //
 // safeguarded by J: a trial that raises it is taken back and half the step is
 // tried from where it was accepted last.
@@ -25,8 +25,8 @@ type point struct {
 	visit     int
 	w         []float32
 	objective float64
-	step      []float64 // (S+λI)⁻¹ ∇J(W)
-	decrement float64   // ⟨∇J, step⟩: a full step gains about 1/(2L) of it
+	step      []float64 // (L·S+λI)⁻¹ ∇J(W)
+	decrement float64   // ⟨∇J, step⟩: a full step gains about half of it
 }
 
 // smoothness is L of each link (Gershgorin for softmax): the Hessian of the
@@ -99,10 +99,10 @@ func (g *generalized) Next() (Step, error) {
 	if g.done || g.passes >= g.stage.Passes || g.stop.ended() {
 		return Step{W: g.chosen.w, Final: true, Of: g.chosen.visit}, nil
 	}
-	return Step{W: g.ahead(g.size / smoothness(g.stage.Link))}, nil
+	return Step{W: g.ahead(g.size)}, nil
 }
 
-// ahead is W − rate · (S+λI)⁻¹ ∇J(W) from the accepted point.
+// ahead is W − rate · (L·S+λI)⁻¹ ∇J(W) from the accepted point.
 func (g *generalized) ahead(rate float64) []float32 {
 	w := make([]float32, len(g.accepted.w))
 	for i, x := range g.accepted.w {

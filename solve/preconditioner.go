@@ -7,17 +7,21 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Preconditioner is the Cholesky factor of S + λI: the fixed second-moment
-// matrix by which every step of Algorithm 1 is multiplied (its line 2). The
-// intercept, if there is one, is the last column and not penalised.
+// Preconditioner is the Cholesky factor of L·S + λI, the fixed second-moment
+// matrix by whose inverse every step of Algorithm 1 is multiplied (its line 2).
+// The intercept, if there is one, is the last column and not penalised.
+//
+// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But J
+// curves up to L·S + λI, which L (S+λI) does not bound where L < 1: directions
+// that S does not see would go from W to −W and back, at the same J for ever.
 type Preconditioner struct {
 	Lambda float64
-	factor mat.Cholesky // of D (S + λI) D
+	factor mat.Cholesky // of D (L·S + λI) D
 	scale  []float64    // D: what makes the diagonal ones
 	size   int
 }
 
-// SingularError says that S + λI can't be inverted with any use.
+// SingularError says that L·S + λI can't be inverted with any use.
 type SingularError struct {
 	Size   int
 	Weight float64 // Σw of the rows behind S
@@ -37,10 +41,10 @@ func (e *SingularError) Error() string {
 // worstCondition leaves three digits of a float64 solve.
 const worstCondition = 1e13
 
-// NewPreconditioner factors S + λI, S = gram/weight with gram the packed lower
+// NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
 // triangle of Σ w x xᵀ over p columns, of which the first penalised count in
 // λ = ridge · trace(S)/penalised and get it. gram is not changed.
-func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) (*Preconditioner, error) {
+func NewPreconditioner(gram []float64, p, penalised int, weight, ridge, smoothness float64) (*Preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
@@ -60,6 +64,9 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) 
 		return nil, &NotFiniteError{"the Gram matrix"}
 	}
 	c := &Preconditioner{Lambda: ridge * trace / float64(penalised), size: p}
+	for i := range full {
+		full[i] *= smoothness
+	}
 	for i := range penalised {
 		full[i*p+i] += c.Lambda
 	}
@@ -88,7 +95,7 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, ridge float64) 
 	return c, nil
 }
 
-// Solve is (S + λI)⁻¹ g for a p × k matrix g, row-major.
+// Solve is (L·S + λI)⁻¹ g for a p × k matrix g, row-major.
 func (c *Preconditioner) Solve(g []float64, k int) []float64 {
 	scaled := make([]float64, len(g))
 	c.rescale(scaled, g, k)

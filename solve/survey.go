@@ -15,8 +15,8 @@ import (
 // Surveyed is the reduced result of the survey's visit.
 type Surveyed struct {
 	// Sums are the moments of the training rows about Shift, a missing value
-	// counting as Shift: cross [d, 1] the first ones, gram the second ones if
-	// there are to be principal components, squares and present.
+	// counting as Shift: sums and squares of each feature, present, and if there
+	// are to be principal components gram.
 	Sums   schemas.Tensors[float64]
 	Shift  []float32 // d
 	Sample []float32 // n × d raw rows, missing values as NaN
@@ -58,7 +58,7 @@ func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], erro
 	if weight <= 0 {
 		return nil, NoWeightError{}
 	}
-	first, err := s.Sums.Shaped(schemas.FieldCross, d, 1)
+	first, err := s.Sums.Shaped(schemas.FieldSums, d)
 	if err != nil {
 		return nil, err
 	}

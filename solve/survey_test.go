@@ -48,7 +48,7 @@ func (t table) surveyed(shift []float64) Surveyed {
 	}
 	s := Surveyed{Sample: sample, Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
 		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
-		schemas.Matrix(schemas.FieldCross, d, 1, first), schemas.Vector(schemas.FieldSquares, squares),
+		schemas.Vector(schemas.FieldSums, first), schemas.Vector(schemas.FieldSquares, squares),
 		schemas.Vector(schemas.FieldPresent, present), schemas.Vector(schemas.FieldGram, gram),
 	}}
 	for j, v := range shift {

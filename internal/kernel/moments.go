@@ -31,7 +31,7 @@ func zeros(s []float64, n int) []float64 {
 	return s
 }
 
-// Add sums the rows of g (n×p) and y (n×k) with weights (n) ≥ 0.
+// Add sums the rows of g (n×p) and y (n×k) with weights (n) ≥ 0. A row of weight 0 may hold anything.
 func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	n := g.Rows
 	g.check("Moments", "g", n, m.Size)
@@ -39,21 +39,23 @@ func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	if n == 0 || m.Size == 0 || m.Targets == 0 {
 		return
 	}
-	m.x, m.y = rootScaled(m.x, g, weights), rootScaled(m.y, y, weights)
+	m.x, m.y = rootScaled(m.x[:0], g, weights), rootScaled(m.y[:0], y, weights)
+	if n = len(m.x) / m.Size; n == 0 {
+		return
+	}
 	b.routines.Dsyrk(blas.Lower, blas.Trans, m.Size, n, 1, m.x, m.Size, 1, m.Gram, m.Size)
 	b.routines.Dgemm(blas.Trans, blas.NoTrans, m.Size, m.Targets, n, 1, m.x, m.Size, m.y, m.Targets, 1, m.Cross, m.Targets)
 }
 
-// rootScaled is the rows of x times the roots of their weights, in dst's memory if it is enough.
+// rootScaled appends to dst the rows of x whose weight isn't 0, times the roots of their weights.
 func rootScaled(dst []float64, x Dense, weights []float32) []float64 {
-	if cap(dst) < len(x.Data) {
-		dst = make([]float64, len(x.Data))
-	}
-	dst = dst[:len(x.Data)]
 	for i := range x.Rows {
+		if weights[i] == 0 {
+			continue
+		}
 		root := math.Sqrt(float64(weights[i]))
-		for j, v := range x.Row(i) {
-			dst[i*x.Cols+j] = root * float64(v)
+		for _, v := range x.Row(i) {
+			dst = append(dst, root*float64(v))
 		}
 	}
 	return dst
