@@ -27,7 +27,7 @@ type position struct {
 func NewReplay(plan *schemas.Plan, partition int) *Replay {
 	r := &Replay{partition: partition, foreign: plan.Foreign, sources: map[string]*position{}}
 	for _, seal := range plan.Sources {
-		r.sources[seal.Header()] = &position{seal: seal}
+		r.sources[seal.Header()] = &position{seal: seal, next: int64(partition)}
 	}
 	return r
 }
@@ -44,10 +44,10 @@ func (r *Replay) Accept(m schemas.Message) bool {
 		return false
 	}
 	sequence, err := strconv.ParseInt(m.Get("sequence"), 10, 64)
-	if err != nil || sequence < p.next || sequence >= p.seal.Messages || sequence%int64(p.seal.Partitions) != int64(r.partition) {
+	if err != nil || sequence != p.next || sequence >= p.seal.Messages {
 		return false
 	}
-	p.next = sequence + 1
+	p.next += int64(p.seal.Partitions)
 	p.count++
 	return true
 }

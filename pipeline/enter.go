@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -83,6 +84,9 @@ func (w *worker) scoresBefore(stage int) *residualsOf {
 
 // settle takes from the survey's result what it has covered, once.
 func (w *worker) settle() error {
+	if w.settled {
+		return nil
+	}
 	covered, ok := w.chain.accepted[0].Tensors.Find(schemas.TensorCovered)
 	if !ok {
 		return &schemas.ShapeError{Tensor: schemas.TensorCovered, Want: []int{len(w.plan.Spans)}}
@@ -98,6 +102,7 @@ func (w *worker) settle() error {
 			}
 		}
 	}
+	w.settled = true
 	return nil
 }
 
@@ -128,13 +133,14 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 		return err
 	}
 	_, p.final = w.chain.final(stage)
+	p.attempt = rand.Text()
 	sums, open := map[*share]*accumulate.Sum{}, map[*share]*opened{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage),
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).publish },
 		collect: func(ctx context.Context, s *share, o *outcome) error {
 			if open[s] == nil {
-				open[s] = &opened{seal: seal{parent: p.final, from: -1}}
+				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
 			if err := w.append(ctx, s, open[s], o); err != nil {
 				return err
@@ -181,7 +187,7 @@ func (w *worker) seal(ctx context.Context, stage int, s *share, open *opened, su
 		Identity: w.identity(schemas.KindSeal, visit{stage, 0, open.parent}, s),
 		Notes:    append(coverageNotes(sum.Coverage), open.notes()...), Tensors: sum.Tensors(),
 	}
-	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r); err != nil {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r); err != nil {
 		return err
 	}
 	done := open.seal

@@ -18,7 +18,7 @@ import (
 // nobody trains on what is not sealed.
 func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec Recorder) error {
 	d := newDesk(log, job.Name, nil)
-	if err := log.Create(ctx, Topics(job)...); err != nil {
+	if err := d.create(ctx, &job); err != nil {
 		return err
 	}
 	_, err := d.ingest(ctx, job, rec)
@@ -27,14 +27,8 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec Recorder) error
 
 // ingest returns the ids of the job's sources, all of them sealed.
 func (d desk) ingest(ctx context.Context, job Job, rec Recorder) (ids []string, err error) {
-	// a topic that is there keeps its number of partitions
-	partitions, err := d.log.Partitions(ctx, d.examples)
-	if err != nil {
-		return nil, err
-	}
-	options := job.Examples
-	options.Partitions = partitions
-	sources, err := ingest.Sources(ctx, options)
+	partitions := job.Examples.Partitions
+	sources, err := ingest.Sources(ctx, job.Examples)
 	if err != nil {
 		return nil, err
 	}

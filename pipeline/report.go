@@ -1,8 +1,12 @@
 package pipeline
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
@@ -102,4 +106,30 @@ func (s *solver) report(version int) *Report {
 		}
 	}
 	return r
+}
+
+// pieces cuts text where a record can be cut, between characters.
+func pieces(text string) (list []string) {
+	const most = 8 << 10
+	for len(text) > most {
+		at := most
+		for !utf8.RuneStart(text[at]) {
+			at--
+		}
+		list, text = append(list, text[:at]), text[at:]
+	}
+	return append(list, text)
+}
+
+// reportOf is the inverse of tell.
+func reportOf(r *schemas.Weights) (*Report, error) {
+	t, ok := r.Tensors.Find(schemas.TensorReport)
+	if !ok {
+		return nil, &schemas.ShapeError{Tensor: schemas.TensorReport}
+	}
+	report := &Report{}
+	if err := json.Unmarshal([]byte(strings.Join(t.Text, "")), report); err != nil {
+		return nil, fmt.Errorf("%w: report of run %s: %w", schemas.ErrDamaged, r.Run, err)
+	}
+	return report, nil
 }

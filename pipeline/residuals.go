@@ -19,28 +19,30 @@ import (
 // they must be.
 type seal struct {
 	parent   schemas.Digest // of the stage's final weights
-	from, to int64          // offsets on the residuals topic
+	attempt  string
+	from, to int64 // offsets on the residuals topic
 	rows     int64
 	digest   schemas.Digest // of the scores
 }
 
 // The notes of a seal.
 const (
-	noteFrom   = "from"
-	noteTo     = "to"
-	noteRows   = "rows"
-	noteScores = "scores"
+	noteFrom    = "from"
+	noteTo      = "to"
+	noteRows    = "rows"
+	noteScores  = "scores"
+	noteAttempt = "attempt"
 )
 
 func (s *seal) notes() []schemas.Header {
 	return []schemas.Header{
 		{Key: noteFrom, Value: strconv.FormatInt(s.from, 10)}, {Key: noteTo, Value: strconv.FormatInt(s.to, 10)},
-		{Key: noteRows, Value: strconv.FormatInt(s.rows, 10)}, {Key: noteScores, Value: string(s.digest)},
+		{Key: noteRows, Value: strconv.FormatInt(s.rows, 10)}, {Key: noteScores, Value: string(s.digest)}, {Key: noteAttempt, Value: s.attempt},
 	}
 }
 
 func sealOf(r *schemas.Statistics) (*seal, error) {
-	s := &seal{parent: r.Parent, digest: schemas.Digest(r.Note(noteScores))}
+	s := &seal{parent: r.Parent, attempt: r.Note(noteAttempt), digest: schemas.Digest(r.Note(noteScores))}
 	for key, field := range map[string]*int64{noteFrom: &s.from, noteTo: &s.to, noteRows: &s.rows} {
 		n, err := strconv.ParseInt(r.Note(key), 10, 64)
 		if err != nil {
@@ -71,6 +73,7 @@ var errUnsealed = errors.New("the residuals are not as they were sealed")
 type residualsReader struct {
 	*residualsOf
 	messages *kafkalog.Range
+	attempt  string
 	ahead    *schemas.Residuals // read, and not yet asked for
 	at       int64              // offset on the residuals topic of the last part
 	offset   int64              // of its examples message
@@ -84,7 +87,7 @@ type residualsReader struct {
 func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
 	seal := s.seals[r.stage]
 	return &residualsReader{
-		residualsOf: r, offset: -1, scratch: make([]float32, r.classes), mem: d.mem,
+		residualsOf: r, attempt: seal.attempt, offset: -1, scratch: make([]float32, r.classes), mem: d.mem,
 		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.from), seal.to),
 	}
 }
@@ -106,7 +109,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 			return nil, err
 		}
 		head, err := schemas.ResidualsHeader(message(m))
-		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent {
+		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent || head.Attempt != r.attempt {
 			continue // not ours, or of weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
@@ -200,6 +203,9 @@ func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 				copy(b.score.Data[part.Row*r.classes:], part.Score)
 			}
 		}
+	}
+	for i := len(s.segments) - 2; i >= 0; i-- {
+		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
 	}
 	if digest := digester.Digest(); rows != seal.rows || digest != seal.digest {
 		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.rows, seal.digest.Short())

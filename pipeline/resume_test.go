@@ -128,47 +128,31 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	}
 }
 
-// Two workers and two solvers at once on one run, each unaware of the others,
-// do no harm: every record is made twice, each counts once.
+// Workers and solvers at once on one run, each unaware of the others, do no
+// harm: every record is made several times, each counts once.
 func TestTwinsDoNoHarm(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), resumable(t))
-	log, job := openEmbedded(t), resumable(t)
-	d, blas, recorder := newDesk(log, job.Name, checked(t)), openBLAS(t), &serialised{to: &events{}}
-	if err := Ingest(t.Context(), log, job, recorder); err != nil {
-		t.Fatal(err)
-	}
-	sources, err := d.ingest(t.Context(), job, recorder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := d.ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := d.plan(t.Context(), job, blas, sources, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.submit(t.Context(), plan, l, false, recorder); err != nil {
-		t.Fatal(err)
-	}
+	job := resumable(t)
+	// many segments a partition, so that the twins' residuals interleave
+	job.Examples.BatchRows, job.Segment, job.Examples.Partitions = 8, 1, 1
+	want, _ := train(t, openEmbedded(t), job)
+	log, recorder := openEmbedded(t), &serialised{to: &events{}}
+	d, plan := submitted(t, log, job, recorder)
 	type result struct {
 		report *Report
 		err    error
 	}
-	results := make(chan result)
-	for range 2 {
+	results, twins := make(chan result), 4
+	for range twins {
 		go func() {
-			report, err := d.execute(t.Context(), blas, plan, job.Memory, time.Now, recorder)
+			report, err := d.execute(t.Context(), openBLAS(t), plan, job.Memory, time.Now, recorder)
 			results <- result{report, err}
 		}()
 	}
-	for range 2 {
+	for range twins {
 		r := <-results
 		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		if r.report.WeightsDigest != want.WeightsDigest {
+			t.Error(r.err)
+		} else if r.report.WeightsDigest != want.WeightsDigest {
 			t.Errorf("digest %s, alone %s", r.report.WeightsDigest, want.WeightsDigest)
 		}
 	}
@@ -281,7 +265,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(d, openBLAS(t), l.plans[0], 1<<30, ignored{})
-	if w.statistics, err = log.Partitions(t.Context(), d.statistics); err != nil {
+	if w.partitions, err = log.Partitions(t.Context(), d.statistics); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.chain.read(t.Context(), d); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -26,13 +27,15 @@ type solver struct {
 	began time.Time
 	now   func() time.Time
 
-	inbox      chan schemas.Message
-	statistics schemas.Collector[float64]
-	samples    schemas.Collector[float32]
-	records    map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
-	sampled    map[schemas.Identity]*schemas.Sample
-	digests    map[schemas.Identity]schemas.Digest
-	weights    *kafkalog.Follower
+	inbox   chan schemas.Message
+	sums    schemas.Collector[float64]
+	samples schemas.Collector[float32]
+	records map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
+	sampled map[schemas.Identity]*schemas.Sample
+	digests map[schemas.Identity]schemas.Digest
+	latest  map[int]schemas.Identity // by partition, of the last visit that came
+	barrier *kafkalog.Follower       // of the weights topic
+	current int                      // the stage that is solved
 
 	quarantined int64
 	rows        [schemas.Splits]int64
@@ -44,7 +47,7 @@ func newSolver(d desk, plan *schemas.Plan, now func() time.Time, rec Recorder) *
 	return &solver{
 		desk: d, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), now: now, began: now(),
 		inbox: make(chan schemas.Message, 64), records: map[schemas.Identity]*schemas.Statistics{},
-		sampled: map[schemas.Identity]*schemas.Sample{}, digests: map[schemas.Identity]schemas.Digest{},
+		sampled: map[schemas.Identity]*schemas.Sample{}, digests: map[schemas.Identity]schemas.Digest{}, latest: map[int]schemas.Identity{},
 	}
 }
 
@@ -68,13 +71,27 @@ func (s *solver) solve(ctx context.Context) error {
 	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done}
 	if err != nil {
 		end.State, end.Reason = schemas.Failed, err.Error()
-	} else if end.Report, err = json.Marshal(report); err != nil {
-		return fmt.Errorf("encode report: %w", err)
+	} else if err := s.tell(ctx, report); err != nil {
+		return fmt.Errorf("report run %s: %w", s.run, err)
 	}
 	if _, err := s.write(ctx, s.plans, 0, end.Message()); err != nil {
 		return fmt.Errorf("end run %s: %w", s.run, err)
 	}
 	return nil
+}
+
+// tell publishes the report: with many classes its confusion matrices are more
+// than one message.
+func (s *solver) tell(ctx context.Context, report *Report) error {
+	content, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	r := &schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
+		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
+	}
+	return writeRecord(ctx, s.desk, s.plans, 0, r)
 }
 
 // stagesOf solves the survey and each stage in turn.
@@ -87,9 +104,9 @@ func (s *solver) stagesOf(ctx context.Context, followers *sync.WaitGroup) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	s.weights = s.log.Follow(s.topics.weights, 0, next)
-	s.weights.SkipDeleted = true
-	defer s.weights.Close()
+	s.barrier = s.log.Follow(s.weights, 0, next)
+	s.barrier.SkipDeleted = true
+	defer s.barrier.Close()
 	if err := s.follow(ctx, followers); err != nil {
 		return nil, err
 	}
@@ -107,26 +124,25 @@ func (s *solver) stagesOf(ctx context.Context, followers *sync.WaitGroup) (*Repo
 // follow starts a goroutine for each partition of statistics, from where the
 // run's own begin.
 func (s *solver) follow(ctx context.Context, followers *sync.WaitGroup) error {
-	partitions, err := s.log.Partitions(ctx, s.topics.statistics)
+	partitions, err := s.log.Partitions(ctx, s.statistics)
 	if err != nil {
 		return err
 	}
 	for p := range partitions {
-		from, _, err := s.log.Bounds(ctx, s.topics.statistics, p)
-		if err != nil {
-			return err
-		}
+		// If retention has deleted any of the run's own, it ends: what is missing
+		// might be waited for for ever.
+		from := int64(0)
 		if p < len(s.plan.Since.Statistics) {
-			from = max(from, s.plan.Since.Statistics[p])
+			from = s.plan.Since.Statistics[p]
 		}
-		follower := s.log.Follow(s.topics.statistics, p, from)
+		follower := s.log.Follow(s.statistics, p, from)
 		followers.Go(func() {
 			defer follower.Close()
 			for {
 				m, err := follower.Next(ctx)
 				out := message(m)
 				if err != nil {
-					reason := fmt.Sprintf("follow %s[%d]: %v", s.topics.statistics, p, err)
+					reason := fmt.Sprintf("follow %s[%d]: %v", s.statistics, p, err)
 					out = (&schemas.Failure{Run: s.run, Reason: reason}).Message()
 				}
 				if out.Get("run") != s.run {
@@ -166,8 +182,12 @@ func (s *solver) receive(ctx context.Context) error {
 		s.drop(err)
 		return nil
 	}
+	if id.Stage < s.current && id.Kind != schemas.KindSeal {
+		return nil // of a stage that is solved
+	}
 	if digest, twice := s.digests[id]; twice {
-		if digest != schemas.Digest(m.Get("digest")) {
+		// seals of the same scores may be of other offsets
+		if digest != schemas.Digest(m.Get("digest")) && id.Kind != schemas.KindSeal {
 			s.drop(fmt.Errorf("another %v with other content", id))
 		}
 		return nil
@@ -181,13 +201,24 @@ func (s *solver) receive(ctx context.Context) error {
 		}
 		return nil
 	}
-	r, err := s.statistics.Add(m, s.mem)
+	r, err := s.sums.Add(m, s.mem)
 	if err != nil {
 		s.drop(err)
 	} else if r != nil {
 		s.records[id], s.digests[id] = r, r.Digest()
+		if last, any := s.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
+			s.latest[id.Partition] = id
+		}
 	}
 	return nil
+}
+
+// GoneError says that statistics that were there are not any more: those of a
+// later visit, which follow them on the log, are.
+type GoneError struct{ schemas.Identity }
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the %v is gone: it was deleted under the run", e.Identity)
 }
 
 func (s *solver) drop(err error) {
@@ -235,6 +266,9 @@ func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*a
 // wait for a record, which is handed over: the solver keeps nothing.
 func (s *solver) wait(ctx context.Context, id schemas.Identity) (*schemas.Statistics, error) {
 	for s.records[id] == nil {
+		if last, any := s.latest[id.Partition]; any && id.Kind != schemas.KindSeal && id.Before(last) {
+			return nil, &GoneError{id}
+		}
 		if err := s.receive(ctx); err != nil {
 			return nil, err
 		}
@@ -247,71 +281,101 @@ func (s *solver) wait(ctx context.Context, id schemas.Identity) (*schemas.Statis
 // survey turns its statistics into the preparation, unless that is accepted
 // already; kept is the earlier version's in a warm start.
 func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
-	v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
-	labels, sample, shift := accumulate.LabelSet{}, &accumulate.Sample{}, []float64(nil)
-	var parts []*accumulate.Sum
-	var covered []string
-	for _, span := range s.plan.Spans {
-		r, err := s.wait(ctx, s.identity(schemas.KindVisit, v, span.Partition))
+	if s.current = schemas.Survey; len(s.chain.accepted) == 0 {
+		v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
+		r, err := s.surveyed(ctx, v)
 		if err != nil {
 			return err
 		}
-		tensors := schemas.Tensors[float64]{}
-		for _, t := range r.Tensors {
-			switch t.Name {
-			case tensorShift:
-				shift = t.Data
-			case schemas.FieldLabels:
-				for _, text := range t.Text {
-					labels[text] = struct{}{}
-				}
-			default:
-				tensors = append(tensors, t)
-			}
-		}
-		if s.plan.Prepare.PCA > 0 {
-			gram, err := s.wait(ctx, s.identity(schemas.KindGram, v, span.Partition))
-			if err != nil {
-				return err
-			}
-			tensors = append(tensors, gram.Tensors...)
-		}
-		rows, err := s.waitSample(ctx, s.identity(schemas.KindSample, v, span.Partition))
-		if err != nil {
-			return err
-		}
-		sample.Merge(rows)
-		coverage, err := coverageOf(r.Note(noteCovered))
-		if err != nil {
-			return err
-		}
-		n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
-		if err != nil {
-			return fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
-		}
-		s.quarantined += n
-		covered = append(covered, r.Note(noteCovered))
-		parts = append(parts, accumulate.NewSum(coverage, tensors))
-	}
-	sum, err := accumulate.Reduce(parts)
-	if err != nil {
-		return err
-	}
-	for split, score := range schemas.ScoresOf(sum.Tensors()) {
-		s.rows[split] = int64(score.Rows)
-	}
-	if len(s.chain.accepted) == 0 {
-		if err := s.prepare(ctx, v, sum, labels, sample, shift, kept, covered); err != nil {
+		if err := s.prepare(ctx, v, r, kept); err != nil {
 			return err
 		}
 	}
 	rows := map[schemas.Split]int64{}
+	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteRows), &s.rows[0], &s.rows[1], &s.rows[2]); err != nil {
+		return fmt.Errorf("read the survey's rows: %w", err)
+	}
+	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteQuarantined), &s.quarantined); err != nil {
+		return fmt.Errorf("read how much is in quarantine: %w", err)
+	}
 	for split, n := range s.rows {
 		rows[schemas.Split(split)] = n
 	}
 	p := s.chain.prepared
 	s.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: s.now().Sub(s.began)})
 	return nil
+}
+
+// surveyed is the reduced statistics of the survey.
+type surveyed struct {
+	sum         *accumulate.Sum
+	labels      accumulate.LabelSet
+	sample      *accumulate.Sample
+	shift       []float32
+	covered     []string // of each span, as its record says
+	quarantined int64
+}
+
+func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
+	all := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}
+	var parts []*accumulate.Sum
+	for _, span := range s.plan.Spans {
+		part, err := s.surveyedSpan(ctx, v, span, all)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	var err error
+	all.sum, err = accumulate.Reduce(parts)
+	return all, err
+}
+
+// surveyedSpan adds the statistics of one span to all, and answers with its sums.
+func (s *solver) surveyedSpan(ctx context.Context, v visit, span schemas.Span, all *surveyed) (*accumulate.Sum, error) {
+	r, err := s.wait(ctx, s.identity(schemas.KindVisit, v, span.Partition))
+	if err != nil {
+		return nil, err
+	}
+	tensors := schemas.Tensors[float64]{}
+	for _, t := range r.Tensors {
+		switch t.Name {
+		case tensorShift:
+			all.shift = make([]float32, len(t.Data))
+			for j, x := range t.Data {
+				all.shift[j] = float32(x)
+			}
+		case schemas.FieldLabels:
+			for _, text := range t.Text {
+				all.labels[text] = struct{}{}
+			}
+		default:
+			tensors = append(tensors, t)
+		}
+	}
+	if s.plan.Prepare.PCA > 0 {
+		gram, err := s.wait(ctx, s.identity(schemas.KindGram, v, span.Partition))
+		if err != nil {
+			return nil, err
+		}
+		tensors = append(tensors, gram.Tensors...)
+	}
+	rows, err := s.waitSample(ctx, s.identity(schemas.KindSample, v, span.Partition))
+	if err != nil {
+		return nil, err
+	}
+	all.sample.Merge(rows)
+	n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
+	}
+	all.quarantined += n
+	all.covered = append(all.covered, r.Note(noteCovered))
+	coverage, err := coverageOf(r.Note(noteCovered))
+	if err != nil {
+		return nil, err
+	}
+	return accumulate.NewSum(coverage, tensors), nil
 }
 
 func (s *solver) waitSample(ctx context.Context, id schemas.Identity) (*accumulate.Sample, error) {
@@ -325,40 +389,47 @@ func (s *solver) waitSample(ctx context.Context, id schemas.Identity) (*accumula
 	return accumulate.SampleOf(r.Tensors)
 }
 
-// prepare publishes the survey's result.
-func (s *solver) prepare(ctx context.Context, v visit, sum *accumulate.Sum, found accumulate.LabelSet, sample *accumulate.Sample, shift []float64, kept schemas.Tensors[float32], covered []string) error {
-	var tensors schemas.Tensors[float32]
-	if kept != nil {
-		frozen, _ := kept.Find(schemas.TensorLabels)
-		if err := within(found, frozen.Text); err != nil {
-			return err
-		}
-		for _, t := range kept {
-			if t.Name != schemas.TensorCovered {
-				tensors = append(tensors, t)
-			}
-		}
-	} else {
+// prepare publishes the survey's result, with what later solvers report of it.
+func (s *solver) prepare(ctx context.Context, v visit, all *surveyed, kept schemas.Tensors[float32]) error {
+	tensors, err := s.preparation(all, kept)
+	if err != nil {
+		return err
+	}
+	scores := schemas.ScoresOf(all.sum.Tensors())
+	return s.publish(ctx, &schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent},
+		Notes: []schemas.Header{
+			{Key: noteRows, Value: fmt.Sprintf("%.0f %.0f %.0f", scores[0].Rows, scores[1].Rows, scores[2].Rows)},
+			{Key: noteQuarantined, Value: strconv.FormatInt(all.quarantined, 10)},
+		},
+		Tensors: append(tensors, schemas.Words[float32](schemas.TensorCovered, all.covered)),
+	})
+}
+
+// preparation is the survey's result, or in a warm start the earlier version's,
+// if these examples fit it.
+func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (schemas.Tensors[float32], error) {
+	if kept == nil {
 		labels := s.plan.Classes
 		if len(labels) == 0 {
-			labels = found.Text()
+			labels = all.labels.Text()
 		}
-		narrow := make([]float32, len(shift))
-		for j, x := range shift {
-			narrow[j] = float32(x)
-		}
-		var err error
-		tensors, err = solve.Survey(s.plan.Prepare, solve.Surveyed{
-			Sums: sum.Tensors(), Shift: narrow, Sample: sample.Rows().Data, Labels: labels,
+		return solve.Survey(s.plan.Prepare, solve.Surveyed{
+			Sums: all.sum.Tensors(), Shift: all.shift, Sample: all.sample.Rows().Data, Labels: labels,
 		})
-		if err != nil {
-			return err
-		}
 	}
-	tensors = append(tensors, schemas.Words[float32](schemas.TensorCovered, covered))
-	return s.publish(ctx, &schemas.Weights{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent}, Tensors: tensors,
-	})
+	frozen, _ := kept.Find(schemas.TensorLabels)
+	center, _ := kept.Find(schemas.TensorCenter)
+	if len(center.Data) != len(all.shift) {
+		return nil, fmt.Errorf("%d features, the version that this run starts from has %d", len(all.shift), len(center.Data))
+	}
+	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, frozen.Text) {
+		return nil, fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", frozen.Text)
+	}
+	if err := within(all.labels, frozen.Text); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(kept), func(t schemas.Tensor[float32]) bool { return t.Name == schemas.TensorCovered }), nil
 }
 
 // within tells whether all labels are among those that an earlier version has
@@ -389,8 +460,13 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		return err
 	}
 	shape := s.chain.shape(m)
+	s.current = t
 	fit, passes := solve.NewFit(s.plan.Stages[t], shape), 0
-	for seen := 0; ; {
+	final, parent := s.chain.final(t)
+	if final != nil { // by a solver before this one
+		passes = gradients(s.plan.Stages[t].Link, len(s.chain.visits(t)))
+	}
+	for seen := 0; final == nil; final, parent = s.chain.final(t) {
 		visits := s.chain.visits(t)
 		for ; seen < len(visits); seen++ {
 			v := visits[seen]
@@ -416,7 +492,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			}
 		}
 		if final, _ := s.chain.final(t); final != nil {
-			break
+			continue
 		}
 		step, err := fit.Next()
 		if err != nil {
@@ -434,7 +510,6 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			return err
 		}
 	}
-	_, parent := s.chain.final(t)
 	sealed, err := s.gather(ctx, visit{t, 0, parent}, schemas.KindSeal)
 	if err != nil {
 		return err
@@ -446,29 +521,54 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	return nil
 }
 
-// publish writes the next record of the chain, and waits until it, or the same
-// by another solver, is accepted.
-func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
-	if err := writeRecord(ctx, s.desk, s.topics.weights, 0, r); err != nil {
-		return err
+// gradients is how many of so many visits gave a loss and a gradient.
+func gradients(link schemas.Link, visits int) int {
+	if link == schemas.LinkCalibrated {
+		return (visits + 1) / 2
 	}
-	for {
-		m, err := s.weights.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("follow weights: %w", err)
-		}
-		grown, err := s.chain.add(message(m))
-		if err != nil {
+	return visits
+}
+
+// publish writes the next record of the chain, and waits until it, or another
+// solver's, is accepted; after a while it writes it again.
+func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
+	for wait := patience; ; wait = min(2*wait, mostPatience) {
+		if err := writeRecord(ctx, s.desk, s.weights, 0, r); err != nil {
 			return err
 		}
-		if grown {
-			return nil
+		if grown, err := s.accepted(ctx, wait); err != nil || grown {
+			return err
+		}
+	}
+}
+
+// accepted waits until the chain has grown; it answers false after wait.
+func (s *solver) accepted(ctx context.Context, wait time.Duration) (bool, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		m, err := s.barrier.Next(limited)
+		if err != nil {
+			if ctx.Err() == nil && limited.Err() != nil {
+				return false, nil
+			}
+			return false, fmt.Errorf("follow weights: %w", err)
+		}
+		if grown, err := s.chain.add(message(m)); err != nil || grown {
+			return grown, err
 		}
 	}
 }
 
 // finish publishes the manifest of the version, which makes it count.
 func (s *solver) finish(ctx context.Context) (*Report, error) {
+	l, err := s.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if end := l.ends[s.run]; end != nil && end.State != schemas.Done {
+		return nil, &RunError{s.run, end.State, end.Reason}
+	}
 	earlier, err := s.versions(ctx)
 	if err != nil {
 		return nil, err
@@ -503,7 +603,7 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 	}
 	manifest.WeightsDigest = model.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
-	if _, err := s.write(ctx, s.topics.weights, 0, manifest.Message()); err != nil {
+	if _, err := s.write(ctx, s.weights, 0, manifest.Message()); err != nil {
 		return nil, fmt.Errorf("publish version %d: %w", version, err)
 	}
 	report.Seconds = s.now().Sub(s.began).Seconds()

@@ -107,38 +107,48 @@ type unusable struct {
 // taken about, and how many features there are.
 func (w *worker) shift(ctx context.Context) ([]float32, error) {
 	for _, span := range w.plan.Spans {
-		replay := ingest.NewReplay(w.plan, span.Partition)
-		r := w.log.Range(w.topics.examples, span.Partition, span.From, span.To)
-		defer r.Close()
-		for {
-			m, err := r.Next(ctx)
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
-			first := raw{m.Offset, message(m)}
-			if !replay.Accept(first.message) {
-				continue
-			}
-			examples, err := decode(w.plan, first, 0, w.mem)
-			if fatal(err) {
-				return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.topics.examples, span.Partition, m.Offset, err)
-			}
-			if err != nil || examples.Rows == 0 {
-				continue
-			}
-			defer examples.Release()
-			x := kernel.NewDense(examples.Rows, examples.Width)
-			examples.Features(x.Data, examples.Width)
-			if w.plan.Prepare.Scale == stages.ScaleUnit {
-				stages.UnitRows(x)
-			}
-			return means(x), nil
+		if shift, err := w.shiftOf(ctx, span); err != nil || shift != nil {
+			return shift, err
 		}
 	}
-	return nil, &NoExamplesError{w.topics.examples}
+	return nil, &NoExamplesError{w.examples}
+}
+
+// shiftOf is the mean of a span's first usable message; nil if it has none.
+func (w *worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, error) {
+	replay := ingest.NewReplay(w.plan, span.Partition)
+	r := w.log.Range(w.examples, span.Partition, span.From, span.To)
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		first := raw{m.Offset, message(m)}
+		if !replay.Accept(first.message) {
+			continue
+		}
+		examples, err := decode(w.plan, first, 0, w.mem)
+		if fatal(err) {
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.examples, span.Partition, m.Offset, err)
+		}
+		if err != nil {
+			continue // it is for the survey to say so
+		}
+		x := kernel.NewDense(examples.Rows, examples.Width)
+		examples.Features(x.Data, examples.Width)
+		examples.Release()
+		if x.Rows == 0 {
+			continue
+		}
+		if w.plan.Prepare.Scale == stages.ScaleUnit {
+			stages.UnitRows(x)
+		}
+		return means(x), nil
+	}
 }
 
 // means of the columns, a missing value (NaN) not counting.
@@ -216,7 +226,7 @@ func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
 		switch {
 		case err == nil:
 		case fatal(err) || b.plan.OnBadMessage == OnBadStop:
-			return nil, fmt.Errorf("examples %s[%d]@%d: %w", b.topics.examples, partition, r.offset, err)
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", b.examples, partition, r.offset, err)
 		default:
 			result.quarantined = append(result.quarantined, unusable{r, err.Error()})
 		}
@@ -276,7 +286,7 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 		return err
 	}
 	sample := &schemas.Sample{Identity: w.identity(schemas.KindSample, v, s), Tensors: f.sample.Tensors()}
-	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
 		return err
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
@@ -289,12 +299,18 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 		Identity: w.identity(schemas.KindVisit, v, s), Tensors: tensors,
 		Notes: append(coverageNotes(sum.Coverage), schemas.Header{Key: noteQuarantined, Value: strconv.Itoa(len(f.quarantined))}),
 	}
-	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r); err != nil || !hasGram {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r); err != nil || !hasGram {
 		return err
 	}
 	r = &schemas.Statistics{Identity: w.identity(schemas.KindGram, v, s), Tensors: schemas.Tensors[float64]{gram}}
-	return writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(s.span.Partition), r)
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r)
 }
+
+// quarantineRoom is what the headers of a message in quarantine may take; its
+// reason and the key that it had are cut to fit.
+const quarantineRoom = 8 << 10
+
+func cut(text string) string { return text[:min(len(text), quarantineRoom/4)] }
 
 // quarantineAll puts messages that can't be used onto the quarantine topic:
 // their bytes, as many as fit, where they came from, and why. What is there from
@@ -313,15 +329,15 @@ func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusabl
 	}
 	for _, u := range bad {
 		w.rec.Record(Quarantined{Partition: partition, Offset: u.offset, Reason: u.reason})
-		key := fmt.Sprintf("%s/%d/%d", w.topics.examples, partition, u.offset)
+		key := fmt.Sprintf("%s/%d/%d", w.examples, partition, u.offset)
 		if there[key] {
 			continue
 		}
 		value := u.message.Value
-		m := schemas.Message{Key: key, Value: value[:min(len(value), schemas.MaxMessage)], Headers: []schemas.Header{
-			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.topics.examples},
+		m := schemas.Message{Key: key, Value: value[:min(len(value), schemas.MaxMessage-quarantineRoom)], Headers: []schemas.Header{
+			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.examples},
 			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
-			{Key: "reason", Value: u.reason}, {Key: "key", Value: u.message.Key}, {Key: "bytes", Value: strconv.Itoa(len(value))},
+			{Key: "reason", Value: cut(u.reason)}, {Key: "key", Value: cut(u.message.Key)}, {Key: "bytes", Value: strconv.Itoa(len(value))},
 		}}
 		if _, err := w.write(ctx, w.quarantine, 0, m); err != nil {
 			return fmt.Errorf("put %s into quarantine: %w", key, err)

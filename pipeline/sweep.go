@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -98,28 +99,31 @@ func (s *sweep) run(ctx context.Context, shares []*share) error {
 		}
 		return nil
 	})
-	benches, benchCtx := errgroup.WithContext(ctx)
+	var benches sync.WaitGroup
 	for range workers {
 		work := s.bench()
-		benches.Go(func() error {
+		benches.Add(1)
+		group.Go(func() error {
+			defer benches.Done()
 			for l := range loads {
-				o, err := work(benchCtx, l)
+				o, err := work(ctx, l)
 				if err != nil {
 					return err
 				}
 				o.at = l.at
 				select {
 				case outcomes <- &shared{l.share, o}:
-				case <-benchCtx.Done():
-					return benchCtx.Err()
+				case <-ctx.Done():
+					return ctx.Err()
 				}
 			}
 			return nil
 		})
 	}
 	group.Go(func() error {
-		defer close(outcomes)
-		return benches.Wait()
+		benches.Wait()
+		close(outcomes)
+		return nil
 	})
 	group.Go(func() error { return s.inOrder(ctx, outcomes, tokens) })
 	return group.Wait()

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -43,6 +44,36 @@ func Topics(job Job) []kafkalog.Topic {
 		{Name: t.plans, Partitions: 1, Compact: true, Config: lag},
 		{Name: t.quarantine, Partitions: 1},
 	}
+}
+
+// PartitionsError says that residuals can't stand beside their examples.
+type PartitionsError struct {
+	Residuals  string
+	Have, Want int
+}
+
+func (e *PartitionsError) Error() string {
+	return fmt.Sprintf("%s has %d partitions, the examples have %d: add partitions, or delete it", e.Residuals, e.Have, e.Want)
+}
+
+// create makes the topics that are missing. An examples topic that is there
+// keeps its number of partitions, which is the job's from then on.
+func (d desk) create(ctx context.Context, job *Job) error {
+	if err := d.log.Create(ctx, Topics(*job)[0]); err != nil {
+		return err
+	}
+	var err error
+	if job.Examples.Partitions, err = d.log.Partitions(ctx, d.examples); err != nil {
+		return err
+	}
+	if err := d.log.Create(ctx, Topics(*job)...); err != nil {
+		return err
+	}
+	have, err := d.log.Partitions(ctx, d.residuals)
+	if err == nil && have < job.Examples.Partitions && !d.log.Embedded() {
+		return &PartitionsError{d.residuals, have, job.Examples.Partitions}
+	}
+	return err
 }
 
 // desk is a log with the names of a pipeline's topics: what all roles hold.

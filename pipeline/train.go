@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -60,7 +59,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	}
 	began := now()
 	d := newDesk(log, job.Name, o.Allocator)
-	if err := log.Create(ctx, Topics(job)...); err != nil {
+	if err := d.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
 	sources, err := d.ingest(ctx, job, rec)
@@ -84,7 +83,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err != nil {
 		return nil, nil, err
 	}
-	first, err := d.submit(ctx, plan, l, o.Supersede || log.Embedded(), rec)
+	known := l.plan(plan.Run()) != nil
+	plan, first, err := d.submit(ctx, plan, l, o.Supersede || log.Embedded(), rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,11 +97,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, err
 		}
 	}
-	known := l.plan(plan.Run())
-	if known != nil {
-		plan = known // with its own Since
-	}
-	rec.Record(Began{Run: plan.Run(), Resumed: known != nil, Stages: plan.Stages})
+	rec.Record(Began{Run: plan.Run(), Resumed: known, Stages: plan.Stages})
 	report, err := d.execute(ctx, blas, plan, job.Memory, now, rec)
 	if err != nil {
 		return nil, nil, err
@@ -118,34 +114,44 @@ func (d desk) clear(ctx context.Context, job Job) error {
 	if err := d.log.Delete(ctx, d.statistics, d.residuals); err != nil {
 		return err
 	}
-	return d.log.Create(ctx, Topics(job)...)
+	return d.create(ctx, &job)
 }
 
 // submit puts the plan on its topic unless it is there, and answers with the
-// unfinished runs that go first.
-func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, supersede bool, rec Recorder) (first []*schemas.Plan, err error) {
+// plan as it is there first, and with the unfinished runs before it: they go
+// first.
+func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, supersede bool, rec Recorder) (*schemas.Plan, []*schemas.Plan, error) {
 	run := plan.Run()
+	if supersede {
+		for _, other := range l.unfinished() {
+			if other.Run() == run {
+				continue
+			}
+			end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run}
+			if _, err := d.write(ctx, d.plans, 0, end.Message()); err != nil {
+				return nil, nil, fmt.Errorf("cancel run %s: %w", other.Run(), err)
+			}
+			rec.Record(Noticed{fmt.Sprintf("run %s was not finished and is of another configuration: it is cancelled", other.Run())})
+		}
+	}
+	if l.plan(run) == nil {
+		if _, err := d.write(ctx, d.plans, 0, plan.Message()); err != nil {
+			return nil, nil, fmt.Errorf("submit run %s: %w", run, err)
+		}
+	}
+	// somebody else may have submitted since the ledger was read
+	l, err := d.ledger(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var first []*schemas.Plan
 	for _, other := range l.unfinished() {
 		if other.Run() == run {
-			continue
+			return other, first, nil
 		}
-		if !supersede {
-			first = append(first, other)
-			continue
-		}
-		end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run}
-		if _, err := d.write(ctx, d.plans, 0, end.Message()); err != nil {
-			return nil, fmt.Errorf("cancel run %s: %w", other.Run(), err)
-		}
-		rec.Record(Noticed{fmt.Sprintf("run %s was not finished and is of another configuration: it is cancelled", other.Run())})
+		first = append(first, other)
 	}
-	if l.plan(run) != nil {
-		return first, nil
-	}
-	if _, err := d.write(ctx, d.plans, 0, plan.Message()); err != nil {
-		return nil, fmt.Errorf("submit run %s: %w", run, err)
-	}
-	return first, nil
+	return nil, nil, &RunError{Run: run, State: "ended", Reason: "somebody else finished or cancelled it meanwhile; the same command begins the next"}
 }
 
 // execute brings a worker and a solver to a run, and follows it to its end.
@@ -157,13 +163,16 @@ func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	var end *schemas.End
+	var (
+		end    *schemas.End
+		report *Report
+	)
 	roles.Go(func() error { return unlessStopped(working, newWorker(d, blas, plan, bytes, rec).work(working)) })
 	roles.Go(func() error { return unlessStopped(working, newSolver(d, plan, now, rec).solve(working)) })
 	roles.Go(func() error {
 		defer stop()
 		var err error
-		end, err = d.awaitEnd(ctx, plan.Run())
+		end, report, err = d.awaitEnd(ctx, plan.Run())
 		return err
 	})
 	if err := roles.Wait(); err != nil {
@@ -173,9 +182,8 @@ func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan
 	if end.State != schemas.Done {
 		return nil, &RunError{end.Run, end.State, end.Reason}
 	}
-	report := &Report{}
-	if err := json.Unmarshal(end.Report, report); err != nil {
-		return nil, fmt.Errorf("read the report of run %s: %w", end.Run, err)
+	if report == nil {
+		return nil, fmt.Errorf("run %s is done, but its report is not on %s", end.Run, d.plans)
 	}
 	return report, nil
 }
@@ -188,18 +196,33 @@ func unlessStopped(working context.Context, err error) error {
 	return err
 }
 
-// awaitEnd follows the plans topic until the run has ended.
-func (d desk) awaitEnd(ctx context.Context, run string) (*schemas.End, error) {
+// awaitEnd follows the plans topic until the run has ended, and reads its report
+// on the way. Damaged messages are none.
+func (d desk) awaitEnd(ctx context.Context, run string) (end *schemas.End, report *Report, err error) {
 	plans := d.log.Follow(d.plans, 0, 0)
 	plans.SkipDeleted = true
 	defer plans.Close()
+	var reports schemas.Collector[float32]
 	for {
 		r, err := plans.Next(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("follow plans: %w", err)
+			return nil, nil, fmt.Errorf("follow plans: %w", err)
 		}
-		if m := message(r); m.Kind() == schemas.KindEnd && m.Get("run") == run {
-			return schemas.DecodeJSON[schemas.End](m)
+		m := message(r)
+		if m.Get("run") != run {
+			continue
+		}
+		switch m.Kind() {
+		case schemas.KindReport:
+			if whole, err := reports.Add(m, d.mem); err == nil && whole != nil && report == nil {
+				if report, err = reportOf(whole); err != nil {
+					return nil, nil, err
+				}
+			}
+		case schemas.KindEnd:
+			if end, err := schemas.DecodeJSON[schemas.End](m); err == nil {
+				return end, report, nil
+			}
 		}
 	}
 }

@@ -15,11 +15,18 @@ func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]schemas.Ma
 }
 
 func (d desk) versions(ctx context.Context) (manifests []schemas.Manifest, err error) {
+	l, err := d.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
 	seen := map[string]bool{}
 	err = d.each(ctx, d.weights, 0, func(r kafkalog.Message) error {
 		m := message(r)
 		if m.Kind() != schemas.KindManifest || r.Value == nil || seen[m.Get("run")] {
 			return nil
+		}
+		if end := l.ends[m.Get("run")]; end != nil && end.State != schemas.Done {
+			return nil // by a solver that did not know that its run was cancelled
 		}
 		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
 		if err != nil {

@@ -21,6 +21,7 @@ type pass struct {
 	shape    solve.Shape
 	fitted   *sink.Fitted
 	final    schemas.Digest // when the stage is published: of its final weights
+	attempt  string         // and what tells these residuals from another writer's
 }
 
 func (w *worker) pass(v visit) (*pass, error) {
@@ -212,7 +213,12 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 		n, k := one.inputs.Rows, b.shape.Classes
 		score := kernel.NewDense(n, k)
 		b.fitted.Scores(b.blas, score, one.score, block)
-		b.predict(one, block)
+		if b.link == schemas.LinkCalibrated {
+			b.predict(one, block)
+		} else {
+			b.score.Reshape(n, k)
+			copy(b.score.Data, score.Data)
+		}
 		b.measure(sum, one.rows, b.score)
 		sink.Predict(b.link, b.score)
 		sink.Probabilities(b.link, b.score, b.workspace.Scratch(k))
@@ -221,7 +227,7 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 		copy(b.score.Data, score.Data)
 		sink.Predict(b.link, b.score)
 		sink.Residuals(b.score, one.rows.Classes)
-		messages, err := sink.Messages(id, one.offset, score, b.score, b.mem)
+		messages, err := sink.Messages(id, b.attempt, one.offset, score, b.score, b.mem)
 		if err != nil {
 			return nil, err
 		}

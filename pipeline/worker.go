@@ -24,8 +24,9 @@ type worker struct {
 	shares []*share
 	budget budget
 
-	statistics int // partitions of that topic
-	entered    int // the stage that the shares have the scores before, or unknown
+	partitions int  // of the statistics topic
+	settled    bool // what the survey has covered is known
+	entered    int  // the stage that the shares have the scores before, or unknown
 }
 
 const unknown = -1
@@ -54,14 +55,14 @@ func (w *worker) work(ctx context.Context) error {
 	}
 	// What can't be mended here ends the run, wherever its solver is.
 	failure := &schemas.Failure{Run: w.run, Partition: w.shares[0].span.Partition, Reason: err.Error()}
-	if _, err := w.write(ctx, w.topics.statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
+	if _, err := w.write(ctx, w.statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
 		return err
 	}
 	return nil
 }
 
 func (w *worker) visits(ctx context.Context) (err error) {
-	if w.statistics, err = w.log.Partitions(ctx, w.topics.statistics); err != nil {
+	if w.partitions, err = w.log.Partitions(ctx, w.statistics); err != nil {
 		return err
 	}
 	if _, err := w.chain.warm(ctx, w.desk); err != nil {
@@ -94,8 +95,8 @@ func (w *worker) visits(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if wait = patience; !newer {
-			wait = min(2*wait, mostPatience)
+		if wait = min(2*wait, mostPatience); newer {
+			wait = patience
 		}
 	}
 }
@@ -191,12 +192,12 @@ func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate
 	id := w.identity(schemas.KindVisit, v, s)
 	gram, ok := sum.Take(schemas.FieldGram)
 	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
-	if err := writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(id.Partition), r); err != nil || !ok {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r); err != nil || !ok {
 		return err
 	}
 	id.Kind = schemas.KindGram
 	r = &schemas.Statistics{Identity: id, Tensors: schemas.Tensors[float64]{gram}}
-	return writeRecord(ctx, w.desk, w.topics.statistics, w.statisticsOf(id.Partition), r)
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 }
 
 func (w *worker) identity(kind schemas.Kind, v visit, s *share) schemas.Identity {
@@ -222,7 +223,7 @@ func coverageOf(text string) (c accumulate.Coverage, err error) {
 }
 
 func (w *worker) statisticsOf(partition int) int {
-	return statisticsPartition(partition, max(w.statistics, 1))
+	return statisticsPartition(partition, max(w.partitions, 1))
 }
 
 // writeRecord appends the messages of a record.
@@ -237,8 +238,8 @@ func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, pa
 
 // findSeals reads which residuals were sealed before this worker came.
 func (w *worker) findSeals(ctx context.Context) error {
-	for p := range w.statistics {
-		first, end, err := w.log.Bounds(ctx, w.topics.statistics, p)
+	for p := range w.partitions {
+		first, end, err := w.log.Bounds(ctx, w.statistics, p)
 		if err != nil {
 			return err
 		}
@@ -247,7 +248,7 @@ func (w *worker) findSeals(ctx context.Context) error {
 			from = min(max(first, w.plan.Since.Statistics[p]), end)
 		}
 		collector := schemas.Collector[float64]{}
-		err = w.between(ctx, w.topics.statistics, p, from, end, func(r kafkalog.Message) error {
+		err = w.between(ctx, w.statistics, p, from, end, func(r kafkalog.Message) error {
 			m := message(r)
 			if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
 				return nil

@@ -37,7 +37,7 @@ func samples(t testing.TB) map[string]Message {
 		"examples-bytes":    examples(kinds["bytes"]),
 		"examples-sparse":   sparse,
 		string(KindPlan):    p.Message(),
-		string(KindEnd):     (&End{Run: p.Run(), Content: p.Content(), State: Done, Report: json.RawMessage(`{"test_error":1.5}`)}).Message(),
+		string(KindEnd):     (&End{Run: p.Run(), Content: p.Content(), State: Done}).Message(),
 		string(KindFailure): (&Failure{Run: p.Run(), Partition: 1, Reason: "offsets 0 to 9 are gone"}).Message(),
 		string(KindSource):  p.Sources[0].Message(), string(KindManifest): manifest.Message(),
 	}

@@ -163,8 +163,6 @@ type End struct {
 	Content Digest `json:"content"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
-	// Report is what a run that is done says of itself, as JSON.
-	Report json.RawMessage `json:"report,omitempty"`
 }
 
 // Message encodes the end for the plans topic.

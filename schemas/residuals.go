@@ -13,9 +13,10 @@ import (
 // or a part of them where there are many classes. A row without a label has a
 // residual of zeros.
 type Residuals struct {
-	Identity       // of Visit 0; Parent is the digest of the stage's final weights
-	Offset   int64 // of the examples message
-	Row      int   // the first row of this part
+	Identity        // of Visit 0; Parent is the digest of the stage's final weights
+	Attempt  string // the publication that this message is of, which its seal names
+	Offset   int64  // of the examples message
+	Row      int    // the first row of this part
 	Classes  int
 	Score    []float32 // rows × Classes: in the unit of the stage's link
 	Residual []float32 // rows × Classes: y − g(score)
@@ -53,7 +54,7 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 		return Message{}, fmt.Errorf("encode residuals of offset %d: %d rows of %d classes take %d bytes, expected at most %d",
 			r.Offset, len(r.Score)/r.Classes, r.Classes, len(value), MaxMessage)
 	}
-	headers := append(r.headers(), Header{"offset", strconv.FormatInt(r.Offset, 10)}, Header{"row", strconv.Itoa(r.Row)}, Header{"schema", fingerprint(schema)})
+	headers := append(r.headers(), Header{"attempt", r.Attempt}, Header{"offset", strconv.FormatInt(r.Offset, 10)}, Header{"row", strconv.Itoa(r.Row)}, Header{"schema", fingerprint(schema)})
 	return Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
@@ -83,7 +84,7 @@ func ResidualsHeader(m Message) (*Residuals, error) {
 	if offset < 0 || row < 0 {
 		return nil, fmt.Errorf("%w: row %d of offset %d", ErrDamaged, row, offset)
 	}
-	return &Residuals{Identity: id, Offset: int64(offset), Row: row}, nil
+	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }
 
 // DecodeResiduals reads the rows of a residuals message. Errors wrap ErrDamaged.

@@ -26,6 +26,7 @@ const (
 	TensorLabels      = "labels"      // text, survey: the classes
 	TensorCovered     = "covered"     // text, survey: what each partition's sums are over, as JSON
 	TensorW           = "W"           // [p, k], a visit's weights
+	TensorReport      = "report"      // text, a report: its JSON, cut into pieces
 	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
 )
 

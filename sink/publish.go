@@ -26,11 +26,11 @@ func Parts(rows, classes int) iter.Seq2[int, int] {
 
 // Messages makes the residuals messages of one examples message: as many parts
 // as its classes need.
-func Messages(id schemas.Identity, offset int64, score, residual kernel.Dense, mem memory.Allocator) ([]schemas.Message, error) {
+func Messages(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense, mem memory.Allocator) ([]schemas.Message, error) {
 	var messages []schemas.Message
 	for from, to := range Parts(score.Rows, score.Cols) {
 		r := schemas.Residuals{
-			Identity: id, Offset: offset, Row: from, Classes: score.Cols,
+			Identity: id, Attempt: attempt, Offset: offset, Row: from, Classes: score.Cols,
 			Score: score.Slice(from, to).Data, Residual: residual.Slice(from, to).Data,
 		}
 		m, err := r.Encode(mem)

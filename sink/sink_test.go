@@ -297,7 +297,7 @@ func TestMessages(t *testing.T) {
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: schemas.DigestOf([]byte("W"))}
 	for _, n := range []int{0, 1, 250} {
 		score, residual := normals(1, n, k, 1), normals(2, n, k, 1)
-		messages, err := Messages(id, 77, score, residual, mem)
+		messages, err := Messages(id, "", 77, score, residual, mem)
 		if err != nil {
 			t.Fatal(err)
 		}

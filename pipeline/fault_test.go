@@ -1,0 +1,227 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// foreign is a job over what other producers have written to one partition.
+func foreign(t *testing.T, data table) (Job, kafkalog.Message) {
+	t.Helper()
+	rows := schemas.ExampleRows{Rows: len(data.rows), Cols: len(data.rows[0]), Words: data.labels}
+	for _, row := range data.rows {
+		rows.Floats = append(rows.Floats, row...)
+	}
+	job := jobOn(t, data, table{}, stage(schemas.LinkSoftmax, 20, 3), stage(schemas.LinkSoftmax, 20, 3))
+	job.Examples.Train, job.Examples.Partitions = nil, 1
+	return job, encoded(t, rows)
+}
+
+// until interrupts a run at the first event that it is told of.
+func until(t *testing.T, log *kafkalog.Log, job Job, at func(Event) bool) {
+	t.Helper()
+	ctx, cancel := cancelled(t)
+	defer cancel()
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
+		if at(e) {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// A segment that fails while others wait for their turn ends the sweep.
+func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
+	s := divide(schemas.Span{From: 0, To: 40}, 1)
+	for _, segment := range s.segments {
+		segment.batches = []*batch{}
+	}
+	var others sync.WaitGroup
+	others.Add(1)
+	bad := errors.New("bad")
+	work := func(_ context.Context, l *load) (*outcome, error) {
+		switch l.at {
+		case 0:
+			others.Wait()
+			return nil, bad
+		case 1:
+			others.Done()
+		}
+		return &outcome{sum: &accumulate.Sum{}}, nil
+	}
+	all := &sweep{
+		plan:    &schemas.Plan{},
+		bench:   func() func(context.Context, *load) (*outcome, error) { return work },
+		collect: func(context.Context, *share, *outcome) error { return nil },
+	}
+	if err := all.run(t.Context(), []*share{s}); !errors.Is(err, bad) {
+		t.Error(err)
+	}
+}
+
+// Segments without a usable message have no residuals; those after them have.
+func TestRunGoesOnBehindAnEmptySegment(t *testing.T) {
+	job, good := foreign(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	for range 2 {
+		accept(t, log, job, 0, kafkalog.Message{Value: []byte("hello")})
+	}
+	accept(t, log, job, 0, good, encoded(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
+	until(t, log, job, func(e Event) bool { _, ok := e.(StageEnded); return ok })
+	if report, _ := train(t, log, job); report.Rows != 600 {
+		t.Errorf("%d rows", report.Rows)
+	}
+	job.Memory = 1
+	if report, _ := train(t, log, job); report.Rows != 600 {
+		t.Errorf("%d rows", report.Rows)
+	}
+}
+
+// A message without rows is a message, also the first.
+func TestMessageWithoutRows(t *testing.T) {
+	job, good := foreign(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	accept(t, log, job, 0, encoded(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
+	if report, _ := train(t, log, job); report.Rows != 300 || report.Quarantined != 0 {
+		t.Errorf("%d rows, %d in quarantine", report.Rows, report.Quarantined)
+	}
+}
+
+// An examples topic keeps its partitions, whatever the configuration says
+// later, and residuals have as many.
+func TestTopicKeepsItsPartitions(t *testing.T) {
+	log, job := openEmbedded(t), resumable(t)
+	job.Examples.Partitions = 6
+	first, _ := train(t, log, job)
+	job.Examples.Partitions = 2
+	second, _ := train(t, log, job)
+	if first.WeightsDigest != second.WeightsDigest || second.Rows != 400 {
+		t.Errorf("digests %s and %s, %d rows", first.WeightsDigest, second.WeightsDigest, second.Rows)
+	}
+}
+
+// The report of very many classes is larger than a message.
+func TestReportOfManyClasses(t *testing.T) {
+	data := table{}
+	for i := range 600 {
+		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))
+	}
+	job := jobOn(t, data, data, stage(schemas.LinkIdentity, 10, 1))
+	job.Examples.Partitions = 1
+	report, _ := train(t, openEmbedded(t), job)
+	if got := report.Splits["test"].Confusion; len(got) != 600 || len(got[599]) != 600 {
+		t.Errorf("%d classes confused", len(got))
+	}
+}
+
+// A message goes into quarantine however large its key is.
+func TestLargeKeyInQuarantine(t *testing.T) {
+	job, good := foreign(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	accept(t, log, job, 0, good)
+	accept(t, log, job, 0, kafkalog.Message{Key: []byte(strings.Repeat("k", 200_000)), Value: []byte(strings.Repeat("x", 830_000))})
+	if report, _ := train(t, log, job); report.Quarantined != 1 {
+		t.Errorf("%d in quarantine", report.Quarantined)
+	}
+}
+
+// A run whose statistics were deleted under it goes on if it needs none of
+// them, and ends otherwise; it does not wait for them.
+func TestStatisticsAreGone(t *testing.T) {
+	for name, at := range map[string]func(Event) bool{
+		"within a stage":  func(e Event) bool { p, ok := e.(Passed); return ok && p.Stage == 1 },
+		"after a visit":   func(e Event) bool { p, ok := e.(Passed); return ok && p.Stage == 0 && p.Visit == 1 },
+		"between stages":  func(e Event) bool { s, ok := e.(StageEnded); return ok && s.Stage == 1 },
+		"in the survey":   func(e Event) bool { p, ok := e.(Progressed); return ok && p.Stage == schemas.Survey },
+		"after the first": func(e Event) bool { s, ok := e.(Surveyed); return ok && s.Classes > 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), resumable(t)
+			until(t, log, job, at)
+			if err := newDesk(log, job.Name, checked(t)).clear(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
+			if err != nil && !errors.As(err, new(*RunError)) {
+				t.Error(err)
+			}
+			if err == nil && len(report.Stages) != 4 {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
+
+// A warm start over examples that do not fit the earlier version says so.
+func TestWarmStartThatDoesNotFit(t *testing.T) {
+	log := openEmbedded(t)
+	job := jobOn(t, rings(300, 2, 3, 1), table{}, stage(schemas.LinkSoftmax, 20, 3))
+	train(t, log, job)
+	job.Warm = Latest
+	wide := jobOn(t, rings(300, 3, 3, 1), table{}, job.Stages...)
+	wide.Warm = Latest
+	if err := failing(t, log, wide); !strings.Contains(err.Error(), "3 features, the version that this run starts from has 2") {
+		t.Errorf("%v", err)
+	}
+	job.Examples.Classes = []string{"ring2", "ring1", "ring0"}
+	if err := failing(t, log, job); !strings.Contains(err.Error(), "examples.classes are not those") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A solver that does not know that its run was cancelled makes no version.
+func TestCancelledRunMakesNoVersion(t *testing.T) {
+	log, job, recorder := openEmbedded(t), resumable(t), &serialised{to: &events{}}
+	d, plan := submitted(t, log, job, recorder)
+	ctx, cancel := cancelled(t)
+	worked := make(chan error)
+	go func() { worked <- newWorker(d, openBLAS(t), plan, 1<<30, recorder).work(ctx) }()
+	end := &schemas.End{Run: plan.Run(), Content: plan.Content(), State: schemas.Cancelled}
+	if _, err := d.write(t.Context(), d.plans, 0, end.Message()); err != nil {
+		t.Fatal(err)
+	}
+	if err := newSolver(d, plan, time.Now, recorder).solve(t.Context()); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-worked
+	if versions, err := Versions(t.Context(), log, job.Name); err != nil || len(versions) != 0 {
+		t.Errorf("%d versions, %v", len(versions), err)
+	}
+}
+
+// submitted is a job's plan on its topic.
+func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder Recorder) (desk, *schemas.Plan) {
+	t.Helper()
+	d := newDesk(log, job.Name, checked(t))
+	if err := d.create(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := d.ingest(t.Context(), job, recorder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := d.plan(t.Context(), job, openBLAS(t), sources, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan, _, err = d.submit(t.Context(), plan, l, false, recorder); err != nil {
+		t.Fatal(err)
+	}
+	return d, plan
+}
