@@ -9,8 +9,10 @@ import (
 
 // Methods to find the minimum of J.
 const (
-	MethodAuto  = "auto"  // the best there is; now the paper's step
-	MethodPaper = "paper" // Algorithm 1 with its fixed step, safeguarded by J
+	MethodAuto        = "auto"        // the paper's step
+	MethodPaper       = "paper"       // Algorithm 1 with its fixed step, safeguarded by J
+	MethodAccelerated = "accelerated" // the same with Nesterov's momentum
+	MethodLBFGS       = "lbfgs"       // L-BFGS that starts from the inverse Gram matrix
 )
 
 // Where the Gram matrix comes from.
@@ -43,9 +45,9 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 		bad("ridge", s.Ridge, "a number ≥ 0")
 	}
 	switch s.Method {
-	case MethodAuto, MethodPaper:
+	case MethodAuto, MethodPaper, MethodAccelerated, MethodLBFGS:
 	default:
-		bad("method", s.Method, "auto or paper (accelerated and lbfgs are not there yet)")
+		bad("method", s.Method, "auto, paper, accelerated or lbfgs")
 	}
 	switch s.GramRows {
 	case GramAuto, GramAll:

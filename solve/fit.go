@@ -74,7 +74,7 @@ func NewFit(stage schemas.Stage, shape Shape) Fit {
 	if stage.Link == schemas.LinkCalibrated {
 		return &calibrated{common: common}
 	}
-	return &generalized{common: common, size: 1}
+	return &generalized{common: common}
 }
 
 // NoWeightError says that there is nothing to fit.

@@ -14,7 +14,7 @@ import (
 
 func stageOf(link schemas.Link, passes int, ridge float64) schemas.Stage {
 	s := Defaults()
-	s.Link, s.Passes, s.Ridge = link, passes, ridge
+	s.Link, s.Passes, s.Ridge, s.Method = link, passes, ridge, MethodPaper
 	return s
 }
 
@@ -108,8 +108,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.step[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", link, i, g.accepted.step[i], s)
+			if math.Abs(s-g.accepted.natural[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", link, i, g.accepted.natural[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
@@ -357,7 +357,7 @@ func TestCheck(t *testing.T) {
 		"link":          func(s *schemas.Stage) { s.Link = "logistic" },
 		"passes":        func(s *schemas.Stage) { s.Passes = 0 },
 		"ridge":         func(s *schemas.Stage) { s.Ridge = math.NaN() },
-		"method":        func(s *schemas.Stage) { s.Method = "lbfgs" },
+		"method":        func(s *schemas.Stage) { s.Method = "newton" },
 		"gram_rows":     func(s *schemas.Stage) { s.GramRows = "100" },
 		"stop.split":    func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "train", Patience: 1} },
 		"stop.patience": func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "holdout"} },

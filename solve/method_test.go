@@ -1,0 +1,83 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Every method goes down along its accepted passes, to the same minimum of J,
+// also with a Gram matrix that does not bound J's curvature, warm and cold.
+func TestMethodsFindTheSameMinimum(t *testing.T) {
+	for _, size := range []struct {
+		n, p, k int
+		warm    bool
+	}{{300, 8, 2, false}, {300, 8, 2, true}, {150, 6, 10, false}, {40, 64, 3, false}} {
+		for _, majored := range []float64{0.01, 1} {
+			least := math.Inf(1)
+			for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
+				t.Run(fmt.Sprint(size, " ", majored, " ", name), func(t *testing.T) {
+					pr := problemOf(3, size.n, size.p, size.k)
+					pr.majored = majored
+					var start []float32
+					if size.warm {
+						start = random(3, size.p*size.k, 1)
+					}
+					slow := majored < 1 && (name == MethodPaper || name == MethodAccelerated)
+					stage := stageOf(schemas.LinkSoftmax, 2000, 1e-2)
+					if stage.Method = name; slow {
+						stage.Passes = 50
+					}
+					visits, final, fit := pr.run(t, stage, start)
+					best := math.Inf(1)
+					for _, v := range visits {
+						if v.pass.Accepted && v.pass.Objective > best {
+							t.Errorf("pass %d raises J from %v to %v", v.pass.Number, best, v.pass.Objective)
+						}
+						if v.pass.Accepted {
+							best = v.pass.Objective
+						}
+					}
+					j, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+					if slow {
+						return // 1 % of the step, in the directions that the matrix does not see
+					}
+					if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
+						t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
+					}
+					if least = min(least, j); j > least+1e-9 {
+						t.Errorf("J ends at %v, another method's at %v", j, least)
+					}
+				})
+			}
+		}
+	}
+}
+
+// L-BFGS needs the fewest passes by far, momentum fewer than none.
+func TestMethodsByPasses(t *testing.T) {
+	passes := map[string]int{}
+	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
+		pr := problemOf(9, 2000, 40, 3)
+		stage := stageOf(schemas.LinkSoftmax, 2000, 1e-4)
+		stage.Method = name
+		visits, _, _ := pr.run(t, stage, nil)
+		least := math.Inf(1)
+		for _, v := range visits {
+			least = min(least, v.pass.Objective)
+		}
+		for _, v := range visits {
+			if v.pass.Objective > least*(1+1e-6) {
+				passes[name]++
+			}
+		}
+	}
+	t.Log(passes)
+	if !(passes[MethodLBFGS] < passes[MethodAccelerated] && passes[MethodAccelerated] < passes[MethodPaper]) {
+		t.Errorf("passes to 1e-6 of the minimum: %v", passes)
+	}
+}
