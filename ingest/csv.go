@@ -101,7 +101,7 @@ func newCSVFeatureReader(c *content, o Options, width int) (*csvReader, error) {
 		features = width
 	}
 	if features != width {
-		return nil, r.fail(-1, fmt.Errorf("%d columns: expected %d features, with or without the label", len(r.roles), width))
+		return nil, r.fail(-1, fmt.Errorf("%d columns, %d of them features: expected %d features, with or without the label", len(r.roles), features, width))
 	}
 	return r, r.count()
 }

@@ -301,6 +301,14 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 	for split, n := range s.rows {
 		rows[schemas.Split(split)] = n
 	}
+	for t, stage := range s.plan.Stages {
+		if stage.Stop == nil {
+			continue
+		}
+		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.rows[split] == 0 {
+			s.rec.Record(Noticed{fmt.Sprintf("stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)})
+		}
+	}
 	p := s.chain.prepared
 	s.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: s.now().Sub(s.began)})
 	return nil

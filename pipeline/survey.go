@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -183,6 +184,9 @@ type surveyBench struct {
 func (w *worker) survey(ctx context.Context, v visit) error {
 	shift, err := w.shift(ctx)
 	if err != nil {
+		return err
+	}
+	if err := solve.CheckWidth(w.plan.Prepare, len(shift)); err != nil {
 		return err
 	}
 	var labels *schemas.Labels

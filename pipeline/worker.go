@@ -276,6 +276,11 @@ func (w *worker) findSeals(ctx context.Context) error {
 // progress tells the recorder how far a visit is.
 func (w *worker) progress(v visit) func(rows int64) {
 	done, of := int64(0), w.counts(w.shares)
+	if v.stage == schemas.Survey && !w.plan.Foreign {
+		for _, s := range w.plan.Sources {
+			of += s.Rows
+		}
+	}
 	return func(rows int64) {
 		done += rows
 		w.rec.Record(Progressed{Stage: v.stage, Visit: v.number, Rows: done, Of: of})

@@ -36,11 +36,11 @@ func newBar(w io.Writer, now func() time.Time) *bar {
 	return b
 }
 
-// cells is how long the bar itself is.
-const cells = 24
+// mostCells is how long the bar itself is where there is room.
+const mostCells = 24
 
-// draw shows how far done is on the way to all, if that is known (> 0), unless it was drawn a moment ago.
-func (b *bar) draw(what string, done, all int64, note string) {
+// draw shows a fraction of the way, if that is known (≥ 0), unless it was drawn a moment ago.
+func (b *bar) draw(what string, fraction float64, note string) {
 	if b.width == nil {
 		return
 	}
@@ -49,14 +49,18 @@ func (b *bar) draw(what string, done, all int64, note string) {
 		return
 	}
 	b.last, b.drawn = now, true
-	line := fmt.Sprintf("%-11s  ", what)
-	if all > 0 {
-		full := int(min(done, all) * cells / all)
-		line += fmt.Sprintf("%s%s %3d %%  ", strings.Repeat("█", full), strings.Repeat("░", cells-full), min(done, all)*100/all)
-	}
-	letters := []rune(line + note)
 	// A full last column would move some terminals on to the next line.
-	if most := b.width() - 1; len(letters) > most {
+	most := b.width() - 1
+	line := what
+	if fraction >= 0 {
+		percent := fmt.Sprintf(" %3.0f %%", 100*fraction)
+		line = fmt.Sprintf("%-11s  ", what)
+		cells := max(0, min(mostCells, most-len(line)-len(percent)-2-len([]rune(note))))
+		full := int(fraction * float64(cells))
+		line += fmt.Sprintf("%s%s%s", strings.Repeat("█", full), strings.Repeat("░", cells-full), percent)
+	}
+	letters := []rune(strings.TrimRight(line+"  "+note, " "))
+	if len(letters) > most {
 		letters = letters[:max(0, most)]
 	}
 	// In one write, the old line's rest erased after the new one is there: no moment without a line, so no flicker.

@@ -52,7 +52,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 	}{
 		{"", "no command; see stagewise --help"},
 		{"tain", `unknown command "tain" for stagewise; did you mean train?`},
-		{"work -c good.yaml", "unknown shorthand flag"},
+		{"work -c good.yaml", "unknown command \"work\" for stagewise"},
 		{"work", `unknown command "work" for stagewise; see stagewise --help`},
 		{"weights", "no command; see stagewise weights --help"},
 		{"weights follow", `unknown command "follow" for stagewise weights; see stagewise weights --help`},

@@ -18,9 +18,10 @@ type progress struct {
 	out    io.Writer
 	bar    *bar
 	stages []schemas.Stage
-	titled bool   // the table has its head
-	passed string // what the last pass of the stage came to
-	bad    int    // quarantined
+	titled bool    // the table has its head
+	passed string  // what the last pass of the stage came to
+	shown  float64 // the fraction of the run that was shown last: a resumed run repeats visits, its bar does not go back
+	bad    int     // quarantined
 }
 
 func newProgress(out, stderr io.Writer, now func() time.Time) *progress {
@@ -45,7 +46,7 @@ func (p *progress) Record(e pipeline.Event) {
 			p.line("run %s", e.Run)
 		}
 	case pipeline.Progressed:
-		p.bar.draw(p.under(e.Stage), e.Rows, e.Of, p.passed)
+		p.progressed(e)
 	case pipeline.Quarantined:
 		if p.bad++; p.bad <= mostQuarantined {
 			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
@@ -55,7 +56,7 @@ func (p *progress) Record(e pipeline.Event) {
 	case pipeline.Surveyed:
 		p.surveyed(e)
 	case pipeline.Passed:
-		p.passed = fmt.Sprintf("pass %d", e.Pass)
+		p.passed = fmt.Sprintf("pass %d/%d", e.Pass, p.passes(e.Stage))
 		if s, ok := e.Scores[schemas.Train]; ok {
 			p.passed += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
@@ -79,7 +80,7 @@ func (p *progress) ingested(e pipeline.Ingested) {
 	case e.Done:
 		p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split)
 	default:
-		p.bar.draw("ingest", e.Rows, 0, humanize.Comma(e.Rows)+" rows of "+files)
+		p.bar.draw("ingest", -1, humanize.Comma(e.Rows)+" rows of "+files)
 	}
 }
 
@@ -97,20 +98,51 @@ func (p *progress) surveyed(e pipeline.Surveyed) {
 	p.line("%s rows; %d features%s; %d classes; surveyed in %.1f s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, e.Elapsed.Seconds())
 }
 
-// under says what a visit is for.
-func (p *progress) under(stage int) string {
-	if stage == schemas.Survey {
-		return "survey"
+// progressed draws how far the whole run is; the survey has a bar of its own.
+func (p *progress) progressed(e pipeline.Progressed) {
+	part := -1.0
+	if e.Of > 0 {
+		part = float64(e.Rows) / float64(e.Of)
 	}
-	return fmt.Sprintf("stage %d/%d", stage+1, max(len(p.stages), stage+1))
+	if e.Stage == schemas.Survey {
+		p.bar.draw("survey", part, "")
+		return
+	}
+	visits := float64(p.passes(e.Stage))
+	if p.link(e.Stage) == schemas.LinkCalibrated {
+		visits *= 2
+	}
+	within := min((float64(e.Visit)+max(part, 0))/visits, 1)
+	p.shown = max(p.shown, (float64(e.Stage)+within)/float64(max(len(p.stages), e.Stage+1)))
+	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, max(len(p.stages), e.Stage+1)), p.shown, p.passed)
 }
 
-const row = "%7s  %-10s  %6s  %11s  %10s  %10s  %9s  %7s\n"
+// passes is how many passes a stage has at most.
+func (p *progress) passes(stage int) int {
+	if stage >= len(p.stages) || p.link(stage) == schemas.LinkIdentity {
+		return 1
+	}
+	return max(p.stages[stage].Passes, 1)
+}
+
+func (p *progress) link(stage int) schemas.Link {
+	if stage >= len(p.stages) {
+		return ""
+	}
+	return p.stages[stage].Link
+}
+
+// The table is for terminals of 80 columns.
+const (
+	head = "                                error             loss\n"
+	row  = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
+)
 
 func (p *progress) stage(e pipeline.StageEnded) {
 	p.bar.clear()
 	if !p.titled {
-		fmt.Fprintf(p.out, row, "stage", "link", "passes", "train error", "test error", "train loss", "test loss", "seconds")
+		fmt.Fprint(p.out, head)
+		fmt.Fprintf(p.out, row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
 		p.titled = true
 	}
 	fmt.Fprintf(p.out, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),

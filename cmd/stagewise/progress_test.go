@@ -14,9 +14,9 @@ func of[T any](v T) *T { return &v }
 
 // stageOf is the events of one stage, a tenth of a second apart.
 func stageOf(record func(pipeline.Event), clock *time.Time) {
-	record(pipeline.Began{Run: "abc", Stages: make([]schemas.Stage, 2)})
+	record(pipeline.Began{Run: "abc", Stages: []schemas.Stage{{Passes: 5}, {Passes: 5}}})
 	for rows := range int64(5) {
-		record(pipeline.Progressed{Stage: 0, Visit: 1, Rows: rows * 25, Of: 100})
+		record(pipeline.Progressed{Stage: 0, Visit: int(rows), Rows: rows * 25, Of: 100})
 		*clock = clock.Add(60 * time.Millisecond)
 	}
 	record(pipeline.StageEnded{Stages: 2, StageReport: pipeline.StageReport{Link: "softmax", Passes: 12, Seconds: 1.25,
@@ -29,8 +29,9 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	p := newProgress(&out, &stderr, func() time.Time { return clock })
 	stageOf(p.Record, &clock)
 	want := "run abc\n" +
-		"  stage  link        passes  train error  test error  train loss  test loss  seconds\n" +
-		"    1/2  softmax         12       1.50 %      2.25 %      0.0500          -      1.2\n"
+		"                                error             loss\n" +
+		" stage  link        passes    train     test    train     test  seconds\n" +
+		"   1/2  softmax         12   1.50 %   2.25 %   0.0500        -      1.2\n"
 	if out.String() != want || stderr.Len() > 0 {
 		t.Errorf("got\n%s\nexpected\n%s\nand on standard error %q", out.String(), want, stderr.String())
 	}
@@ -44,7 +45,7 @@ func TestBar(t *testing.T) {
 	p.bar.width = func() int { return 48 }
 	stageOf(p.Record, &clock)
 	frames := strings.Split(stderr.String(), "\r")
-	if len(frames) != 5 { // nothing, 0 %, 50 %, 100 %, erased
+	if len(frames) != 5 { // nothing, 0 %, 25 %, 50 %, erased
 		t.Fatalf("frames %q", frames)
 	}
 	for _, frame := range frames {
@@ -52,7 +53,7 @@ func TestBar(t *testing.T) {
 			t.Errorf("%d letters: %q", len([]rune(line)), line)
 		}
 	}
-	if frames[2] != "stage 1/2    ████████████░░░░░░░░░░░░  50 %  \x1b[K" || frames[4] != "\x1b[K" {
+	if frames[2] != "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" || frames[4] != "\x1b[K" {
 		t.Errorf("frames %q", frames)
 	}
 }

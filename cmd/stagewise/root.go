@@ -43,6 +43,8 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return fmt.Errorf("no command; see %s --help", cmd.CommandPath())
 		},
+		// a flag of a command that is misspelt is not what is wrong
+		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
 		SuggestionsMinimumDistance: 2, // cobra's own, which it sets too late for us
 	}
 	cmd.AddCommand(commands...)

@@ -68,7 +68,7 @@ func newTrain() *cobra.Command {
 	show.flags(cmd)
 	cmd.Flags().StringVar(&report, "report", "", "write the report, JSON, to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&model, "model", "", "write the model to a `file`, for predict")
-	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel a run that another configuration has left unfinished")
+	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel a run that another configuration has left unfinished; on the embedded broker this is implied")
 	return cmd
 }
 
