@@ -196,7 +196,18 @@ func (r *csvReader) fail(column int, err error) error {
 	return e
 }
 
-func (r *csvReader) width() int           { return r.batch.Cols }
+func (r *csvReader) width() int { return r.batch.Cols }
+
+// names of the features; nil without a header.
+func (r *csvReader) names() (names []string) {
+	for at, name := range r.header {
+		if r.roles[at] == feature {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 func (r *csvReader) contents() []*content { return []*content{r.content} }
 func (r *csvReader) close()               { r.Close() }
 

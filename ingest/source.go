@@ -21,6 +21,7 @@ type Source struct {
 	Split schemas.Split
 	Files []string // one, or images and labels
 	Width int      // features of each example
+	Names []string // of the features, where a header has them
 
 	format  string
 	options Options
@@ -64,11 +65,29 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 		if first := all[0]; s.Width != first.Width {
 			return nil, wholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}
+		if err := sameNames(all[0], s); err != nil {
+			return nil, err
+		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return other.ID == s.ID }); j >= 0 {
 			return nil, wholeFile(s.Files[0], fmt.Errorf("the same bytes as %s, and examples are counted once", all[j].Files[0]))
 		}
 	}
 	return all, nil
+}
+
+// sameNames tells whether the features of two files are the same, as far as
+// their headers say: columns count by their place.
+func sameNames(first, s Source) error {
+	if first.Names == nil || s.Names == nil {
+		return nil
+	}
+	for i, name := range s.Names {
+		if want := first.Names[i]; name != want {
+			err := fmt.Errorf("feature %d is %q, but in %s it is %q: columns count by their place", i, name, first.Files[0], want)
+			return &FileError{File: s.Files[0], Line: 1, Offset: -1, Err: err}
+		}
+	}
+	return nil
 }
 
 func sources(ctx context.Context, o Options, split schemas.Split, files []string) ([]Source, error) {
@@ -95,6 +114,9 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 			return nil, err
 		}
 		s.Width = r.width()
+		if named, ok := r.(*csvReader); ok {
+			s.Names = named.names()
+		}
 		r.close()
 		found = append(found, s)
 	}

@@ -499,3 +499,23 @@ func TestFile(t *testing.T) {
 		t.Error("unchecked options are used")
 	}
 }
+
+// Files whose headers name other features, or the same in another order, are
+// refused: columns count by their place.
+func TestFeaturesOfOtherNames(t *testing.T) {
+	f := folder(t.TempDir())
+	f.write(t, "a.csv", []byte("y,one,two\n1,2,3\n"))
+	f.write(t, "b.csv", []byte("one,y,two\n2,1,3\n"))
+	f.write(t, "c.csv", []byte("y,two,one\n1,3,2\n"))
+	o := Defaults()
+	o.Label, o.Train, o.Test = "y", []string{f.path("a.csv")}, []string{f.path("b.csv")}
+	if _, err := Sources(context.Background(), o); err != nil {
+		t.Errorf("the label's place does not matter: %v", err)
+	}
+	o.Test = []string{f.path("c.csv")}
+	_, err := Sources(context.Background(), o)
+	var fileError *FileError
+	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `feature 0 is "two", but in`) {
+		t.Errorf("%v", err)
+	}
+}
