@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -191,7 +190,7 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	if _, err := d.write(t.Context(), d.plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := newSolver(d, plan, time.Now, recorder).solve(t.Context()); err != nil {
+	if err := newSolver(d, plan, recorder).solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -144,7 +143,7 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	results, twins := make(chan result), 4
 	for range twins {
 		go func() {
-			report, err := d.execute(t.Context(), openBLAS(t), plan, job.Memory, time.Now, recorder)
+			report, err := d.execute(t.Context(), openBLAS(t), plan, job.Memory, recorder)
 			results <- result{report, err}
 		}()
 	}

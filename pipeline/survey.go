@@ -2,16 +2,12 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -24,84 +20,11 @@ const (
 	OnBadStop       = "stop"
 )
 
-// decode reads an accepted examples message as a run of that width needs it;
-// width 0 is not known yet.
-func decode(plan *schemas.Plan, r raw, width int, mem memory.Allocator) (*schemas.Examples, error) {
-	examples, err := schemas.DecodeExamples(r.message.Value, mem)
-	if err != nil {
-		return nil, err
-	}
-	if err := usable(plan, examples, width); err != nil {
-		examples.Release()
-		return nil, err
-	}
-	return examples, nil
-}
-
-func usable(plan *schemas.Plan, examples *schemas.Examples, width int) error {
-	switch {
-	case examples.Sparse:
-		return errSparse
-	case examples.Width == 0:
-		return fmt.Errorf("%w: examples without features", schemas.ErrDamaged)
-	case width > 0 && examples.Width != width:
-		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, width)
-	case plan.Missing != ingest.MissingMean && examples.Missing():
-		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
-	}
-	return nil
-}
-
-// errSparse says what this version does not do, which is no fault of the data.
-var errSparse = errors.New("sparse features can't be trained on yet")
-
-// fatal tells errors about a message that concern the whole run.
-func fatal(err error) bool {
-	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
-}
-
-// rowsOf is what the rows of a message are to the sums, but for their classes,
-// and the weights of those that are fitted.
-func rowsOf(plan *schemas.Plan, partition int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
-	n := examples.Rows
-	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
-	fitted = make([]float32, n)
-	for i := range n {
-		rows.Weights[i], rows.Splits[i] = examples.Weight(i), examples.Split(i)
-		if rows.Splits[i] == schemas.Train && held(plan, partition, offset, i) {
-			rows.Splits[i] = schemas.Holdout
-		}
-		if rows.Splits[i] == schemas.Train {
-			fitted[i] = rows.Weights[i]
-		}
-	}
-	return rows, fitted
-}
-
-// held tells whether a training row is held out: if its hash, as a fraction of
-// 2^64, is below the plan's.
-func held(plan *schemas.Plan, partition int, offset int64, row int) bool {
-	if plan.Holdout == 0 {
-		return false
-	}
-	hash := schemas.Hash(plan.Seed, holdoutPurpose, uint64(partition), uint64(offset), uint64(row))
-	return float64(hash>>11)/(1<<53) < plan.Holdout
-}
-
-// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
-const holdoutPurpose = 1
-
 // found is what the survey found in a segment.
 type found struct {
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
 	quarantined []unusable
-}
-
-// unusable is a message that can't be used, and why.
-type unusable struct {
-	raw
-	reason string
 }
 
 // shift is the mean of the plan's first usable message, which moments are
@@ -308,44 +231,4 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 	}
 	r = &schemas.Statistics{Identity: w.identity(schemas.KindGram, v, s), Tensors: schemas.Tensors[float64]{gram}}
 	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r)
-}
-
-// quarantineRoom is what the headers of a message in quarantine may take; its
-// reason and the key that it had are cut to fit.
-const quarantineRoom = 8 << 10
-
-func cut(text string) string { return text[:min(len(text), quarantineRoom/4)] }
-
-// quarantineAll puts messages that can't be used onto the quarantine topic:
-// their bytes, as many as fit, where they came from, and why. What is there from
-// an earlier run is not put there again.
-func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusable) error {
-	if len(bad) == 0 {
-		return nil
-	}
-	there := map[string]bool{}
-	err := w.each(ctx, w.quarantine, 0, func(m kafkalog.Message) error {
-		there[string(m.Key)] = true
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read quarantine: %w", err)
-	}
-	for _, u := range bad {
-		w.rec.Record(Quarantined{Partition: partition, Offset: u.offset, Reason: u.reason})
-		key := fmt.Sprintf("%s/%d/%d", w.examples, partition, u.offset)
-		if there[key] {
-			continue
-		}
-		value := u.message.Value
-		m := schemas.Message{Key: key, Value: value[:min(len(value), schemas.MaxMessage-quarantineRoom)], Headers: []schemas.Header{
-			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.examples},
-			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
-			{Key: "reason", Value: cut(u.reason)}, {Key: "key", Value: cut(u.message.Key)}, {Key: "bytes", Value: strconv.Itoa(len(value))},
-		}}
-		if _, err := w.write(ctx, w.quarantine, 0, m); err != nil {
-			return fmt.Errorf("put %s into quarantine: %w", key, err)
-		}
-	}
-	return nil
 }

@@ -21,8 +21,6 @@ type TrainOptions struct {
 	// instead of finishing them first. On the embedded broker they are always
 	// cancelled: nobody else can be at work on them.
 	Supersede bool
-	// Now is the clock; nil: the real one.
-	Now func() time.Time
 	// Allocator is where Arrow's memory comes from; nil: Go's.
 	Allocator memory.Allocator
 }
@@ -53,11 +51,7 @@ func (e *StandAsideError) Error() string {
 // that is unfinished is gone on with.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec Recorder) (*Report, *Model, error) {
 	rec = &serialised{to: rec}
-	now := o.Now
-	if now == nil {
-		now = time.Now
-	}
-	began := now()
+	began := time.Now()
 	d := newDesk(log, job.Name, o.Allocator)
 	if err := d.create(ctx, &job); err != nil {
 		return nil, nil, err
@@ -66,7 +60,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err != nil {
 		return nil, nil, err
 	}
-	ingested := now().Sub(began)
+	ingested := time.Since(began)
 	l, err := d.ledger(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -93,12 +87,12 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, plan.Arithmetic}
 		}
 		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
-		if _, err := d.execute(ctx, blas, earlier, job.Memory, now, rec); err != nil && !errors.As(err, new(*RunError)) {
+		if _, err := d.execute(ctx, blas, earlier, job.Memory, rec); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
 	}
 	rec.Record(Began{Run: plan.Run(), Resumed: known, Stages: plan.Stages})
-	report, err := d.execute(ctx, blas, plan, job.Memory, now, rec)
+	report, err := d.execute(ctx, blas, plan, job.Memory, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +149,7 @@ func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, superse
 }
 
 // execute brings a worker and a solver to a run, and follows it to its end.
-func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, now func() time.Time, rec Recorder) (*Report, error) {
+func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) (*Report, error) {
 	bytes, err := memoryBudget(bytes)
 	if err != nil {
 		return nil, err
@@ -168,7 +162,7 @@ func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan
 		report *Report
 	)
 	roles.Go(func() error { return unlessStopped(working, newWorker(d, blas, plan, bytes, rec).work(working)) })
-	roles.Go(func() error { return unlessStopped(working, newSolver(d, plan, now, rec).solve(working)) })
+	roles.Go(func() error { return unlessStopped(working, newSolver(d, plan, rec).solve(working)) })
 	roles.Go(func() error {
 		defer stop()
 		var err error

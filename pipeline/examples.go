@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// decode reads an accepted examples message as a run of that width needs it;
+// width 0 is not known yet.
+func decode(plan *schemas.Plan, r raw, width int, mem memory.Allocator) (*schemas.Examples, error) {
+	examples, err := schemas.DecodeExamples(r.message.Value, mem)
+	if err != nil {
+		return nil, err
+	}
+	if err := usable(plan, examples, width); err != nil {
+		examples.Release()
+		return nil, err
+	}
+	return examples, nil
+}
+
+func usable(plan *schemas.Plan, examples *schemas.Examples, width int) error {
+	switch {
+	case examples.Sparse:
+		return errSparse
+	case examples.Width == 0:
+		return fmt.Errorf("%w: examples without features", schemas.ErrDamaged)
+	case width > 0 && examples.Width != width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, width)
+	case plan.Missing != ingest.MissingMean && examples.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
+	}
+	return nil
+}
+
+// errSparse says what this version does not do, which is no fault of the data.
+var errSparse = errors.New("sparse features can't be trained on yet")
+
+// fatal tells errors about a message that concern the whole run.
+func fatal(err error) bool {
+	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
+}
+
+// rowsOf is what the rows of a message are to the sums, but for their classes,
+// and the weights of those that are fitted.
+func rowsOf(plan *schemas.Plan, partition int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
+	n := examples.Rows
+	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
+	fitted = make([]float32, n)
+	for i := range n {
+		rows.Weights[i], rows.Splits[i] = examples.Weight(i), examples.Split(i)
+		if rows.Splits[i] == schemas.Train && held(plan, partition, offset, i) {
+			rows.Splits[i] = schemas.Holdout
+		}
+		if rows.Splits[i] == schemas.Train {
+			fitted[i] = rows.Weights[i]
+		}
+	}
+	return rows, fitted
+}
+
+// held tells whether a training row is held out: if its hash, as a fraction of
+// 2^64, is below the plan's.
+func held(plan *schemas.Plan, partition int, offset int64, row int) bool {
+	if plan.Holdout == 0 {
+		return false
+	}
+	hash := schemas.Hash(plan.Seed, holdoutPurpose, uint64(partition), uint64(offset), uint64(row))
+	return float64(hash>>11)/(1<<53) < plan.Holdout
+}
+
+// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
+const holdoutPurpose = 1

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// tell publishes the report: with many classes its confusion matrices are more
+// than one message.
+func (s *solver) tell(ctx context.Context, report *Report) error {
+	content, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	r := &schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
+		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
+	}
+	return writeRecord(ctx, s.desk, s.plans, 0, r)
+}
+
+// finish publishes the manifest of the version, which makes it count.
+func (s *solver) finish(ctx context.Context) (*Report, error) {
+	l, err := s.ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if end := l.ends[s.run]; end != nil && end.State != schemas.Done {
+		return nil, &RunError{s.run, end.State, end.Reason}
+	}
+	earlier, err := s.versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	version := 1
+	for _, m := range earlier {
+		if m.Run == s.run { // a solver before this one came as far
+			version = m.Version
+			break
+		}
+		version = max(version, m.Version+1)
+	}
+	report := s.report(version)
+	manifest := &schemas.Manifest{
+		Name: s.plan.Name, Version: version, Run: s.run, Plan: s.plan, Labels: report.Labels,
+		Rows: map[string]int64{}, Prepare: s.chain.digests[0], Metrics: map[string]float64{"train_error": report.TrainError},
+	}
+	if report.TestError != nil {
+		manifest.Metrics["test_error"] = *report.TestError
+	}
+	for name, split := range report.Splits {
+		manifest.Rows[name] = split.Rows
+	}
+	for t := range s.plan.Stages {
+		final, digest := s.chain.final(t)
+		links, _ := strconv.Atoi(final.Note(noteLinks)) // written by a solver
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: links, Digest: digest})
+	}
+	model, err := modelOf(s.chain, manifest)
+	if err != nil {
+		return nil, err
+	}
+	manifest.WeightsDigest = model.Digest()
+	report.WeightsDigest = manifest.WeightsDigest
+	if _, err := s.write(ctx, s.weights, 0, manifest.Message()); err != nil {
+		return nil, fmt.Errorf("publish version %d: %w", version, err)
+	}
+	report.Seconds = time.Since(s.began).Seconds()
+	return report, nil
+}

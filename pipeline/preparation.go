@@ -1,0 +1,184 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// survey turns its statistics into the preparation, unless that is accepted
+// already; kept is the earlier version's in a warm start.
+func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
+	if s.current = schemas.Survey; len(s.chain.accepted) == 0 {
+		v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
+		r, err := s.surveyed(ctx, v)
+		if err != nil {
+			return err
+		}
+		if err := s.prepare(ctx, v, r, kept); err != nil {
+			return err
+		}
+	}
+	rows := map[schemas.Split]int64{}
+	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteRows), &s.rows[0], &s.rows[1], &s.rows[2]); err != nil {
+		return fmt.Errorf("read the survey's rows: %w", err)
+	}
+	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteQuarantined), &s.quarantined); err != nil {
+		return fmt.Errorf("read how much is in quarantine: %w", err)
+	}
+	for split, n := range s.rows {
+		rows[schemas.Split(split)] = n
+	}
+	for t, stage := range s.plan.Stages {
+		if stage.Stop == nil {
+			continue
+		}
+		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.rows[split] == 0 {
+			s.rec.Record(Noticed{fmt.Sprintf("stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)})
+		}
+	}
+	p := s.chain.prepared
+	s.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: time.Since(s.began)})
+	return nil
+}
+
+// surveyed is the reduced statistics of the survey.
+type surveyed struct {
+	sum         *accumulate.Sum
+	labels      accumulate.LabelSet
+	sample      *accumulate.Sample
+	shift       []float32
+	covered     []string // of each span, as its record says
+	quarantined int64
+}
+
+func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
+	all := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}
+	var parts []*accumulate.Sum
+	for _, span := range s.plan.Spans {
+		part, err := s.surveyedSpan(ctx, v, span, all)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	var err error
+	all.sum, err = accumulate.Reduce(parts)
+	return all, err
+}
+
+// surveyedSpan adds the statistics of one span to all, and answers with its sums.
+func (s *solver) surveyedSpan(ctx context.Context, v visit, span schemas.Span, all *surveyed) (*accumulate.Sum, error) {
+	r, err := s.wait(ctx, s.identity(schemas.KindVisit, v, span.Partition))
+	if err != nil {
+		return nil, err
+	}
+	tensors := schemas.Tensors[float64]{}
+	for _, t := range r.Tensors {
+		switch t.Name {
+		case tensorShift:
+			all.shift = make([]float32, len(t.Data))
+			for j, x := range t.Data {
+				all.shift[j] = float32(x)
+			}
+		case schemas.FieldLabels:
+			for _, text := range t.Text {
+				all.labels[text] = struct{}{}
+			}
+		default:
+			tensors = append(tensors, t)
+		}
+	}
+	if s.plan.Prepare.PCA > 0 {
+		gram, err := s.wait(ctx, s.identity(schemas.KindGram, v, span.Partition))
+		if err != nil {
+			return nil, err
+		}
+		tensors = append(tensors, gram.Tensors...)
+	}
+	rows, err := s.waitSample(ctx, s.identity(schemas.KindSample, v, span.Partition))
+	if err != nil {
+		return nil, err
+	}
+	all.sample.Merge(rows)
+	n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
+	}
+	all.quarantined += n
+	all.covered = append(all.covered, r.Note(noteCovered))
+	coverage, err := coverageOf(r.Note(noteCovered))
+	if err != nil {
+		return nil, err
+	}
+	return accumulate.NewSum(coverage, tensors), nil
+}
+
+// prepare publishes the survey's result, with what later solvers report of it.
+func (s *solver) prepare(ctx context.Context, v visit, all *surveyed, kept schemas.Tensors[float32]) error {
+	tensors, err := s.preparation(all, kept)
+	if err != nil {
+		return err
+	}
+	scores := schemas.ScoresOf(all.sum.Tensors())
+	return s.publish(ctx, &schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent},
+		Notes: []schemas.Header{
+			{Key: noteRows, Value: fmt.Sprintf("%.0f %.0f %.0f", scores[0].Rows, scores[1].Rows, scores[2].Rows)},
+			{Key: noteQuarantined, Value: strconv.FormatInt(all.quarantined, 10)},
+		},
+		Tensors: append(tensors, schemas.Words[float32](schemas.TensorCovered, all.covered)),
+	})
+}
+
+// preparation is the survey's result, or in a warm start the earlier version's,
+// if these examples fit it.
+func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (schemas.Tensors[float32], error) {
+	if kept == nil {
+		labels := s.plan.Classes
+		if len(labels) == 0 {
+			labels = all.labels.Text()
+		}
+		return solve.Survey(s.plan.Prepare, solve.Surveyed{
+			Sums: all.sum.Tensors(), Shift: all.shift, Sample: all.sample.Rows().Data, Labels: labels,
+		})
+	}
+	frozen, _ := kept.Find(schemas.TensorLabels)
+	center, _ := kept.Find(schemas.TensorCenter)
+	if len(center.Data) != len(all.shift) {
+		return nil, fmt.Errorf("%d features, the version that this run starts from has %d", len(all.shift), len(center.Data))
+	}
+	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, frozen.Text) {
+		return nil, fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", frozen.Text)
+	}
+	if err := within(all.labels, frozen.Text); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(kept), func(t schemas.Tensor[float32]) bool { return t.Name == schemas.TensorCovered }), nil
+}
+
+// within tells whether all labels are among those that an earlier version has
+// frozen.
+func within(found accumulate.LabelSet, frozen []string) error {
+	known := map[string]bool{}
+	for _, t := range frozen {
+		known[t] = true
+	}
+	var others []string
+	for t := range found {
+		if !known[t] {
+			others = append(others, t)
+		}
+	}
+	if sort.Strings(others); len(others) > 0 {
+		return fmt.Errorf("labels %q are not among the classes of the version that this run starts from: start without it", others)
+	}
+	return nil
+}
