@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -211,6 +212,25 @@ func (c *chain) read(ctx context.Context, d desk) (next int64, err error) {
 		return 0, fmt.Errorf("read weights of run %s: %w", c.run, err)
 	}
 	return end, nil
+}
+
+// await follows the weights topic until the chain has grown; it answers false
+// after wait without that.
+func (c *chain) await(ctx context.Context, weights *kafkalog.Follower, wait time.Duration) (bool, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		m, err := weights.Next(limited)
+		if err != nil {
+			if ctx.Err() == nil && limited.Err() != nil {
+				return false, nil
+			}
+			return false, fmt.Errorf("follow weights: %w", err)
+		}
+		if grown, err := c.add(message(m)); err != nil || grown {
+			return grown, err
+		}
+	}
 }
 
 // warm takes from the version that the plan starts from where its stages begin.

@@ -183,26 +183,8 @@ func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
 		if err := writeRecord(ctx, s.desk, s.weights, 0, r); err != nil {
 			return err
 		}
-		if grown, err := s.accepted(ctx, wait); err != nil || grown {
+		if grown, err := s.chain.await(ctx, s.barrier, wait); err != nil || grown {
 			return err
-		}
-	}
-}
-
-// accepted waits until the chain has grown; it answers false after wait.
-func (s *solver) accepted(ctx context.Context, wait time.Duration) (bool, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for {
-		m, err := s.barrier.Next(limited)
-		if err != nil {
-			if ctx.Err() == nil && limited.Err() != nil {
-				return false, nil
-			}
-			return false, fmt.Errorf("follow weights: %w", err)
-		}
-		if grown, err := s.chain.add(message(m)); err != nil || grown {
-			return grown, err
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (w *worker) visits(ctx context.Context) (err error) {
 		if err := w.visit(ctx, v); err != nil {
 			return fmt.Errorf("visit %d of %s: %w", v.number, stageName(v.stage), err)
 		}
-		newer, err := w.await(ctx, weights, wait)
+		newer, err := w.chain.await(ctx, weights, wait)
 		if err != nil {
 			return err
 		}
@@ -106,26 +106,6 @@ func stageName(stage int) string {
 		return "the survey"
 	}
 	return fmt.Sprintf("stage %d", stage)
-}
-
-// await waits until the chain has grown, and takes what else is there already;
-// it answers false after wait without anything.
-func (w *worker) await(ctx context.Context, weights *kafkalog.Follower, wait time.Duration) (bool, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for {
-		m, err := weights.Next(limited)
-		if err != nil {
-			if ctx.Err() == nil && limited.Err() != nil {
-				return false, nil
-			}
-			return false, fmt.Errorf("follow weights: %w", err)
-		}
-		grown, err := w.chain.add(message(m))
-		if err != nil || grown {
-			return grown, err
-		}
-	}
 }
 
 // visit publishes the statistics of one visit, a partition at a time as they
