@@ -18,18 +18,19 @@ const tileRows = 4096
 type Accumulator struct {
 	BLAS *kernel.BLAS
 
-	gram, cross kernel.Dense // tiles
-	scaled      kernel.Dense // rows of a block times the roots of their weights
-	weighted    kernel.Dense // the same of residuals
-	rows        int          // in the tiles
-	sum         *Sum
-	wantGram    bool
+	cross    kernel.Cross // tiles
+	gram     kernel.Dense
+	scaled   kernel.Dense // rows of a block times the roots of their weights
+	rows     int          // in the tile of cross
+	gramRows int          // in that of gram
+	sum      *Sum
+	wantGram bool
 }
 
 // Begin starts a segment of blocks with p columns and residuals with k.
 func (a *Accumulator) Begin(p, k int, gram bool) {
-	a.sum, a.rows, a.wantGram = &Sum{}, 0, gram
-	a.cross.Reshape(p, k)
+	a.sum, a.rows, a.gramRows, a.wantGram = &Sum{}, 0, 0, gram
+	a.cross.Begin(p, k)
 	if gram {
 		a.gram.Reshape(p, p)
 	}
@@ -38,55 +39,84 @@ func (a *Accumulator) Begin(p, k int, gram bool) {
 // Sum is the sum so far of the segment: fields of its own may be added to it.
 func (a *Accumulator) Sum() *Sum { return a.sum }
 
-// Add sums one message's block (n × p) and residuals (n × k) with the weights
-// (n) of its training rows; other rows have weight 0, and may hold anything.
+// Add sums the block (n × p) and residuals (n × k) of some rows with their
+// weights (n), which are 0 of rows that are not fitted: those may hold anything.
 func (a *Accumulator) Add(block, residual kernel.Dense, weights []float32) {
-	if block.Cols != a.cross.Rows || residual.Cols != a.cross.Cols || block.Rows != residual.Rows || len(weights) != block.Rows {
+	if p, k := a.cross.Shape(); block.Cols != p || residual.Cols != k || block.Rows != residual.Rows || len(weights) != block.Rows {
 		panic(fmt.Sprintf("accumulate: block %d × %d, residual %d × %d and %d weights into %d × %d",
-			block.Rows, block.Cols, residual.Rows, residual.Cols, len(weights), a.cross.Rows, a.cross.Cols))
+			block.Rows, block.Cols, residual.Rows, residual.Cols, len(weights), p, k))
+	}
+	a.cross.Add(a.BLAS, block, residual, weights)
+	if a.rows += block.Rows; a.rows >= tileRows {
+		a.flushCross()
+	}
+}
+
+// AddGram sums the Gram matrix of one message's block (n × p) with weights (n)
+// as those of Add.
+func (a *Accumulator) AddGram(block kernel.Dense, weights []float32) {
+	if p, _ := a.cross.Shape(); block.Cols != p || len(weights) != block.Rows {
+		panic(fmt.Sprintf("accumulate: block %d × %d and %d weights into the Gram matrix of %d columns", block.Rows, block.Cols, len(weights), p))
 	}
 	fitted, ones := count(weights)
 	if fitted == 0 {
 		return
 	}
-	if !ones {
-		// √w on both sides of each product
+	if f, ok := schemas.Tensors[float64](a.sum.fields).Find(schemas.FieldGramRows); ok {
+		for _, w := range weights {
+			f.Data[0] += float64(w)
+		}
+	}
+	if !ones { // √w on both sides of the product
 		rootScaled(&a.scaled, block, weights, fitted)
-		rootScaled(&a.weighted, residual, weights, fitted)
-		block, residual = a.scaled, a.weighted
+		block = a.scaled
 	}
-	a.BLAS.MulT(a.cross, block, residual, a.rows > 0)
-	if a.wantGram {
-		a.BLAS.Gram(a.gram, block, a.rows > 0)
+	a.BLAS.Gram(a.gram, block, a.gramRows > 0)
+	if a.gramRows += block.Rows; a.gramRows >= tileRows {
+		a.flushGram()
 	}
-	if a.rows += block.Rows; a.rows >= tileRows {
-		a.flush()
+}
+
+// AddTrace sums what λ needs of a block whose Gram matrix is not summed: the
+// squares of its first so many columns.
+func (a *Accumulator) AddTrace(block kernel.Dense, columns int, weights []float32) {
+	trace := 0.0
+	for i, w := range weights {
+		if w != 0 {
+			trace += float64(w) * float64(kernel.SquaredLength(block.Row(i)[:columns]))
+		}
 	}
+	a.sum.Field(schemas.FieldGramRows, 2)[1] += trace
 }
 
 // End flushes what is left and hands over the segment's sum.
 func (a *Accumulator) End() *Sum {
-	a.flush()
+	a.flushCross()
+	if a.wantGram {
+		a.flushGram()
+	}
 	sum := a.sum
 	a.sum = nil
 	return sum
 }
 
-func (a *Accumulator) flush() {
-	p, k := a.cross.Rows, a.cross.Cols
+func (a *Accumulator) flushCross() {
+	p, k := a.cross.Shape()
 	cross := a.sum.Field(schemas.FieldCross, p, k)
-	var gram []float64
-	if a.wantGram {
-		gram = a.sum.Field(schemas.FieldGram, p*(p+1)/2)
+	if a.rows > 0 {
+		a.cross.AddTo(cross)
+		a.cross.Begin(p, k)
+		a.rows = 0
 	}
-	if a.rows == 0 {
-		return
-	}
-	kernel.AddTo(cross, a.cross.Data)
-	if a.wantGram {
+}
+
+func (a *Accumulator) flushGram() {
+	p, _ := a.cross.Shape()
+	gram := a.sum.Field(schemas.FieldGram, p*(p+1)/2)
+	if a.gramRows > 0 {
 		kernel.PackLower(gram, a.gram, true)
+		a.gramRows = 0
 	}
-	a.rows = 0
 }
 
 // count tells how many weights are not 0, and whether all are 1.

@@ -80,6 +80,7 @@ func accumulated(a *Accumulator, p, k int, messages ...message) *Sum {
 	a.Begin(p, k, true)
 	for _, m := range messages {
 		a.Add(m.block, m.residual, m.weights)
+		a.AddGram(m.block, m.weights)
 	}
 	return a.End()
 }

@@ -14,6 +14,11 @@ type Rows struct {
 	Splits  []schemas.Split //
 }
 
+// Slice is the rows from (included) to to (excluded), shared.
+func (r Rows) Slice(from, to int) Rows {
+	return Rows{r.Classes[from:to], r.Weights[from:to], r.Splits[from:to]}
+}
+
 // AddScores adds the labelled rows of a message to the splits' scores: for
 // each row its loss and the class that is predicted.
 func (s *Sum) AddScores(rows Rows, loss []float32, predicted []int32) {

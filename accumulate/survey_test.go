@@ -119,6 +119,7 @@ func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 		a.Sum().AddColumns(c, []float32{shift}, ones.Data)
 		for from := 0; from < n; from += 1000 {
 			a.Add(c.Slice(from, from+1000), ones.Slice(from, from+1000), ones.Data[from:from+1000])
+			a.AddGram(c.Slice(from, from+1000), ones.Data[from:from+1000])
 		}
 		sum := a.End()
 		shifted := sum.Field(schemas.FieldCross, 1, 1)[0] / n

@@ -135,6 +135,14 @@ func (c *chain) shape(m *stages.Map) solve.Shape {
 	return solve.Shape{Columns: m.Size(), Penalised: m.Penalised(), Classes: c.prepared.Labels.Len()}
 }
 
+// rows is how many rows of each split the survey found.
+func (c *chain) rows() (rows [schemas.Splits]int64, err error) {
+	if _, err := fmt.Sscan(c.accepted[0].Note(noteRows), &rows[0], &rows[1], &rows[2]); err != nil {
+		return rows, fmt.Errorf("read the survey's rows: %w", err)
+	}
+	return rows, nil
+}
+
 // featureMap draws a stage's map. The survey's result has to be there.
 func (c *chain) featureMap(stage int) (*stages.Map, error) {
 	s, scores := c.plan.Stages[stage], 0
@@ -165,8 +173,9 @@ func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
 	dense := func(rows int, data []float32) kernel.Dense {
 		return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}
 	}
+	weights := func(data []float32) kernel.Weights { return kernel.NewWeights(dense(shape.Columns, data)) }
 	if w := c.initial[stage]; w != nil && f.Link != schemas.LinkCalibrated {
-		f.W = dense(shape.Columns, w)
+		f.W = weights(w)
 	}
 	for _, r := range c.accepted {
 		if r.Kind != schemas.KindWeights || r.Stage != stage {
@@ -177,11 +186,11 @@ func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
 			return nil, fmt.Errorf("read %v: %w", r.Identity, err)
 		}
 		if f.Link != schemas.LinkCalibrated {
-			f.W = dense(shape.Columns, step.W)
+			f.W = weights(step.W)
 			continue
 		}
 		if step.W != nil {
-			f.Chain = append(f.Chain, sink.ChainLink{W: dense(shape.Columns, step.W)})
+			f.Chain = append(f.Chain, sink.ChainLink{W: weights(step.W)})
 		}
 		if step.Calibration != nil && len(f.Chain) > 0 {
 			f.Chain[len(f.Chain)-1].Calibration = dense(3*shape.Classes, step.Calibration)

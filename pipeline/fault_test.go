@@ -42,7 +42,7 @@ func until(t *testing.T, log *kafkalog.Log, job Job, at func(Event) bool) {
 
 // A segment that fails while others wait for their turn ends the sweep.
 func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
-	s := divide(schemas.Span{From: 0, To: 40}, 1)
+	s := divide(schemas.Span{From: 0, To: 40}, 0, 1)
 	for _, segment := range s.segments {
 		segment.batches = []*batch{}
 	}

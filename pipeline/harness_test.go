@@ -20,12 +20,12 @@ import (
 )
 
 // openEmbedded is a log of its own for one test.
-func openEmbedded(t *testing.T) *kafkalog.Log {
+func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
 	return openAt(t, t.TempDir())
 }
 
-func openAt(t *testing.T, dir string) *kafkalog.Log {
+func openAt(t testing.TB, dir string) *kafkalog.Log {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir})
 	if err != nil {
@@ -39,7 +39,7 @@ func openAt(t *testing.T, dir string) *kafkalog.Log {
 	return log
 }
 
-func openBLAS(t *testing.T) *kernel.BLAS {
+func openBLAS(t testing.TB) *kernel.BLAS {
 	t.Helper()
 	blas, err := kernel.Open(os.Getenv("STAGEWISE_BLAS"))
 	if err != nil {

@@ -19,7 +19,7 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 		"rows":     func(c *accumulate.Coverage) { c.Rows++ },
 		"checksum": func(c *accumulate.Coverage) { c.Checksum++ },
 	} {
-		s := divide(span, 2)
+		s := divide(span, 0, 2)
 		s.covered = covered
 		change(&s.covered)
 		sums := map[*share]*accumulate.Sum{}

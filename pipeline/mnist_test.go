@@ -18,17 +18,6 @@ import (
 // at twice the median distance, the median test error of seeds 1, 2 and 3.
 // (Agarwal et al. 2014 report 1.83, 1.48 and 1.54 % for 4000 features.)
 func TestMNISTErrors(t *testing.T) {
-	dir := os.Getenv("STAGEWISE_MNIST")
-	if dir == "" {
-		t.Fatal("STAGEWISE_MNIST is not set: scripts/mnist.sh DIR fetches the files, then it is DIR")
-	}
-	options := ingest.Defaults()
-	for _, name := range []string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"} {
-		options.Train = append(options.Train, filepath.Join(dir, name))
-	}
-	for _, name := range []string{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"} {
-		options.Test = append(options.Test, filepath.Join(dir, name))
-	}
 	log, blas := openEmbedded(t), openBLAS(t)
 	blas.UseForSolves()
 	for _, c := range []struct {
@@ -48,10 +37,7 @@ func TestMNISTErrors(t *testing.T) {
 			s.Features = stages.Defaults()
 			s.Features.Size, s.Features.BandwidthScale = c.size, 2
 			s.Link, s.Passes, s.Ridge = c.link, c.most, c.ridge
-			job := Job{
-				Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: 50}, Stages: slices.Repeat([]schemas.Stage{s}, c.repeat),
-				Intercept: true, OnBadMessage: OnBadQuarantine, Segment: 16,
-			}
+			job := mnistJob(t, slices.Repeat([]schemas.Stage{s}, c.repeat)...)
 			var test []float64
 			for job.Seed = 1; job.Seed <= 3; job.Seed++ {
 				report, _, err := Train(t.Context(), log, blas, job, TrainOptions{}, &events{})
@@ -63,6 +49,50 @@ func TestMNISTErrors(t *testing.T) {
 			}
 			if slices.Sort(test); test[1] > c.bound {
 				t.Errorf("median test error %.2f %%, expected at most %.2f", test[1], c.bound)
+			}
+		})
+	}
+}
+
+// mnistJob is of the files that STAGEWISE_MNIST names.
+func mnistJob(t testing.TB, all ...schemas.Stage) Job {
+	dir := os.Getenv("STAGEWISE_MNIST")
+	if dir == "" {
+		t.Fatal("STAGEWISE_MNIST is not set: scripts/mnist.sh DIR fetches the files, then it is DIR")
+	}
+	options := ingest.Defaults()
+	for _, name := range []string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"} {
+		options.Train = append(options.Train, filepath.Join(dir, name))
+	}
+	for _, name := range []string{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"} {
+		options.Test = append(options.Test, filepath.Join(dir, name))
+	}
+	return Job{
+		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: 50}, Stages: all,
+		Seed: 1, Intercept: true, OnBadMessage: OnBadQuarantine, Segment: 16,
+	}
+}
+
+// BenchmarkMNIST is for profiles of a whole run: -cpuprofile.
+func BenchmarkMNIST(b *testing.B) {
+	log, blas := openEmbedded(b), openBLAS(b)
+	blas.UseForSolves()
+	for _, method := range []string{solve.MethodPaper, solve.MethodLBFGS} {
+		b.Run(method, func(b *testing.B) {
+			s := solve.Defaults()
+			s.Features = stages.Defaults()
+			s.Features.Size, s.Features.BandwidthScale = 1024, 2
+			if s.Method = method; method == solve.MethodLBFGS {
+				s.Passes = 8
+			}
+			job := mnistJob(b, slices.Repeat([]schemas.Stage{s}, 10)...)
+			for b.Loop() {
+				report, _, err := Train(b.Context(), log, blas, job, TrainOptions{}, &events{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(report.Seconds, "s/run")
+				b.ReportMetric(*report.TestError, "%error")
 			}
 		})
 	}

@@ -120,15 +120,18 @@ func newModel(manifest *schemas.Manifest, tensors schemas.Tensors[float32]) (*Mo
 			return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}, err
 		}
 		if s.Link != schemas.LinkCalibrated {
-			if f.W, err = matrix(0, schemas.TensorW, shape.Columns); err != nil {
+			w, err := matrix(0, schemas.TensorW, shape.Columns)
+			if err != nil {
 				return nil, err
 			}
+			f.W = kernel.NewWeights(w)
 		} else if t < len(manifest.Blocks) {
 			for i := range manifest.Blocks[t].Links {
-				var link sink.ChainLink
-				if link.W, err = matrix(i, schemas.TensorW, shape.Columns); err != nil {
+				w, err := matrix(i, schemas.TensorW, shape.Columns)
+				if err != nil {
 					return nil, err
 				}
+				link := sink.ChainLink{W: kernel.NewWeights(w)}
 				if link.Calibration, err = matrix(i, schemas.TensorCalibration, 3*shape.Classes); err != nil {
 					return nil, err
 				}

@@ -27,8 +27,9 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 		}
 	}
 	rows := map[schemas.Split]int64{}
-	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteRows), &s.rows[0], &s.rows[1], &s.rows[2]); err != nil {
-		return fmt.Errorf("read the survey's rows: %w", err)
+	var err error
+	if s.rows, err = s.chain.rows(); err != nil {
+		return err
 	}
 	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteQuarantined), &s.quarantined); err != nil {
 		return fmt.Errorf("read how much is in quarantine: %w", err)

@@ -163,7 +163,8 @@ func TestWeightTwoIsTheExampleTwice(t *testing.T) {
 		_, b := train(t, openEmbedded(t), jobOn(t, twice, table{}, s))
 		p, q := probabilities(t, a, once), probabilities(t, b, once)
 		for i, v := range p.Data {
-			if math.Abs(float64(v-q.Data[i])) > 1e-4 {
+			// Algorithm 2 raises roundings to the third power, and solves with little regularisation
+			if bound := map[bool]float64{false: 1e-4, true: 3e-4}[link == schemas.LinkCalibrated]; math.Abs(float64(v-q.Data[i])) > bound {
 				t.Fatalf("%s: value %d is %g weighted, %g repeated", link, i, v, q.Data[i])
 			}
 		}

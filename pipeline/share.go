@@ -11,6 +11,7 @@ import (
 // share is what a worker holds of one partition.
 type share struct {
 	span     schemas.Span
+	ordinal  int // of the span in the plan
 	segments []*segment
 	covered  accumulate.Coverage // by the survey: later visits must cover the same
 	seals    map[int]*seal       // by stage
@@ -61,8 +62,8 @@ func (b *budget) take(bytes int64) bool {
 func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 4*classes + 16) }
 
 // divide cuts a partition's span into segments.
-func divide(span schemas.Span, length int64) *share {
-	s := &share{span: span, seals: map[int]*seal{}}
+func divide(span schemas.Span, ordinal int, length int64) *share {
+	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}}
 	for _, part := range span.Segments(length) {
 		s.segments = append(s.segments, &segment{span: part})
 	}

@@ -195,7 +195,9 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 		stages.UnitRows(b.x)
 	}
 	sum.AddColumns(b.x, b.shift, fitted)
-	b.accumulator.Add(b.x, kernel.Dense{Rows: n}, fitted)
+	if b.plan.Prepare.PCA > 0 {
+		b.accumulator.AddGram(b.x, fitted)
+	}
 	// no scores yet: the rows and weights of each split, none of them wrong
 	sum.AddScores(rows, make([]float32, n), rows.Classes)
 	sum.Count(n, r.checksum(partition, n))

@@ -19,6 +19,7 @@ type pass struct {
 	link     schemas.Link
 	features *stages.Map
 	shape    solve.Shape
+	sample   *gramSample // of the visit that has the Gram matrix; nil: of all rows
 	fitted   *sink.Fitted
 	final    schemas.Digest // when the stage is published: of its final weights
 	attempt  string         // and what tells these residuals from another writer's
@@ -30,6 +31,15 @@ func (w *worker) pass(v visit) (*pass, error) {
 		return nil, err
 	}
 	p := &pass{visit: v, link: w.plan.Stages[v.stage].Link, features: m, shape: w.chain.shape(m)}
+	rows, err := w.chain.rows()
+	if err != nil {
+		return nil, err
+	}
+	if of := rows[schemas.Train]; v.number == 0 {
+		if most := solve.GramRows(w.plan.Stages[v.stage], p.shape.Columns, of); most < of {
+			p.sample = newGramSample(most, of)
+		}
+	}
 	p.fitted, err = w.chain.fitted(v.stage, p.shape)
 	return p, err
 }
@@ -49,10 +59,11 @@ type bench struct {
 	raw                kernel.Dense
 	block, scratch     kernel.Dense
 	score, predictions kernel.Dense
-	cubic              kernel.Dense
+	residual, cubic    kernel.Dense
 	workspace          sink.Workspace
 	loss               []float32
 	predicted          []int32
+	logs               []float64
 }
 
 func (w *worker) bench(p *pass) *bench {
@@ -143,23 +154,49 @@ func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
 	if b.calibrating() {
 		sum = b.calibrate(batches)
 	} else {
-		sum = b.fit(batches)
+		sum = b.fit(l, batches)
 	}
 	sum.Spans = schemas.Spans{l.segment().span}
 	return &outcome{rows: sum.Rows, sum: sum}, nil
 }
 
+// tileRows is how many rows go through predictions, losses and the cross moment
+// together: a tile of 1024 columns is 256 KB, so what the first product has
+// read is in the second-level cache when the second reads it.
+const tileRows = 64
+
+// tiles yields the ranges of so many rows.
+func tiles(rows int) func(func(from, to int) bool) {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < rows; from += tileRows {
+			if !yield(from, min(from+tileRows, rows)) {
+				return
+			}
+		}
+	}
+}
+
 // fit sums what a gradient needs, and in the first visit the Gram matrix.
-func (b *bench) fit(batches []*batch) *accumulate.Sum {
-	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, b.number == 0)
+func (b *bench) fit(l *load, batches []*batch) *accumulate.Sum {
+	gram := b.number == 0
+	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, gram)
 	sum := b.accumulator.Sum()
-	for _, one := range batches {
+	for i, one := range batches {
 		block := b.expand(one)
-		b.predict(one, block)
-		b.measure(sum, one.rows, b.score)
-		sink.Predict(b.link, b.score)
-		sink.Residuals(b.score, one.rows.Classes)
-		b.accumulator.Add(block, b.score, one.fitted)
+		if b.sample != nil {
+			b.accumulator.AddTrace(block, b.shape.Penalised, one.fitted)
+		}
+		if gram && (b.sample == nil || b.sample.has(l.share.ordinal, int64(l.at)*b.plan.Segment+int64(i))) {
+			b.accumulator.AddGram(block, one.fitted)
+		}
+		for from, to := range tiles(one.inputs.Rows) {
+			rows := one.rows.Slice(from, to)
+			b.score.Reshape(to-from, b.shape.Classes)
+			b.predict(b.score, one.score.Slice(from, to), block.Slice(from, to))
+			b.measure(sum, rows, b.score)
+			sink.Residuals(b.score, rows.Classes)
+			b.accumulator.Add(block.Slice(from, to), b.score, one.fitted[from:to])
+		}
 		sum.Count(one.inputs.Rows, one.checksum)
 	}
 	return b.accumulator.End()
@@ -170,7 +207,8 @@ func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
 	sum := &accumulate.Sum{}
 	b.exact.Begin(3*b.shape.Classes, b.shape.Classes)
 	for _, one := range batches {
-		b.predict(one, b.expand(one))
+		b.score.Reshape(one.inputs.Rows, b.shape.Classes)
+		b.predict(b.score, one.score, b.expand(one))
 		sink.Cubic(&b.cubic, b.score)
 		sink.Targets(b.score, one.rows.Classes)
 		b.exact.Add(b.cubic, b.score, one.fitted)
@@ -180,22 +218,22 @@ func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
 	return sum
 }
 
-// predict leaves in b.score what the stage makes of a batch: its score, or what
-// a calibrated stage shows.
-func (b *bench) predict(one *batch, block kernel.Dense) {
-	b.score.Reshape(one.inputs.Rows, b.shape.Classes)
+// predict writes into dst what the stage makes of some rows: their score, or
+// what a calibrated stage shows.
+func (b *bench) predict(dst, before, block kernel.Dense) {
 	if b.link == schemas.LinkCalibrated {
-		b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
+		b.fitted.Shown(b.blas, &b.workspace, dst, before, block)
 	} else {
-		b.fitted.Scores(b.blas, b.score, one.score, block)
+		b.fitted.Scores(b.blas, dst, before, block)
 	}
 }
 
-// measure adds the losses of scores, and the classes that they predict.
+// measure adds the losses of scores, and the classes that they predict, and
+// turns the scores into predictions.
 func (b *bench) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
-	b.loss, b.predicted = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n]
-	sink.Loss(b.link, score, rows.Classes, b.loss, b.predicted)
+	b.loss, b.predicted, b.logs = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n], slices.Grow(b.logs[:0], n)[:n]
+	sink.Measure(b.link, score, rows.Classes, b.loss, b.predicted, b.logs)
 	sum.AddScores(rows, b.loss, b.predicted)
 }
 
@@ -213,21 +251,23 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 		n, k := one.inputs.Rows, b.shape.Classes
 		score := kernel.NewDense(n, k)
 		b.fitted.Scores(b.blas, score, one.score, block)
+		b.score.Reshape(n, k)
 		if b.link == schemas.LinkCalibrated {
-			b.predict(one, block)
+			b.predict(b.score, one.score, block)
 		} else {
-			b.score.Reshape(n, k)
 			copy(b.score.Data, score.Data)
 		}
 		b.measure(sum, one.rows, b.score)
-		sink.Predict(b.link, b.score)
+		b.residual.Reshape(n, k)
+		if b.link == schemas.LinkCalibrated { // the next stage begins at what is never clipped
+			copy(b.residual.Data, score.Data)
+		} else {
+			copy(b.residual.Data, b.score.Data)
+		}
+		sink.Residuals(b.residual, one.rows.Classes)
 		sink.Probabilities(b.link, b.score, b.workspace.Scratch(k))
 		sum.AddQuality(one.rows, b.score, b.predicted)
-
-		copy(b.score.Data, score.Data)
-		sink.Predict(b.link, b.score)
-		sink.Residuals(b.score, one.rows.Classes)
-		messages, err := sink.Messages(id, b.attempt, one.offset, score, b.score, b.mem)
+		messages, err := sink.Messages(id, b.attempt, one.offset, score, b.residual, b.mem)
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,8 @@ const (
 // newWorker owns all partitions of the plan, within so many bytes of memory.
 func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) *worker {
 	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), budget: budget{left: bytes}, entered: unknown}
-	for _, span := range plan.Spans {
-		w.shares = append(w.shares, divide(span, plan.Segment))
+	for i, span := range plan.Spans {
+		w.shares = append(w.shares, divide(span, i, plan.Segment))
 	}
 	return w
 }

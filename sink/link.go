@@ -15,7 +15,7 @@ func Convert(score kernel.Dense, from, to schemas.Link, scratch []float32) {
 	switch logits, want := from == schemas.LinkSoftmax, to == schemas.LinkSoftmax; {
 	case logits == want:
 	case logits:
-		kernel.SoftmaxRows(score)
+		kernel.SoftmaxRows(score, nil)
 	default:
 		// A prediction of 0 must not become a score that no later stage can take
 		// back; of very many classes the greatest may be near 1/k, and has to stay it.
@@ -31,7 +31,7 @@ func Convert(score kernel.Dense, from, to schemas.Link, scratch []float32) {
 // from, and what a block with previous predictions gets.
 func Predict(link schemas.Link, score kernel.Dense) {
 	if link == schemas.LinkSoftmax {
-		kernel.SoftmaxRows(score)
+		kernel.SoftmaxRows(score, nil)
 	}
 }
 
@@ -42,10 +42,10 @@ func Probabilities(link schemas.Link, prediction kernel.Dense, scratch []float32
 	}
 }
 
-// Loss writes the link's own loss of each row and the class that it predicts:
-// for softmax −log of the class's probability, for the others half the squared
-// distance from the indicator of the class. Rows without a label have loss 0.
-func Loss(link schemas.Link, score kernel.Dense, classes []int32, loss []float32, predicted []int32) {
+// Measure turns scores (n × k), in place, into predictions as Predict does, and writes the link's own loss of each row and
+// the class that it predicts. The loss is for softmax −log of the class's probability, for the others half the squared
+// distance from the indicator of the class; rows without a label have loss 0. logs is room for n values.
+func Measure(link schemas.Link, score kernel.Dense, classes []int32, loss []float32, predicted []int32, logs []float64) {
 	for i, class := range classes {
 		row := score.Row(i)
 		predicted[i] = largest(row)
@@ -53,7 +53,7 @@ func Loss(link schemas.Link, score kernel.Dense, classes []int32, loss []float32
 		case class == schemas.Unlabelled:
 			loss[i] = 0
 		case link == schemas.LinkSoftmax:
-			loss[i] = float32(kernel.LogSumExp(row) - float64(row[class]))
+			loss[i] = row[class] // for now
 		default:
 			sum := 0.0
 			for c, v := range row {
@@ -64,6 +64,15 @@ func Loss(link schemas.Link, score kernel.Dense, classes []int32, loss []float32
 				sum += d * d
 			}
 			loss[i] = float32(sum / 2)
+		}
+	}
+	if link != schemas.LinkSoftmax {
+		return
+	}
+	kernel.SoftmaxRows(score, logs)
+	for i, class := range classes {
+		if class != schemas.Unlabelled {
+			loss[i] = float32(logs[i] - float64(loss[i]))
 		}
 	}
 }

@@ -7,15 +7,15 @@ import (
 
 // Link of a calibrated stage's chain: one pass of Algorithm 2.
 type ChainLink struct {
-	W           kernel.Dense // p × k: its lines 3 and 4, the step
-	Calibration kernel.Dense // 3k × k: its line 5; zero while it is being fitted
+	W           kernel.Weights // p × k: its lines 3 and 4, the step
+	Calibration kernel.Dense   // 3k × k: its line 5; zero while it is being fitted
 }
 
 // Fitted is what a stage's weights are at some visit. Exactly one of W and
 // Chain is used, as the stage's link says.
 type Fitted struct {
 	Link  schemas.Link
-	W     kernel.Dense // p × k; zero: no weights yet
+	W     kernel.Weights // p × k; zero: no weights yet
 	Chain []ChainLink
 }
 
@@ -40,12 +40,12 @@ func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
 	copy(dst.Data, before.Data)
 	if f.Link != schemas.LinkCalibrated {
 		if f.W.Rows > 0 {
-			blas.Mul(dst, block, f.W, true)
+			blas.MulAdd(dst, block, f.W)
 		}
 		return
 	}
 	for _, link := range f.Chain {
-		blas.Mul(dst, block, link.W, true)
+		blas.MulAdd(dst, block, link.W)
 	}
 }
 
@@ -55,7 +55,7 @@ func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
 func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) {
 	copy(dst.Data, before.Data)
 	for _, link := range f.Chain {
-		blas.Mul(dst, block, link.W, true)
+		blas.MulAdd(dst, block, link.W)
 		if link.Calibration.Rows == 0 {
 			return
 		}

@@ -3,13 +3,14 @@ package solve
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Methods to find the minimum of J.
 const (
-	MethodAuto        = "auto"        // the paper's step
+	MethodAuto        = "auto"        // L-BFGS, until a pass gains little
 	MethodPaper       = "paper"       // Algorithm 1 with its fixed step, safeguarded by J
 	MethodAccelerated = "accelerated" // the same with Nesterov's momentum
 	MethodLBFGS       = "lbfgs"       // L-BFGS that starts from the inverse Gram matrix
@@ -17,7 +18,7 @@ const (
 
 // Where the Gram matrix comes from.
 const (
-	GramAuto = "auto" // now all
+	GramAuto = "auto" // a sample where that is faster
 	GramAll  = "all"  // all training rows
 )
 
@@ -52,7 +53,9 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	switch s.GramRows {
 	case GramAuto, GramAll:
 	default:
-		bad("gram_rows", s.GramRows, "auto or all (a number is not there yet)")
+		if n, err := strconv.ParseInt(s.GramRows, 10, 64); err != nil || n < 1 {
+			bad("gram_rows", s.GramRows, "auto, all or a whole number ≥ 1")
+		}
 	}
 	if s.Stop != nil {
 		switch s.Stop.Split {

@@ -71,8 +71,11 @@ type Fit interface {
 // NewFit starts a stage's fit. The sums of its visit 0 have the Gram matrix.
 func NewFit(stage schemas.Stage, shape Shape) Fit {
 	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop)}
-	if stage.Link == schemas.LinkCalibrated {
+	switch stage.Link {
+	case schemas.LinkCalibrated:
 		return &calibrated{common: common}
+	case schemas.LinkIdentity:
+		return &quadratic{common: common}
 	}
 	return &generalized{common: common}
 }
@@ -93,12 +96,13 @@ func (e *NotFiniteError) Error() string {
 }
 
 type common struct {
-	stage  schemas.Stage
-	shape  Shape
-	stop   stop
-	factor *Preconditioner
-	weight float64
-	passes int
+	stage   schemas.Stage
+	shape   Shape
+	stop    stop
+	factor  *Preconditioner
+	sampled bool // the Gram matrix is of a sample
+	weight  float64
+	passes  int
 }
 
 func (c *common) Lambda() float64 {
@@ -123,17 +127,45 @@ func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]sch
 				return scores, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
-		p := c.shape.Columns
-		gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
-		if err != nil {
-			return scores, err
-		}
-		c.factor, err = NewPreconditioner(gram, p, c.shape.Penalised, c.weight, c.stage.Ridge, smoothness(c.stage.Link))
-		if err != nil {
+		if err := c.precondition(sums); err != nil {
 			return scores, err
 		}
 	}
 	return scores, nil
+}
+
+// precondition factors the Gram matrix. λ is of all rows, whatever rows that is
+// of: it is a part of J.
+func (c *common) precondition(sums schemas.Tensors[float64]) error {
+	p, penalised := c.shape.Columns, c.shape.Penalised
+	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+	if err != nil {
+		return err
+	}
+	weight, trace := c.weight, 0.0
+	if of, ok := sums.Find(schemas.FieldGramRows); ok {
+		if len(of.Data) != 2 {
+			return &schemas.ShapeError{Tensor: schemas.FieldGramRows, Got: of.Shape, Want: []int{2}}
+		}
+		if c.sampled, weight, trace = true, of.Data[0], of.Data[1]; weight <= 0 {
+			return &NoSampleError{c.stage.GramRows}
+		}
+	} else {
+		for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
+			trace += gram[at]
+		}
+	}
+	lambda := c.stage.Ridge * trace / c.weight / float64(penalised)
+	c.factor, err = NewPreconditioner(gram, p, penalised, weight, lambda, smoothness(c.stage.Link))
+	return err
+}
+
+// NoSampleError says that the messages which a Gram matrix was to be made of
+// have no training rows.
+type NoSampleError struct{ GramRows string }
+
+func (e *NoSampleError) Error() string {
+	return fmt.Sprintf("gram_rows: %s: the messages that this chooses have no training row with a weight: gram_rows: all would help", e.GramRows)
 }
 
 // cross is the mean cross moment Ê[x rᵀ] of the visit, p × k.
@@ -150,6 +182,22 @@ func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 		}
 	}
 	return mean, nil
+}
+
+// ridgeGradient is ∇J = Ê[(g(Wx) − y) xᵀ] + λW at these penalised weights; the
+// sums have y − g(Wx).
+func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float32) ([]float64, error) {
+	gradient, err := c.cross(sums)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range gradient {
+		gradient[i] = -r
+	}
+	for i, x := range penalised {
+		gradient[i] += c.factor.Lambda * float64(x)
+	}
+	return gradient, nil
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

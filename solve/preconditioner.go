@@ -42,48 +42,37 @@ func (e *SingularError) Error() string {
 const worstCondition = 1e13
 
 // NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
-// triangle of Σ w x xᵀ over p columns, of which the first penalised count in
-// λ = ridge · trace(S)/penalised and get it. gram is not changed.
-func NewPreconditioner(gram []float64, p, penalised int, weight, ridge, smoothness float64) (*Preconditioner, error) {
+// triangle of Σ w x xᵀ over p columns, of which the first penalised get λ. gram
+// is not changed.
+func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64) (*Preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	full := make([]float64, p*p)
-	trace, all := 0.0, 0.0
-	for i, at := 0, 0; i < p; i++ {
-		for j := 0; j <= i; j++ {
-			full[j*p+i] = gram[at] / weight // gonum reads the upper triangle
-			at++
-		}
-		if all += full[i*p+i]; i < penalised {
-			trace += full[i*p+i]
-		}
-	}
-	// what is not finite in a sum of squares is on its diagonal too
-	if math.IsNaN(all) || math.IsInf(all, 0) {
-		return nil, &NotFiniteError{"the Gram matrix"}
-	}
-	c := &Preconditioner{Lambda: ridge * trace / float64(penalised), size: p}
-	for i := range full {
-		full[i] *= smoothness
-	}
-	for i := range penalised {
-		full[i*p+i] += c.Lambda
-	}
-	singular := &SingularError{Size: p, Weight: weight, Lambda: c.Lambda}
+	c := &Preconditioner{Lambda: lambda, size: p, scale: make([]float64, p)}
 	// Features of other units than the intercept's 1 are no trouble once the
 	// diagonal is (van der Sluis 1969).
-	c.scale = make([]float64, p)
-	for i := range p {
-		if full[i*p+i] <= 0 {
+	full, f := make([]float64, p*p), smoothness/weight
+	singular := &SingularError{Size: p, Weight: weight, Lambda: c.Lambda}
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
+		d := f * gram[at]
+		if i < penalised {
+			d += lambda
+		}
+		// what is not finite in a sum of squares is on its diagonal too
+		if math.IsNaN(d) || math.IsInf(d, 0) {
+			return nil, &NotFiniteError{"the Gram matrix"}
+		}
+		if d <= 0 {
 			return nil, singular
 		}
-		c.scale[i] = 1 / math.Sqrt(full[i*p+i])
+		c.scale[i] = 1 / math.Sqrt(d)
 	}
-	for i := range p {
-		for j := i; j < p; j++ {
-			full[i*p+j] *= c.scale[i] * c.scale[j]
+	for i, at := 0, 0; i < p; i++ {
+		for j := range i {
+			full[j*p+i] = f * gram[at+j] * c.scale[i] * c.scale[j] // gonum reads the upper triangle
 		}
+		full[i*p+i] = 1
+		at += i + 1
 	}
 	if !c.factor.Factorize(mat.NewSymDense(p, full)) {
 		return nil, singular

@@ -157,6 +157,10 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 			product = scratch
 		}
 		blas.Mul(*product, x, f.directions, false)
+		if m.kind == RFF {
+			kernel.Cosine(*product, f.offsets, m.scale)
+			continue
+		}
 		kernel.AddRow(*product, f.offsets)
 		if l > 0 {
 			for i, v := range scratch.Data {
@@ -165,8 +169,6 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 		}
 	}
 	switch m.kind {
-	case RFF:
-		kernel.CosScale(dst.Data, m.scale)
 	case Logits:
 		kernel.Sigmoid(dst.Data)
 	case Columns:

@@ -79,8 +79,11 @@ func Gonum() *BLAS { return &BLAS{routines: goRoutines{}, name: "gonum"} }
 // "OpenBLAS 0.3.21 SkylakeX", or "gonum".
 func (b *BLAS) Name() string { return b.name }
 
-// Vector tells which arithmetic the elementwise functions of this package have: "avx2" or "go".
+// Vector tells which arithmetic the elementwise functions and the narrow products of this package have: "avx512", "avx2" or "go".
 func (b *BLAS) Vector() string {
+	if wide() {
+		return "avx512"
+	}
 	if vek32.Info().Acceleration {
 		return "avx2"
 	}

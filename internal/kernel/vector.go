@@ -15,15 +15,37 @@ const lanes = 8
 // chunk is how many values are taken through the steps of a function at a time: they stay in the first-level cache.
 const chunk = 512
 
-// CosScale replaces each x by scale·cos(x), to 3e-7·scale for |x| up to 1e6. NaN and ±Inf become NaN.
-func CosScale(x []float32, scale float32) {
-	for len(x) > 0 {
-		part := x[:min(chunk, len(x))]
-		x = x[len(part):]
+// Cosine replaces each x[i, j] by scale·cos(x[i, j] + offsets[j]), to 3e-7·scale for angles up to 1e6; there is an offset for
+// each column. NaN and ±Inf become NaN.
+func Cosine(x Dense, offsets []float32, scale float32) {
+	x.check("Cosine", "x", x.Rows, len(offsets))
+	if len(x.Data) == 0 {
+		return
+	}
+	if wide() {
+		constants := cosine
+		constants[len(constants)-1] = scale
+		cosineRows(&x.Data[0], &offsets[0], &constants[0], x.Rows, x.Cols)
+		return
+	}
+	AddRow(x, offsets)
+	for rest := x.Data; len(rest) > 0; {
+		part := rest[:min(chunk, len(rest))]
+		rest = rest[len(part):]
 		reduceAngles(part)
 		cosines(part)
 		vek32.MulNumber_Inplace(part, scale)
 	}
+}
+
+// cosine is what cosineRows computes with: 1/π; π in two parts; the greatest square of a reduced angle, (π/2)² and what the
+// rounding of 1e6/π adds;
+// the polynomial of the square, whose largest error on [0, (π/2)²] is 2.4e-10 before rounding (TestCosinePolynomial finds it);
+// its constant term; and the scale.
+var cosine = [...]float32{
+	1 / math.Pi, math.Pi, -8.742278e-08, 3,
+	-0.5, 0.04166664183139801, -0.00138884037733078, 2.4761886379565112e-05, -2.607710598567792e-07,
+	1, 0,
 }
 
 // reduceAngles brings angles into [−π, π]. vek does so itself, but with π rounded to a float32: its cosines are off by 3e-8·|x|.
@@ -93,9 +115,16 @@ func Sigmoid(x []float32) {
 }
 
 // SoftmaxRows replaces each row by its softmax, to 3e-7; no value is less than 1e-38/Cols. A row with a NaN or +Inf becomes NaN.
-func SoftmaxRows(x Dense) {
+// Unless logs is nil it has room for log Σ exp of each row, to 3e-7 or a rounding of the greatest value.
+func SoftmaxRows(x Dense, logs []float64) {
 	x.check("SoftmaxRows", "x", x.Rows, x.Cols)
+	if logs != nil && len(logs) != x.Rows {
+		panic(fmt.Sprintf("kernel: SoftmaxRows: room for %d logarithms of %d rows", len(logs), x.Rows))
+	}
 	if x.Cols == 0 {
+		for i := range logs {
+			logs[i] = math.Inf(-1)
+		}
 		return
 	}
 	for i := range x.Rows {
@@ -106,6 +135,9 @@ func SoftmaxRows(x Dense) {
 		}
 		if math.IsInf(float64(highest), 0) {
 			highest = float32(math.NaN())
+		}
+		if logs != nil {
+			logs[i] = float64(highest)
 		}
 		for j, v := range row {
 			row[j] = max(v-highest, lowest)
@@ -118,28 +150,15 @@ func SoftmaxRows(x Dense) {
 		for _, v := range row {
 			sum += float64(v)
 		}
+		if logs != nil {
+			logs[i] += math.Log(sum)
+		}
 		// In a row of NaN, whatever exponentials made of them, 0 or NaN: the sum is that too, and 0·(1/0) is NaN again.
 		scale := float32(1 / sum)
 		for j := range row {
 			row[j] *= scale
 		}
 	}
-}
-
-// LogSumExp returns log Σ exp(row), −Inf for an empty row.
-func LogSumExp(row []float32) float64 {
-	highest := math.Inf(-1)
-	for _, v := range row {
-		highest = max(highest, float64(v))
-	}
-	if math.IsInf(highest, 0) || math.IsNaN(highest) {
-		return highest
-	}
-	var sum float64
-	for _, v := range row {
-		sum += math.Exp(float64(v) - highest)
-	}
-	return highest + math.Log(sum)
 }
 
 // AddRow adds b, of x.Cols values, to each row of x.
@@ -152,6 +171,9 @@ func AddRow(x Dense, b []float32) {
 		vek32.Add_Inplace(x.Row(i), b)
 	}
 }
+
+// SquaredLength returns Σ x², to 1e-6 of it.
+func SquaredLength(x []float32) float32 { return vek32.Dot(x, x) }
 
 // AddTo adds x to dst, which is as long.
 func AddTo(dst []float64, x []float32) {

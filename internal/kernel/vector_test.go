@@ -8,21 +8,35 @@ import (
 
 	"github.com/viterin/vek"
 	"github.com/viterin/vek/vek32"
+	"golang.org/x/sys/cpu"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 )
 
 func isNaN(v float32) bool { return v != v }
 
 // withEachAcceleration runs the test on the vector kernels of this machine and on those in Go.
 func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
-	if !vek.Info().Acceleration {
-		t.Log("only the vector kernels in Go are tested: this machine has no others")
-		t.Run("go", test)
-		return
+	if wide() {
+		t.Run("avx512", test)
+		cpu.X86.HasAVX512F = false
+		defer func() { cpu.X86.HasAVX512F = true }()
+	} else {
+		t.Log("this machine has no 512-bit registers: what uses them is not tested")
 	}
-	t.Run("avx2", test)
-	vek32.SetAcceleration(false)
-	defer vek32.SetAcceleration(true)
+	if vek.Info().Acceleration {
+		t.Run("avx2", test)
+		vek32.SetAcceleration(false)
+		defer vek32.SetAcceleration(true)
+	} else {
+		t.Log("this machine has no AVX2: what uses it is not tested")
+	}
 	t.Run("go", test)
+}
+
+// cosineOf is Cosine of one row without offsets.
+func cosineOf(x []float32, scale float32) {
+	Cosine(Dense{Rows: 1, Cols: len(x), Data: x}, make([]float32, len(x)), scale)
 }
 
 // spread has n values over [−limit, limit].
@@ -42,7 +56,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 		limits []float64
 		bound  float64
 	}{
-		{"CosScale", func(x []float32) { CosScale(x, 1) }, math.Cos, []float64{1, 10, 100, 1e4, 1e6}, 3e-7},
+		{"Cosine", func(x []float32) { cosineOf(x, 1) }, math.Cos, []float64{1, 10, 100, 1e4, 1e6}, 3e-7},
 		{"Sigmoid", Sigmoid, func(v float64) float64 { return 1 / (1 + math.Exp(-v)) }, []float64{1, 10, 88, 1000, 1e30}, 3e-7},
 	}
 	withEachAcceleration(t, func(t *testing.T) {
@@ -67,7 +81,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for name, f := range map[string]func([]float32){
-			"CosScale": func(x []float32) { CosScale(x, 0.3) }, "Sigmoid": Sigmoid,
+			"Cosine": func(x []float32) { cosineOf(x, 0.3) }, "Sigmoid": Sigmoid,
 		} {
 			x := spread(2000, 90)
 			whole := slices.Clone(x)
@@ -85,10 +99,10 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 		}
 		x := random(130, 10, 5)
 		whole := Dense{Rows: 130, Cols: 10, Data: slices.Clone(x.Data)}
-		SoftmaxRows(whole)
+		SoftmaxRows(whole, nil)
 		for i := range x.Rows {
 			row := x.Slice(i, i+1)
-			SoftmaxRows(row)
+			SoftmaxRows(row, nil)
 			if !slices.Equal(row.Data, whole.Row(i)) {
 				t.Fatalf("softmax of row %d has other bits alone", i)
 			}
@@ -103,7 +117,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 			x := make([]float32, length)
 			copy(x, []float32{nan, inf, -inf})
 			y := slices.Clone(x)
-			CosScale(x, 1)
+			cosineOf(x, 1)
 			if !isNaN(x[0]) || !isNaN(x[1]) || !isNaN(x[2]) {
 				t.Errorf("cos is %v", x[:3])
 			}
@@ -113,7 +127,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 			}
 		}
 		x := Dense{Rows: 4, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, -inf, -inf, -inf, 0, -inf, 0}}
-		SoftmaxRows(x)
+		SoftmaxRows(x, nil)
 		for i, v := range x.Data[:9] {
 			if !isNaN(v) {
 				t.Errorf("softmax %d is %v, want NaN", i, v)
@@ -134,10 +148,14 @@ func TestSoftmaxRows(t *testing.T) {
 					x.Data[i] *= scale
 				}
 				original := slices.Clone(x.Data)
-				SoftmaxRows(x)
+				logs := make([]float64, x.Rows)
+				SoftmaxRows(x, logs)
 				for i := range x.Rows {
 					scores := original[i*cols : (i+1)*cols]
-					logSum := LogSumExp(scores)
+					logSum := logSumExp(scores)
+					if !(math.Abs(logs[i]-logSum) <= 3e-7+1e-7*math.Abs(logSum)) {
+						t.Fatalf("cols=%d scale=%v: log Σ exp is %v, want %v", cols, scale, logs[i], logSum)
+					}
 					var sum float64
 					for j, v := range x.Row(i) {
 						sum += float64(v)
@@ -151,32 +169,63 @@ func TestSoftmaxRows(t *testing.T) {
 				}
 			}
 		}
-		SoftmaxRows(NewDense(3, 0))
-		SoftmaxRows(Dense{})
+		SoftmaxRows(NewDense(3, 0), nil)
+		SoftmaxRows(Dense{}, nil)
 	})
 }
 
-func TestLogSumExp(t *testing.T) {
-	inf := float32(math.Inf(1))
-	for _, c := range []struct {
-		row  []float32
-		want float64
-	}{
-		{nil, math.Inf(-1)},
-		{[]float32{3}, 3},
-		{[]float32{0, 0}, math.Ln2},
-		{[]float32{1e30, 0}, float64(float32(1e30))},
-		{[]float32{-1e4, -1e4}, -1e4 + math.Ln2},
-		{[]float32{-inf, 2}, 2},
-		{[]float32{-inf, -inf}, math.Inf(-1)},
-		{[]float32{inf, 2}, math.Inf(1)},
-	} {
-		if got := LogSumExp(c.row); math.Abs(got-c.want) > 1e-12 && got != c.want {
-			t.Errorf("LogSumExp(%v) = %v, want %v", c.row, got, c.want)
-		}
+func logSumExp(row []float32) float64 {
+	highest, sum := float64(slices.Max(row)), 0.0
+	for _, v := range row {
+		sum += math.Exp(float64(v) - highest)
 	}
-	if !math.IsNaN(LogSumExp([]float32{0, float32(math.NaN())})) {
-		t.Error("a NaN went unseen")
+	return highest + math.Log(sum)
+}
+
+// The polynomial of cosine is the one of its degree with the least largest error, found by Lawson's algorithm: least squares
+// whose weights grow where the error is large.
+func TestCosinePolynomial(t *testing.T) {
+	const points, terms = 400, 5
+	powers, target, weights := mat.NewDense(points, terms, nil), mat.NewVecDense(points, nil), make([]float64, points)
+	for i := range points {
+		u := math.Pi * math.Pi / 8 * (1 + math.Cos(math.Pi*(float64(i)+0.5)/points))
+		for j := range terms {
+			powers.Set(i, j, math.Pow(u, float64(j+1)))
+		}
+		target.SetVec(i, math.Cos(math.Sqrt(u))-1)
+		weights[i] = 1
+	}
+	var found mat.VecDense
+	worst := 0.0
+	for range 300 {
+		a, b := mat.DenseCopyOf(powers), mat.VecDenseCopyOf(target)
+		for i, w := range weights {
+			for j := range terms {
+				a.Set(i, j, math.Sqrt(w)*a.At(i, j))
+			}
+			b.SetVec(i, math.Sqrt(w)*b.AtVec(i))
+		}
+		if err := found.SolveVec(a, b); err != nil {
+			t.Fatal(err)
+		}
+		var errors mat.VecDense
+		errors.MulVec(powers, &found)
+		errors.SubVec(&errors, target)
+		worst = 0
+		for i := range weights {
+			e := math.Abs(errors.AtVec(i))
+			worst = max(worst, e)
+			weights[i] *= e
+		}
+		floats.Scale(points/floats.Sum(weights), weights)
+	}
+	if worst > 3e-10 {
+		t.Errorf("the largest error is %v", worst)
+	}
+	for j := range terms {
+		if got, want := float64(cosine[4+j]), found.AtVec(j); math.Abs(got-want) > 1e-6*math.Abs(want) {
+			t.Errorf("the factor of u^%d is %v, want %v", j+1, got, want)
+		}
 	}
 }
 
@@ -213,14 +262,13 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 	x, b := random(65, 65, 1), random(1, 65, 2).Data
 	scratch, sum, packed := make([]float32, 65), make([]float64, 65*65), make([]float64, 65*66/2)
 	allocations := testing.AllocsPerRun(20, func() {
-		CosScale(x.Data, 0.5)
+		Cosine(x, b, 0.5)
 		Sigmoid(x.Data)
-		SoftmaxRows(x)
+		SoftmaxRows(x, nil)
 		SimplexRows(x, scratch)
 		AddRow(x, b)
 		AddTo(sum, x.Data)
 		PackLower(packed, x, true)
-		LogSumExp(x.Row(0))
 	})
 	if allocations != 0 {
 		t.Errorf("%v allocations", allocations)
@@ -257,9 +305,9 @@ func BenchmarkVector(b *testing.B) {
 		name  string
 		apply func()
 	}{
-		{"CosScale", func() { CosScale(x.Data, 1) }},
+		{"Cosine", func() { Cosine(x, scratch, 1) }},
 		{"Sigmoid", func() { Sigmoid(x.Data) }},
-		{"SoftmaxRows", func() { SoftmaxRows(x) }},
+		{"SoftmaxRows", func() { SoftmaxRows(x, nil) }},
 		{"SimplexRows", func() { SimplexRows(x, scratch) }},
 		{"math.Cos", func() {
 			for i, v := range x.Data {

@@ -1,0 +1,175 @@
+package kernel
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/blas"
+)
+
+// Products with the k columns of scores are bound by how fast x is read, and a BLAS copies x before it multiplies. So where
+// one 512-bit register holds a row of k ≤ 16 values, the products below read each value of x once, where it is. Measured on
+// 60,000 × 1024 by 10, two cores: 17 GB of x a second for either product, which is what memory gives, against 7 for sgemm.
+const narrowest = 16
+
+// Weights is a p×k matrix laid out for products from the left. The zero value is the 0×0 matrix.
+type Weights struct {
+	Dense
+	padded []float32 // rows of 16 values if narrow
+}
+
+// NewWeights lays w out. It shares w's memory, so w must not change.
+func NewWeights(w Dense) Weights {
+	w.check("NewWeights", "w", w.Rows, w.Cols)
+	l := Weights{Dense: w}
+	if isNarrow(w.Cols) {
+		l.padded = make([]float32, narrowest*w.Rows)
+		for j := range w.Rows {
+			copy(l.padded[narrowest*j:], w.Row(j))
+		}
+	}
+	return l
+}
+
+func isNarrow(k int) bool { return wide() && k > 0 && k <= narrowest }
+
+// MulAdd computes dst += x·w: x is n×p, dst n×k and apart from it.
+func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
+	n, p, k := x.Rows, w.Rows, w.Cols
+	x.check("MulAdd", "x", n, p)
+	dst.check("MulAdd", "dst", n, k)
+	switch {
+	case n == 0 || p == 0 || k == 0:
+	case w.padded != nil:
+		mulNarrow(&dst.Data[0], &x.Data[0], &w.padded[0], n, p, k)
+	default:
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, n, k, p, 1, x.Data, p, w.Data, k, 1, dst.Data, k)
+	}
+}
+
+// Cross is a sum of xᵀ·diag(w)·r over rows, in single precision. The zero value with a shape from Begin is the sum over nothing.
+type Cross struct {
+	rows, cols int
+	sum        []float32
+	narrow     bool
+	x, r       Dense // rows that count, and weighted residuals
+}
+
+// Begin starts a sum over no rows, of shape p×k.
+func (c *Cross) Begin(p, k int) {
+	c.rows, c.cols, c.narrow = p, k, isNarrow(k)
+	size := p * k
+	if c.narrow {
+		size = p * narrowest
+	}
+	if cap(c.sum) < size {
+		c.sum = make([]float32, size)
+	}
+	c.sum = c.sum[:size]
+	clear(c.sum)
+}
+
+// Shape is p and k.
+func (c *Cross) Shape() (p, k int) { return c.rows, c.cols }
+
+// Add sums the rows of x (n×p) and r (n×k) with weights (n) ≥ 0. A row of weight 0 may hold anything.
+func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
+	n := x.Rows
+	x.check("Cross", "x", n, c.rows)
+	r.check("Cross", "r", n, c.cols)
+	if len(weights) != n {
+		panic(fmt.Sprintf("kernel: Cross: %d weights of %d rows", len(weights), n))
+	}
+	if c.rows == 0 || c.cols == 0 {
+		return
+	}
+	if !c.narrow {
+		x, r = c.counting(x, r, weights)
+		c.add(b, x, r)
+		return
+	}
+	for from := 0; from < n; {
+		if weights[from] == 0 {
+			from++
+			continue
+		}
+		to, ones := from, true
+		for ; to < n && weights[to] != 0; to++ {
+			ones = ones && weights[to] == 1
+		}
+		part := r.Slice(from, to)
+		if !ones {
+			part = c.weighted(part, weights[from:to])
+		}
+		c.add(b, x.Slice(from, to), part)
+		from = to
+	}
+}
+
+// counting is the rows of x whose weights are not 0, and those of r times their weights. The others are left out, not
+// multiplied by 0: what is not fitted may have overflown.
+func (c *Cross) counting(x, r Dense, weights []float32) (Dense, Dense) {
+	n, ones := 0, true
+	for _, w := range weights {
+		if w != 0 {
+			n++
+		}
+		ones = ones && w == 1
+	}
+	switch {
+	case ones:
+		return x, r
+	case n == len(weights):
+		return x, c.weighted(r, weights)
+	}
+	c.x.Reshape(n, c.rows)
+	c.r.Reshape(n, c.cols)
+	at := 0
+	for i, w := range weights {
+		if w == 0 {
+			continue
+		}
+		copy(c.x.Row(at), x.Row(i))
+		to := c.r.Row(at)
+		for j, v := range r.Row(i) {
+			to[j] = w * v
+		}
+		at++
+	}
+	return c.x, c.r
+}
+
+func (c *Cross) weighted(r Dense, weights []float32) Dense {
+	c.r.Reshape(r.Rows, r.Cols)
+	for i, w := range weights {
+		to := c.r.Row(i)
+		for j, v := range r.Row(i) {
+			to[j] = w * v
+		}
+	}
+	return c.r
+}
+
+func (c *Cross) add(b *BLAS, x, r Dense) {
+	if x.Rows == 0 {
+		return
+	}
+	if c.narrow {
+		crossNarrow(&c.sum[0], &x.Data[0], &r.Data[0], x.Rows, c.rows, c.cols)
+		return
+	}
+	b.routines.Sgemm(blas.Trans, blas.NoTrans, c.rows, c.cols, x.Rows, 1, x.Data, c.rows, r.Data, c.cols, 1, c.sum, c.cols)
+}
+
+// AddTo adds the sum to dst, p×k values, row-major.
+func (c *Cross) AddTo(dst []float64) {
+	if len(dst) != c.rows*c.cols {
+		panic(fmt.Sprintf("kernel: Cross: dst has %d values, want %d×%d", len(dst), c.rows, c.cols))
+	}
+	if !c.narrow {
+		AddTo(dst, c.sum)
+		return
+	}
+	for j := range c.rows {
+		AddTo(dst[j*c.cols:(j+1)*c.cols], c.sum[j*narrowest:j*narrowest+c.cols])
+	}
+}

@@ -1,0 +1,130 @@
+package kernel
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// edges straddle what the narrow products take at once: 8 rows, 8 or 16 columns.
+var edges = []int{1, 7, 8, 9, 15, 16, 17, 65}
+
+func TestNarrowProductsAgainstFloat64(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, b := range backends(t) {
+			for _, n := range edges {
+				for _, p := range edges {
+					for _, k := range []int{1, 9, 10, 15, 16, 17} {
+						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
+						// what lies behind the results must stay as it is
+						room := fill(n+1, k, 2)
+						b.MulAdd(room.Slice(0, n), x, NewWeights(w))
+						want, scale := product(x, w, false)
+						for i, v := range room.Data[:n*k] {
+							if !(math.Abs(float64(v)-2-want[i]) <= 1e-6*(scale+2)) {
+								t.Fatalf("%s: MulAdd %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i]+2)
+							}
+						}
+						for _, v := range room.Row(n) {
+							if v != 2 {
+								t.Fatalf("%s: MulAdd %d×%d×%d wrote behind its rows", b.Name(), n, p, k)
+							}
+						}
+						var c Cross
+						c.Begin(p, k)
+						sum := slices.Repeat([]float64{1}, p*k)
+						for range 2 {
+							c.Add(b, x, r, slices.Repeat([]float32{1}, n))
+						}
+						c.AddTo(sum)
+						want, scale = product(x, r, true)
+						for i, v := range sum {
+							if !(math.Abs(v-1-2*want[i]) <= 1e-6*(2*scale+1)) {
+								t.Fatalf("%s: Cross %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, 2*want[i]+1)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// Rows of weight 0 count for nothing, whatever they hold; the others as often as their weight says.
+func TestCrossOfWeights(t *testing.T) {
+	nan := float32(math.NaN())
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, k := range []int{10, 17} {
+			for _, pattern := range [][]float32{{1}, {0}, {2}, {1, 0}, {0, 3, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5}} {
+				const n, p = 65, 33
+				x, r := random(n, p, 1), random(n, k, 2)
+				weights, wx := make([]float32, n), Dense{Rows: n, Cols: p, Data: slices.Clone(x.Data)}
+				for i := range weights {
+					weights[i] = pattern[i%len(pattern)]
+					for j := range p {
+						if wx.Row(i)[j] *= weights[i]; weights[i] == 0 {
+							x.Row(i)[j] = nan
+						}
+					}
+				}
+				var c Cross
+				c.Begin(p, k)
+				c.Add(Gonum(), x, r, weights)
+				sum := make([]float64, p*k)
+				c.AddTo(sum)
+				want, scale := product(wx, r, true)
+				for i, v := range sum {
+					if !(math.Abs(v-want[i]) <= 1e-6*(scale+1)) {
+						t.Fatalf("weights %v: value %d is %v, want %v", pattern, i, v, want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// A value of a narrow product has the same bits however the rows are cut into calls.
+func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
+	if !wide() {
+		t.Log("this machine has no 512-bit registers: a BLAS may cut as it likes")
+		return
+	}
+	const n, p, k = 130, 65, 10
+	b, x, r, w := Gonum(), random(n, p, 1), random(n, k, 2), NewWeights(random(p, k, 3))
+	ones := slices.Repeat([]float32{1}, n)
+	var product Dense
+	var cross []float64
+	for _, rows := range []int{n, 64, 63, 8, 7, 1} {
+		dst, sum := NewDense(n, k), make([]float64, p*k)
+		var c Cross
+		c.Begin(p, k)
+		for from := 0; from < n; from += rows {
+			to := min(from+rows, n)
+			b.MulAdd(dst.Slice(from, to), x.Slice(from, to), w)
+			c.Add(b, x.Slice(from, to), r.Slice(from, to), ones[from:to])
+		}
+		c.AddTo(sum)
+		if cross == nil {
+			product, cross = dst, sum
+		}
+		if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
+			t.Errorf("%d rows a call have other bits", rows)
+		}
+	}
+}
+
+func TestNarrowProductsOfNothing(t *testing.T) {
+	b := Gonum()
+	for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}} {
+		n, p, k := shape[0], shape[1], shape[2]
+		dst := fill(n, k, 5)
+		b.MulAdd(dst, NewDense(n, p), NewWeights(NewDense(p, k)))
+		var c Cross
+		c.Begin(p, k)
+		c.Add(b, NewDense(n, p), NewDense(n, k), make([]float32, n))
+		c.AddTo(make([]float64, p*k))
+		if slices.ContainsFunc(dst.Data, func(v float32) bool { return v != 5 }) {
+			t.Errorf("%v: %v", shape, dst.Data)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// sampled is the sums with a Gram matrix of the first so many rows only.
+func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tensors[float64] {
+	p := pr.shape.Columns
+	weight, trace := 0.0, 0.0
+	for i, w := range pr.weight {
+		if i < rows {
+			weight += w
+		}
+		for j := range pr.shape.Penalised {
+			trace += w * pr.x.At(i, j) * pr.x.At(i, j)
+		}
+	}
+	part := *pr
+	part.x = mat.DenseCopyOf(pr.x.Slice(0, rows, 0, p))
+	gram, _ := part.moments(part.x, mat.NewDense(rows, 1, nil))
+	for i, t := range sums {
+		if t.Name == schemas.FieldGram {
+			sums[i].Data = gram
+		}
+	}
+	return append(sums, schemas.Vector(schemas.FieldGramRows, []float64{weight, trace}))
+}
+
+// With a Gram matrix of a sample the passes find the minimum that a direct solve
+// finds, and J never rises.
+func TestIdentityWithASampledGramMatrix(t *testing.T) {
+	for _, size := range []struct{ n, p, k, rows, passes int }{
+		{500, 20, 3, 100, 12}, {500, 20, 1, 60, 15}, {2000, 65, 10, 400, 15}, {300, 10, 2, 300, 3}, {500, 20, 3, 8, 100},
+	} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			pr := problemOf(1, size.n, size.p, size.k)
+			stage := stageOf(schemas.LinkIdentity, size.passes, 1e-3)
+			fit, before := NewFit(stage, pr.shape), math.Inf(1)
+			var step Step
+			for v := 0; !step.Final; v++ {
+				pass, err := fit.Observe(v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if pass.Objective > before+1e-12 {
+					t.Errorf("pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
+				}
+				before = pass.Objective
+				if step, err = fit.Next(); err != nil {
+					t.Fatal(err)
+				}
+				if v >= size.passes {
+					t.Fatalf("%d passes", v+1)
+				}
+			}
+			if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
+				t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+			}
+			w := wideMatrix(size.p, size.k, step.W)
+			j, _ := pr.objective(stage.Link, fit.Lambda(), w)
+			if math.Abs(j-before) > 1e-6 {
+				t.Errorf("J is %v where it was to be %v", j, before)
+			}
+			w.Sub(w, pr.byQR(fit.Lambda()))
+			var off mat.Dense
+			off.Mul(pr.x, w)
+			if rms := mat.Norm(&off, 2) / math.Sqrt(float64(size.n*size.k)); !(rms <= 1e-4) {
+				t.Errorf("predictions are off by %v", rms)
+			}
+		})
+	}
+}
+
+func TestSampleWithoutTrainingRows(t *testing.T) {
+	pr := problemOf(1, 50, 5, 2)
+	fit, sums := NewFit(stageOf(schemas.LinkSoftmax, 3, 1e-3), pr.shape), pr.sampled(pr.sums(schemas.LinkSoftmax, pr.scores(nil)), 10)
+	sums[len(sums)-1].Data[0] = 0
+	if _, err := fit.Observe(0, Step{}, sums); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestGramRows(t *testing.T) {
+	for _, c := range []struct {
+		link    schemas.Link
+		method  string
+		rows    string
+		passes  int
+		p       int
+		of      int64
+		expects int64
+	}{
+		{schemas.LinkSoftmax, MethodAuto, GramAll, 12, 1024, 60_000, 60_000},
+		{schemas.LinkSoftmax, MethodAuto, GramAuto, 12, 1024, 60_000, 10_000},
+		{schemas.LinkSoftmax, MethodLBFGS, GramAuto, 12, 4000, 60_000, 20_000},
+		{schemas.LinkSoftmax, MethodAuto, GramAuto, 12, 1024, 19_999, 19_999},
+		{schemas.LinkSoftmax, MethodPaper, GramAuto, 12, 1024, 60_000, 60_000},
+		{schemas.LinkSoftmax, MethodPaper, "5000", 12, 1024, 60_000, 5000},
+		{schemas.LinkSoftmax, MethodAuto, "100000", 12, 1024, 60_000, 60_000},
+		{schemas.LinkIdentity, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
+		{schemas.LinkIdentity, MethodAuto, GramAuto, 12, 4000, 60_000, 20_000},
+		{schemas.LinkIdentity, MethodAuto, "5000", 1, 1024, 60_000, 60_000},
+		{schemas.LinkCalibrated, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
+	} {
+		s := Defaults()
+		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes
+		if got := GramRows(s, c.p, c.of); got != c.expects {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
