@@ -29,6 +29,8 @@ type chain struct {
 	initial   map[int][]float32 // W that stages begin at in a warm start
 
 	prepared *stages.Preparation // once the survey's result is accepted
+	drawn    *stages.Map         // of the stage asked for last
+	drawnOf  int
 }
 
 func newChain(plan *schemas.Plan, mem memory.Allocator, rec Recorder) *chain {
@@ -143,8 +145,12 @@ func (c *chain) rows() (rows [schemas.Splits]int64, err error) {
 	return rows, nil
 }
 
-// featureMap draws a stage's map. The survey's result has to be there.
+// featureMap draws a stage's map, once while it is asked for again. The survey's
+// result has to be there.
 func (c *chain) featureMap(stage int) (*stages.Map, error) {
+	if c.drawn != nil && c.drawnOf == stage {
+		return c.drawn, nil
+	}
 	s, scores := c.plan.Stages[stage], 0
 	if s.Scores {
 		scores = c.prepared.Labels.Len()
@@ -153,6 +159,7 @@ func (c *chain) featureMap(stage int) (*stages.Map, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", stage, err)
 	}
+	c.drawn, c.drawnOf = m, stage
 	return m, nil
 }
 

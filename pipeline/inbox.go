@@ -90,7 +90,7 @@ func (s *solver) receive(ctx context.Context) error {
 		if err != nil {
 			s.drop(err)
 		} else if r != nil {
-			s.sampled[id], s.digests[id] = r, r.Digest()
+			s.sampled[id], s.digests[id] = r, schemas.Digest(m.Get("digest"))
 		}
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *solver) receive(ctx context.Context) error {
 	if err != nil {
 		s.drop(err)
 	} else if r != nil {
-		s.records[id], s.digests[id] = r, r.Digest()
+		s.records[id], s.digests[id] = r, schemas.Digest(m.Get("digest"))
 		if last, any := s.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
 			s.latest[id.Partition] = id
 		}

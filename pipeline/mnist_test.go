@@ -77,12 +77,12 @@ func mnistJob(t testing.TB, all ...schemas.Stage) Job {
 func BenchmarkMNIST(b *testing.B) {
 	log, blas := openEmbedded(b), openBLAS(b)
 	blas.UseForSolves()
-	for _, method := range []string{solve.MethodPaper, solve.MethodLBFGS} {
+	for _, method := range []string{solve.MethodPaper, solve.MethodAuto} {
 		b.Run(method, func(b *testing.B) {
 			s := solve.Defaults()
 			s.Features = stages.Defaults()
 			s.Features.Size, s.Features.BandwidthScale = 1024, 2
-			if s.Method = method; method == solve.MethodLBFGS {
+			if s.Method = method; method == solve.MethodAuto {
 				s.Passes = 8
 			}
 			job := mnistJob(b, slices.Repeat([]schemas.Stage{s}, 10)...)

@@ -45,14 +45,14 @@ type method interface {
 	enough(from *point, objective float64) bool
 }
 
-func newMethod(name string, factor *Preconditioner, k int) method {
+func newMethod(name string) method {
 	switch name {
 	case MethodAccelerated:
 		return &accelerated{}
 	case MethodPaper:
 		return &fixed{size: 1}
 	}
-	return &quasiNewton{factor: factor, k: k}
+	return &quasiNewton{}
 }
 
 // smoothness is L of each link (Gershgorin for softmax): the Hessian of the
@@ -99,7 +99,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pa
 	pass := &Pass{Number: g.passes, Objective: trial.objective}
 	first := g.accepted.w == nil
 	if first {
-		g.method = newMethod(g.stage.Method, g.factor, k)
+		g.method = newMethod(g.stage.Method)
 	} else if !(trial.objective <= g.accepted.objective) || !g.method.enough(&g.accepted, trial.objective) {
 		g.accepted.trial = g.method.reject(&g.accepted)
 		g.done = g.accepted.trial == nil

@@ -170,6 +170,30 @@ func principal(sums schemas.Tensors[float64], first []float64, scale []float32, 
 	return basis, nil
 }
 
+// median of numbers ≥ 0, the lower one of an even count. Those that begin with
+// the bits of the median are all that is sorted: of numbers ≥ 0 the bits are in
+// the order of the numbers.
+func median(x []float64) float64 {
+	const low = 48
+	counts := make([]int, 1<<(64-low))
+	for _, v := range x {
+		counts[math.Float64bits(v)>>low]++
+	}
+	rank, top := (len(x)-1)/2, 0
+	for rank >= counts[top] {
+		rank -= counts[top]
+		top++
+	}
+	var same []float64
+	for _, v := range x {
+		if math.Float64bits(v)>>low == uint64(top) {
+			same = append(same, v)
+		}
+	}
+	slices.Sort(same)
+	return same[rank]
+}
+
 // spread is the median squared distance between the prepared rows of the
 // sample; their mean if more than half of the pairs are of equal rows, and 1 if
 // all are, so that it can be divided by.
@@ -216,8 +240,7 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 	if len(distances) == 0 {
 		return 1
 	}
-	slices.Sort(distances)
-	for _, s := range []float64{stat.Quantile(0.5, stat.Empirical, distances, nil), stat.Mean(distances, nil)} {
+	for _, s := range []float64{median(distances), stat.Mean(distances, nil)} {
 		if float32(s) > 0 {
 			return s
 		}

@@ -19,6 +19,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/gonum"
+	"gonum.org/v1/gonum/lapack"
+	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
 // ErrNotBLAS is in the chain of an [OpenError] whose library was opened but lacks a routine of the BLAS.
@@ -38,6 +40,7 @@ func (e *OpenError) Unwrap() error { return e.Err }
 type routines interface {
 	blas.Float64
 	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
+	lapack() lapack.Float64
 	Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int)
 }
 
@@ -153,14 +156,16 @@ func (b *BLAS) Gram(dst, x Dense, add bool) {
 	b.routines.Ssyrk(blas.Lower, blas.Trans, p, n, 1, x.Data, p, keep(add), dst.Data, p)
 }
 
-// UseForSolves makes gonum's float64 matrices (Cholesky, EigenSym and all else in gonum/mat and gonum/lapack) run on b. The
-// hook is gonum's own, blas64.Use: it holds for the whole process and has no lock, so call it before anything uses gonum.
+// UseForSolves makes gonum's float64 matrices (Cholesky, EigenSym and all else in gonum/mat and gonum/lapack) run on b, and on
+// the LAPACK of its library if that has one. The hooks are gonum's own, blas64.Use and lapack64.Use: they hold for the whole
+// process and have no lock, so call it before anything uses gonum.
 func (b *BLAS) UseForSolves() {
 	if _, ok := b.routines.(goRoutines); ok {
 		blas64.Use(gonum.Implementation{})
-		return
+	} else {
+		blas64.Use(b.routines)
 	}
-	blas64.Use(b.routines)
+	lapack64.Use(b.routines.lapack())
 }
 
 // keep is the factor of what a product finds in dst. BLAS overwrites for 0, even a NaN.

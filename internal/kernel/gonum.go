@@ -3,11 +3,15 @@ package kernel
 import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
+	"gonum.org/v1/gonum/lapack"
+	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
 
 // goRoutines is gonum's Go, with the float32 products cut into blocks. gonum cuts large ones itself but starts goroutines
 // for them, which compete with the callers, and make garbage; and its Ssyrk is not cut at all, so it leaves the cache.
 type goRoutines struct{ gonum.Implementation }
+
+func (goRoutines) lapack() lapack.Float64 { return lapackgonum.Implementation{} }
 
 // block is gonum's own block size. A product of one block runs in the goroutine that calls.
 const block = 64
