@@ -124,21 +124,6 @@ func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	b.routines.Sgemm(blas.NoTrans, blas.NoTrans, n, k, p, 1, x.Data, p, w.Data, k, keep(add), dst.Data, k)
 }
 
-// MulT computes dst = xᵀ·r, or dst += xᵀ·r: x is n×p, r n×k, dst p×k and apart from both.
-func (b *BLAS) MulT(dst, x, r Dense, add bool) {
-	n, p, k := x.Rows, x.Cols, r.Cols
-	x.check("MulT", "x", n, p)
-	r.check("MulT", "r", n, k)
-	dst.check("MulT", "dst", p, k)
-	if n == 0 && !add {
-		clear(dst.Data)
-	}
-	if n == 0 || p == 0 || k == 0 {
-		return
-	}
-	b.routines.Sgemm(blas.Trans, blas.NoTrans, p, k, n, 1, x.Data, p, r.Data, k, keep(add), dst.Data, k)
-}
-
 // Gram computes the lower triangle (with the diagonal) of dst = xᵀ·x, or of dst += xᵀ·x: x is n×p, dst p×p and apart from x.
 // What is above the diagonal is not touched.
 func (b *BLAS) Gram(dst, x Dense, add bool) {

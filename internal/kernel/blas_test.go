@@ -82,7 +82,7 @@ func TestProductsAgainstFloat64(t *testing.T) {
 			for _, n := range sizes {
 				for _, p := range sizes {
 					for _, k := range []int{1, 10, 65} {
-						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
+						x, w := random(n, p, 1), random(p, k, 2)
 						for _, add := range []bool{false, true} {
 							// Without add, what was there must not matter, not even a NaN.
 							before := float32(math.NaN())
@@ -115,11 +115,6 @@ func TestProductsAgainstFloat64(t *testing.T) {
 							want, scale := product(x, w, false)
 							check("Mul", dst, want, scale, false)
 
-							dst = fill(p, k, before)
-							b.MulT(dst, x, r, add)
-							want, scale = product(x, r, true)
-							check("MulT", dst, want, scale, false)
-
 							if k > 1 {
 								continue
 							}
@@ -140,18 +135,15 @@ func TestEmptyProducts(t *testing.T) {
 		for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {0, 0, 0}} {
 			n, p, k := shape[0], shape[1], shape[2]
 			for _, add := range []bool{false, true} {
-				mul, mulT, gram := fill(n, k, 5), fill(p, k, 5), fill(p, p, 5)
+				mul, gram := fill(n, k, 5), fill(p, p, 5)
 				b.Mul(mul, NewDense(n, p), NewDense(p, k), add)
-				b.MulT(mulT, NewDense(n, p), NewDense(n, k), add)
 				b.Gram(gram, NewDense(n, p), add)
 				want := float32(0)
 				if add {
 					want = 5
 				}
-				for _, d := range []Dense{mul, mulT} {
-					if slices.ContainsFunc(d.Data, func(v float32) bool { return v != want }) {
-						t.Errorf("%s %v add=%v: %v, want %v", b.Name(), shape, add, d.Data, want)
-					}
+				if slices.ContainsFunc(mul.Data, func(v float32) bool { return v != want }) {
+					t.Errorf("%s %v add=%v: %v, want %v", b.Name(), shape, add, mul.Data, want)
 				}
 				for i := range p {
 					for j := range p {
@@ -175,7 +167,9 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	for name, f := range map[string]func(){
 		"inner":   func() { b.Mul(NewDense(2, 2), NewDense(2, 3), NewDense(4, 2), false) },
 		"dst":     func() { b.Mul(NewDense(2, 3), NewDense(2, 2), NewDense(2, 2), false) },
-		"rows":    func() { b.MulT(NewDense(2, 2), NewDense(3, 2), NewDense(4, 2), false) },
+		"rows":    func() { new(Cross).Add(b, NewDense(3, 0), NewDense(4, 0), make([]float32, 3)) },
+		"weights": func() { new(Cross).Add(b, NewDense(3, 0), NewDense(3, 0), make([]float32, 2)) },
+		"columns": func() { b.MulAdd(NewDense(2, 2), NewDense(2, 3), NewWeights(NewDense(4, 2))) },
 		"square":  func() { b.Gram(NewDense(2, 3), NewDense(4, 2), false) },
 		"short":   func() { b.Gram(NewDense(2, 2), short, false) },
 		"row":     func() { AddRow(NewDense(2, 3), make([]float32, 2)) },
@@ -208,12 +202,21 @@ func TestProductsAreDeterministic(t *testing.T) {
 					return Dense{Rows: d.Rows, Cols: d.Cols, Data: data[g:]}
 				}
 				x, w, r := shifted(x), shifted(w), shifted(r)
+				laid, ones, sum := NewWeights(w), slices.Repeat([]float32{1}, n), make([]float64, p*k)
 				for range 20 {
-					mul, mulT, gram := shifted(NewDense(n, k)), shifted(NewDense(p, k)), shifted(NewDense(p, p))
+					mul, narrow, gram := shifted(NewDense(n, k)), shifted(NewDense(n, k)), shifted(NewDense(p, p))
 					b.Mul(mul, x, w, false)
-					b.MulT(mulT, x, r, false)
+					b.MulAdd(narrow, x, laid)
 					b.Gram(gram, x, false)
-					result := slices.Concat(mul.Data, mulT.Data, gram.Data)
+					var cross Cross
+					cross.Begin(p, k)
+					cross.Add(b, x, r, ones)
+					clear(sum)
+					cross.AddTo(sum)
+					result := slices.Concat(mul.Data, narrow.Data, gram.Data)
+					for _, v := range sum {
+						result = append(result, float32(v))
+					}
 					if results[g] == nil {
 						results[g] = result
 					} else if !slices.Equal(results[g], result) {
@@ -234,10 +237,14 @@ func TestProductsAreDeterministic(t *testing.T) {
 func TestProductsDoNotAllocate(t *testing.T) {
 	for _, b := range backends(t) {
 		x, w, r := random(130, 65, 1), random(65, 10, 2), random(130, 10, 3)
-		mul, mulT, gram := NewDense(130, 10), NewDense(65, 10), NewDense(65, 65)
+		mul, gram := NewDense(130, 10), NewDense(65, 65)
+		laid, ones := NewWeights(w), slices.Repeat([]float32{1}, 130)
+		var cross Cross
+		cross.Begin(65, 10)
 		allocations := testing.AllocsPerRun(100, func() {
 			b.Mul(mul, x, w, true)
-			b.MulT(mulT, x, r, true)
+			b.MulAdd(mul, x, laid)
+			cross.Add(b, x, r, ones)
 			b.Gram(gram, x, true)
 		})
 		// A pool may forget what it holds, so now and then there is one.
@@ -376,13 +383,28 @@ func BenchmarkMul(b *testing.B) {
 	}
 }
 
-func BenchmarkMulT(b *testing.B) {
+func BenchmarkMulAdd(b *testing.B) {
 	const n, p, k = 1024, 1024, 10
 	for _, blas := range backends(b) {
-		x, r, dst := random(n, p, 1), random(n, k, 2), NewDense(p, k)
+		x, w, dst := random(n, p, 1), NewWeights(random(p, k, 2)), NewDense(n, k)
 		b.Run(blas.Name(), func(b *testing.B) {
 			for b.Loop() {
-				blas.MulT(dst, x, r, true)
+				blas.MulAdd(dst, x, w)
+			}
+			gflops(b, 2*n*p*k)
+		})
+	}
+}
+
+func BenchmarkCross(b *testing.B) {
+	const n, p, k = 1024, 1024, 10
+	for _, blas := range backends(b) {
+		x, r, ones := random(n, p, 1), random(n, k, 2), slices.Repeat([]float32{1}, n)
+		b.Run(blas.Name(), func(b *testing.B) {
+			var c Cross
+			c.Begin(p, k)
+			for b.Loop() {
+				c.Add(blas, x, r, ones)
 			}
 			gflops(b, 2*n*p*k)
 		})

@@ -33,7 +33,7 @@ type call struct {
 	side, uplo, transA, transB, diag byte
 	// 64 bits, of which a library whose integers have 32 reads the lower ones: these machines are little-endian.
 	m, n, k, lda, ldb, ldc int64
-	alpha, beta                  float64 // or a float32 at the same address
+	alpha, beta            float64 // or a float32 at the same address
 
 	arguments [13]unsafe.Pointer // what C may use until it returns
 	words     [13 + lengths]uintptr
