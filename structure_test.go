@@ -37,7 +37,7 @@ var rules = []struct {
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
-	{not: []string{"solve"}, trees: []string{"gonum.org/v1/gonum/mat"},
+	{not: []string{"solve", "bench"}, trees: []string{"gonum.org/v1/gonum/mat"},
 		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
 	{not: []string{"config", "cmd"}, trees: []string{"github.com/spf13/viper", "go.yaml.in/yaml/v3"},
 		because: "what a configuration says is read and checked once"},

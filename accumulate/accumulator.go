@@ -89,7 +89,8 @@ func (a *Accumulator) AddTrace(block kernel.Dense, columns int, weights []float3
 	a.sum.Field(schemas.FieldGramRows, 2)[1] += trace
 }
 
-// End flushes what is left and hands over the segment's sum.
+// End flushes what is left and hands over the segment's sum. Of a Gram matrix of
+// no rows there is no field.
 func (a *Accumulator) End() *Sum {
 	a.flushCross()
 	if a.wantGram {
@@ -111,10 +112,9 @@ func (a *Accumulator) flushCross() {
 }
 
 func (a *Accumulator) flushGram() {
-	p, _ := a.cross.Shape()
-	gram := a.sum.Field(schemas.FieldGram, p*(p+1)/2)
-	if a.gramRows > 0 {
-		kernel.PackLower(gram, a.gram, true)
+	if a.gramRows > 0 { // nothing is worth megabytes of zeros
+		p, _ := a.cross.Shape()
+		kernel.PackLower(a.sum.Field(schemas.FieldGram, p*(p+1)/2), a.gram, true)
 		a.gramRows = 0
 	}
 }

@@ -65,6 +65,9 @@ func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 	t.Helper()
 	for name, want := range map[string][2][]float64{schemas.FieldGram: {m.gram, m.gramSize}, schemas.FieldCross: {m.cross, m.crossSize}} {
 		got, ok := sum.Tensors().Find(name)
+		if !ok && !slices.ContainsFunc(want[1], func(v float64) bool { return v != 0 }) {
+			continue // absent is zeros
+		}
 		if !ok || len(got.Data) != len(want[0]) {
 			t.Fatalf("%s is %v, expected %d values", name, got.Shape, len(want[0]))
 		}
@@ -168,7 +171,7 @@ func TestEmptySegmentIsZeros(t *testing.T) {
 			}
 		}
 	}
-	if len(sum.Tensors()) != 2 {
+	if len(sum.Tensors()) != 1 { // a Gram matrix of zeros would be megabytes
 		t.Errorf("an empty segment has the fields %v", sum.Tensors())
 	}
 }

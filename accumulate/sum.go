@@ -114,18 +114,24 @@ func (s *Sum) Merge(o *Sum) error {
 const groupSize = 32
 
 // Reduce merges the sums of partitions, which are in the order of partitions.
+// It sums into them: they are not to be used again.
 func Reduce(parts []*Sum) (*Sum, error) {
-	total := &Sum{}
+	var groups []*Sum
 	for group := range slices.Chunk(parts, groupSize) {
-		merged := &Sum{}
-		for _, part := range group {
-			if err := merged.Merge(part); err != nil {
+		for _, part := range group[1:] {
+			if err := group[0].Merge(part); err != nil {
 				return nil, err
 			}
 		}
-		if err := total.Merge(merged); err != nil {
+		groups = append(groups, group[0])
+	}
+	if len(groups) == 0 {
+		return &Sum{}, nil
+	}
+	for _, group := range groups[1:] {
+		if err := groups[0].Merge(group); err != nil {
 			return nil, err
 		}
 	}
-	return total, nil
+	return groups[0], nil
 }

@@ -58,6 +58,13 @@ func (s *Sample) Merge(o *Sample) {
 	}
 }
 
+// Keep drops all rows but so many of the smallest draws.
+func (s *Sample) Keep(most int) {
+	for len(s.rows) > most {
+		heap.Pop(&s.rows)
+	}
+}
+
 // sorted is the rows by their draws.
 func (s *Sample) sorted() []draw {
 	return slices.SortedFunc(slices.Values(s.rows), func(a, b draw) int {

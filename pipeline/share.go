@@ -20,10 +20,31 @@ type share struct {
 // segment is a fixed range of a partition's offsets: what is summed as one.
 type segment struct {
 	span    schemas.Span
+	raw     []raw    // what the survey read of it, if the budget allowed, until the first visit has decoded it
 	batches []*batch // those that stay in memory between visits; nil: they are read again
 	// residuals is the offset on the residuals topic from which the scores of a
 	// segment that is not kept can be read.
 	residuals int64
+}
+
+// keep leaves what was read of the segment in memory, if the budget allows.
+func (s *segment) keep(messages []raw, b *budget) {
+	if b.take(rawBytes(messages)) {
+		s.raw = messages
+	}
+}
+
+// drop gives back what keep took.
+func (s *segment) drop(b *budget) {
+	b.give(rawBytes(s.raw))
+	s.raw = nil
+}
+
+func rawBytes(messages []raw) (bytes int64) {
+	for _, r := range messages {
+		bytes += int64(len(r.message.Value))
+	}
+	return bytes
 }
 
 // batch is the rows of one accepted examples message.
@@ -55,6 +76,13 @@ func (b *budget) take(bytes int64) bool {
 	}
 	b.left -= bytes
 	return true
+}
+
+// give returns what was taken.
+func (b *budget) give(bytes int64) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.left += bytes
 }
 
 // rowBytes is what a kept row takes: its inputs, its scores, and its label,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -77,16 +78,19 @@ func (w *worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 
 // means of the columns, a missing value (NaN) not counting.
 func means(x kernel.Dense) []float32 {
-	mean := make([]float32, x.Cols)
-	for j := range mean {
-		sum, n := 0.0, 0
-		for i := range x.Rows {
-			if v := x.Data[i*x.Cols+j]; v == v {
-				sum, n = sum+float64(v), n+1
+	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			if v == v {
+				sums[j] += float64(v)
+				counts[j]++
 			}
 		}
+	}
+	mean := make([]float32, x.Cols)
+	for j, n := range counts {
 		if n > 0 {
-			mean[j] = float32(sum / float64(n))
+			mean[j] = float32(sums[j] / float64(n))
 		}
 	}
 	return mean
@@ -126,14 +130,15 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 		collect: func(ctx context.Context, s *share, o *outcome) error {
 			progress(o.rows)
 			if sums[s] == nil {
-				sums[s], all[s] = &accumulate.Sum{}, &found{sample: &accumulate.Sample{}, labels: accumulate.LabelSet{}}
+				sums[s], all[s] = o.sum, o.found
+			} else {
+				if err := sums[s].Merge(o.sum); err != nil {
+					return err
+				}
+				all[s].sample.Merge(o.found.sample)
+				all[s].labels.Merge(o.found.labels)
+				all[s].quarantined = append(all[s].quarantined, o.found.quarantined...)
 			}
-			if err := sums[s].Merge(o.sum); err != nil {
-				return err
-			}
-			all[s].sample.Merge(o.found.sample)
-			all[s].labels.Merge(o.found.labels)
-			all[s].quarantined = append(all[s].quarantined, o.found.quarantined...)
 			if o.at < len(s.segments)-1 {
 				return nil
 			}
@@ -161,6 +166,7 @@ func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
 	sum = b.accumulator.End()
 	sum.Take(schemas.FieldCross) // with nothing
 	sum.Spans = schemas.Spans{l.segment().span}
+	l.segment().keep(l.raw, &b.budget) // the first visit reads the same
 	return &outcome{rows: sum.Rows, sum: sum, found: result}, nil
 }
 
@@ -204,6 +210,18 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 	return nil
 }
 
+// sampleRows is how many rows of a span may be among the smallest draws of the
+// whole survey: its part of them and six standard deviations, by its offsets.
+// A thousand partitions would send gigabytes of samples otherwise.
+func sampleRows(all schemas.Spans, span schemas.Span) int {
+	offsets := int64(0)
+	for _, s := range all {
+		offsets += s.To - s.From
+	}
+	part := accumulate.SampleRows * float64(span.To-span.From) / float64(max(offsets, 1))
+	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
+}
+
 // Tensors and notes of the survey's statistics beside its sums.
 const (
 	tensorShift     = "shift"
@@ -214,9 +232,13 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 	if err := w.quarantineAll(ctx, s.span.Partition, f.quarantined); err != nil {
 		return err
 	}
+	f.sample.Keep(sampleRows(w.plan.Spans, s.span))
 	sample := &schemas.Sample{Identity: w.identity(schemas.KindSample, v, s), Tensors: f.sample.Tensors()}
 	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
 		return err
+	}
+	if w.plan.Prepare.PCA > 0 {
+		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // even of no rows
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	wide := make([]float64, len(shift))

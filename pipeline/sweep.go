@@ -179,14 +179,16 @@ func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, toke
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if segment.batches == nil {
-			if examples == nil {
-				// Every message before decides which of a source's is a repetition, so a
-				// share that is not all in memory is read from its beginning.
-				examples = s.log.Range(s.examples, share.span.Partition, share.span.From, share.span.To)
-			}
-			if err := s.read(ctx, examples, &ahead, replay, l); err != nil {
-				return fmt.Errorf("read examples %s%v: %w", s.examples, segment.span, err)
+		if l.raw = segment.raw; segment.batches == nil {
+			if l.raw == nil {
+				if examples == nil {
+					// Every message before decides which of a source's is a repetition, so a
+					// share that is not all in memory is read from its beginning.
+					examples = s.log.Range(s.examples, share.span.Partition, share.span.From, share.span.To)
+				}
+				if err := s.read(ctx, examples, &ahead, replay, l); err != nil {
+					return fmt.Errorf("read examples %s%v: %w", s.examples, segment.span, err)
+				}
 			}
 			if s.scores != nil {
 				if scores == nil {

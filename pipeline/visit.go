@@ -57,7 +57,7 @@ type bench struct {
 	accumulator        accumulate.Accumulator
 	exact              accumulate.Exact
 	raw                kernel.Dense
-	block, scratch     kernel.Dense
+	room, scratch      kernel.Dense // of a block that is not kept, and for polynomials
 	score, predictions kernel.Dense
 	residual, cubic    kernel.Dense
 	workspace          sink.Workspace
@@ -92,6 +92,7 @@ func (b *bench) load(l *load) ([]*batch, error) {
 		}
 		batches, bytes = append(batches, one), bytes+int64(rows)*rowBytes(one.inputs.Cols, b.shape.Classes)
 	}
+	segment.drop(&b.budget)
 	if b.budget.take(bytes) {
 		segment.batches = batches
 		for _, one := range batches {
@@ -126,22 +127,34 @@ func (b *bench) prepare(partition int, r raw) (*batch, error) {
 	return one, nil
 }
 
-// expand makes the block of a batch, unless it was kept.
-func (b *bench) expand(one *batch) kernel.Dense {
+// block is room for the block of a batch; made tells whether the block is there
+// already, as it is in later visits if the budget allows.
+func (b *bench) block(one *batch) (block kernel.Dense, made bool) {
+	n, p := one.inputs.Rows, b.shape.Columns
 	if one.blockOf == b.stage {
-		return one.block
+		return one.block, true
 	}
-	b.predictions.Reshape(one.score.Rows, one.score.Cols)
-	copy(b.predictions.Data, one.score.Data)
-	sink.Predict(b.link, b.predictions)
-	bytes := int64(4 * one.inputs.Rows * b.shape.Columns)
+	bytes := int64(4 * n * p)
 	if have := int64(4 * cap(one.block.Data)); one.kept && (have >= bytes || b.budget.take(bytes-have)) {
-		b.features.Expand(b.blas, &one.block, &b.scratch, one.inputs, b.predictions)
+		one.block.Reshape(n, p)
 		one.blockOf = b.stage
-		return one.block
+		return one.block, false
 	}
-	b.features.Expand(b.blas, &b.block, &b.scratch, one.inputs, b.predictions)
-	return b.block
+	b.room.Reshape(n, p)
+	return b.room, false
+}
+
+// expand makes the rows from (included) to to (excluded) of a batch's block.
+func (b *bench) expand(block kernel.Dense, one *batch, from, to int) {
+	var before kernel.Dense
+	if b.features.Scores() > 0 {
+		b.predictions.Reshape(to-from, b.shape.Classes)
+		copy(b.predictions.Data, one.score.Slice(from, to).Data)
+		sink.Predict(b.link, b.predictions)
+		before = b.predictions
+	}
+	block = block.Slice(from, to)
+	b.features.Expand(b.blas, &block, &b.scratch, one.inputs.Slice(from, to), before)
 }
 
 // visit sums one segment.
@@ -161,7 +174,7 @@ func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
 }
 
 // tileRows is how many rows go through predictions, losses and the cross moment
-// together: a tile of 1024 columns is 256 KB, so what the first product has
+// together, from the expansion on: a tile of 1024 columns is 256 KB, so what the first product has
 // read is in the second-level cache when the second reads it.
 const tileRows = 64
 
@@ -182,20 +195,23 @@ func (b *bench) fit(l *load, batches []*batch) *accumulate.Sum {
 	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, gram)
 	sum := b.accumulator.Sum()
 	for i, one := range batches {
-		block := b.expand(one)
-		if b.sample != nil {
-			b.accumulator.AddTrace(block, b.shape.Penalised, one.fitted)
+		block, made := b.block(one)
+		for from, to := range tiles(one.inputs.Rows) {
+			if !made {
+				b.expand(block, one, from, to)
+			}
+			rows, tile := one.rows.Slice(from, to), block.Slice(from, to)
+			if b.sample != nil {
+				b.accumulator.AddTrace(tile, b.shape.Penalised, one.fitted[from:to])
+			}
+			b.score.Reshape(to-from, b.shape.Classes)
+			b.predict(b.score, one.score.Slice(from, to), tile)
+			b.measure(sum, rows, b.score)
+			sink.Residuals(b.score, rows.Classes)
+			b.accumulator.Add(tile, b.score, one.fitted[from:to])
 		}
 		if gram && (b.sample == nil || b.sample.has(l.share.ordinal, int64(l.at)*b.plan.Segment+int64(i))) {
 			b.accumulator.AddGram(block, one.fitted)
-		}
-		for from, to := range tiles(one.inputs.Rows) {
-			rows := one.rows.Slice(from, to)
-			b.score.Reshape(to-from, b.shape.Classes)
-			b.predict(b.score, one.score.Slice(from, to), block.Slice(from, to))
-			b.measure(sum, rows, b.score)
-			sink.Residuals(b.score, rows.Classes)
-			b.accumulator.Add(block.Slice(from, to), b.score, one.fitted[from:to])
 		}
 		sum.Count(one.inputs.Rows, one.checksum)
 	}
@@ -207,8 +223,12 @@ func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
 	sum := &accumulate.Sum{}
 	b.exact.Begin(3*b.shape.Classes, b.shape.Classes)
 	for _, one := range batches {
+		block, made := b.block(one)
+		if !made {
+			b.expand(block, one, 0, block.Rows)
+		}
 		b.score.Reshape(one.inputs.Rows, b.shape.Classes)
-		b.predict(b.score, one.score, b.expand(one))
+		b.predict(b.score, one.score, block)
 		sink.Cubic(&b.cubic, b.score)
 		sink.Targets(b.score, one.rows.Classes)
 		b.exact.Add(b.cubic, b.score, one.fitted)
@@ -247,26 +267,16 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 	sum, o := &accumulate.Sum{}, &outcome{}
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: b.run, Stage: b.stage, Partition: l.share.span.Partition, Parent: b.final}
 	for _, one := range batches {
-		block := b.expand(one)
+		block, made := b.block(one)
 		n, k := one.inputs.Rows, b.shape.Classes
 		score := kernel.NewDense(n, k)
-		b.fitted.Scores(b.blas, score, one.score, block)
-		b.score.Reshape(n, k)
-		if b.link == schemas.LinkCalibrated {
-			b.predict(b.score, one.score, block)
-		} else {
-			copy(b.score.Data, score.Data)
-		}
-		b.measure(sum, one.rows, b.score)
 		b.residual.Reshape(n, k)
-		if b.link == schemas.LinkCalibrated { // the next stage begins at what is never clipped
-			copy(b.residual.Data, score.Data)
-		} else {
-			copy(b.residual.Data, b.score.Data)
+		for from, to := range tiles(n) {
+			if !made {
+				b.expand(block, one, from, to)
+			}
+			b.finish(sum, one.rows.Slice(from, to), score.Slice(from, to), b.residual.Slice(from, to), one.score.Slice(from, to), block.Slice(from, to))
 		}
-		sink.Residuals(b.residual, one.rows.Classes)
-		sink.Probabilities(b.link, b.score, b.workspace.Scratch(k))
-		sum.AddQuality(one.rows, b.score, b.predicted)
 		messages, err := sink.Messages(id, b.attempt, one.offset, score, b.residual, b.mem)
 		if err != nil {
 			return nil, err
@@ -280,4 +290,25 @@ func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
 	sum.Spans = schemas.Spans{l.segment().span}
 	o.rows, o.sum = sum.Rows, sum
 	return o, nil
+}
+
+// finish measures the final predictions of some rows, and writes the scores after
+// the stage and their residuals.
+func (b *bench) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
+	b.fitted.Scores(b.blas, score, before, block)
+	b.score.Reshape(score.Rows, score.Cols)
+	if b.link == schemas.LinkCalibrated {
+		b.predict(b.score, before, block)
+	} else {
+		copy(b.score.Data, score.Data)
+	}
+	b.measure(sum, rows, b.score)
+	if b.link == schemas.LinkCalibrated { // the next stage begins at what is never clipped
+		copy(residual.Data, score.Data)
+	} else {
+		copy(residual.Data, b.score.Data)
+	}
+	sink.Residuals(residual, rows.Classes)
+	sink.Probabilities(b.link, b.score, b.workspace.Scratch(score.Cols))
+	sum.AddQuality(rows, b.score, b.predicted)
 }

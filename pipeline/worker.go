@@ -131,6 +131,9 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 			if err != nil || whole == nil {
 				return err
 			}
+			if v.number == 0 { // even of a share whose messages are not in the sample
+				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
+			}
 			return w.publish(ctx, v, s, whole)
 		},
 	}
@@ -141,9 +144,8 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 // whole: it has to be over what the survey has covered.
 func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome) (*accumulate.Sum, error) {
 	if sums[s] == nil {
-		sums[s] = &accumulate.Sum{}
-	}
-	if err := sums[s].Merge(o.sum); err != nil {
+		sums[s] = o.sum
+	} else if err := sums[s].Merge(o.sum); err != nil {
 		return nil, err
 	}
 	if o.at < len(s.segments)-1 {

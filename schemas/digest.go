@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"hash"
 	"math"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/endian"
 )
 
 // Digest is a sha256 in lower-case hexadecimal. The zero value names nothing.
@@ -60,19 +63,26 @@ func (h *hasher) text(values ...string) {
 }
 
 func writeNumbers[T Number](h *hasher, values []T) {
-	for len(values) > 0 {
-		part := values[:min(1024, len(values))]
-		values = values[len(part):]
-		h.buffer = h.buffer[:0]
-		switch part := any(part).(type) {
-		case []float32:
-			for _, v := range part {
-				h.buffer = binary.LittleEndian.AppendUint32(h.buffer, math.Float32bits(v))
-			}
-		case []float64:
-			for _, v := range part {
-				h.buffer = binary.LittleEndian.AppendUint64(h.buffer, math.Float64bits(v))
-			}
+	if endian.IsBigEndian {
+		writeSwapped(h, values)
+		return
+	}
+	switch values := any(values).(type) {
+	case []float32:
+		h.Write(arrow.Float32Traits.CastToBytes(values))
+	case []float64:
+		h.Write(arrow.Float64Traits.CastToBytes(values))
+	}
+}
+
+// writeSwapped writes the numbers where memory has them the other way round.
+func writeSwapped[T Number](h *hasher, values []T) {
+	for _, v := range values {
+		switch v := any(v).(type) {
+		case float32:
+			h.buffer = binary.LittleEndian.AppendUint32(h.buffer[:0], math.Float32bits(v))
+		case float64:
+			h.buffer = binary.LittleEndian.AppendUint64(h.buffer[:0], math.Float64bits(v))
 		}
 		h.Write(h.buffer)
 	}

@@ -61,7 +61,7 @@ func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, Tensors[float32], 
 	if err := manifest.check(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	tensors, err := appendSegments(Tensors[float32](nil), record)
+	tensors, err := appendSegments(Tensors[float32](nil), record, len(value))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,10 @@ import (
 // brokers take messages of 1 MiB, headers and framing included.
 const MaxMessage = 900_000
 
+// streamOverhead is about what an IPC stream of few columns has beside its
+// buffers.
+const streamOverhead = 2 << 10
+
 // ErrDamaged is what every error about bytes that are not what they should be
 // wraps.
 var ErrDamaged = errors.New("damaged or foreign bytes")
@@ -21,6 +25,11 @@ var ErrDamaged = errors.New("damaged or foreign bytes")
 // encode makes a complete IPC stream of one record batch.
 func encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	var stream bytes.Buffer
+	size := uint64(streamOverhead)
+	for _, column := range record.Columns() {
+		size += column.Data().SizeInBytes()
+	}
+	stream.Grow(int(size))
 	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
 	if err := w.Write(record); err != nil {
 		return nil, errors.Join(err, w.Close())

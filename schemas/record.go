@@ -162,6 +162,11 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 	defer b.Release()
 	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
 	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
+	numbers := 0
+	for _, s := range segments {
+		numbers += len(s.values)
+	}
+	values.ValueBuilder().Reserve(numbers)
 	for _, s := range segments {
 		tensors.Append(s.tensor.Name)
 		shapes.Append(true)
@@ -237,9 +242,12 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 		return nil, nil
 	}
 	delete(c.open, whole)
-	r := &Record[T]{Identity: id, Notes: notes(m)}
+	r, bytes := &Record[T]{Identity: id, Notes: notes(m)}, 0
+	for _, value := range values {
+		bytes += len(value)
+	}
 	for i := range chunks {
-		if r.Tensors, err = decodeSegments(r.Tensors, values[i], mem); err != nil {
+		if r.Tensors, err = decodeSegments(r.Tensors, values[i], bytes, mem); err != nil {
 			return nil, fmt.Errorf("decode %v: %w", id, err)
 		}
 	}
@@ -272,18 +280,19 @@ func (c *Collector[T]) Forget(run string) {
 	}
 }
 
-func decodeSegments[T Number](tensors Tensors[T], value []byte, mem memory.Allocator) (Tensors[T], error) {
+func decodeSegments[T Number](tensors Tensors[T], value []byte, bytes int, mem memory.Allocator) (Tensors[T], error) {
 	record, err := decode(value, mem, all)
 	if err != nil {
 		return nil, err
 	}
 	defer record.Release()
-	return appendSegments(tensors, record)
+	return appendSegments(tensors, record, bytes)
 }
 
 // appendSegments copies the rows of a chunk to the end of what the chunks
-// before it have. An offset of 0 begins a tensor.
-func appendSegments[T Number](tensors Tensors[T], record arrow.Record) (Tensors[T], error) {
+// before it have. An offset of 0 begins a tensor. All chunks together have so many
+// bytes.
+func appendSegments[T Number](tensors Tensors[T], record arrow.Record, bytes int) (Tensors[T], error) {
 	if want := recordSchema[T](); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %v, expected %v", ErrDamaged, record.Schema(), want)
 	}
@@ -313,6 +322,9 @@ func appendSegments[T Number](tensors Tensors[T], record arrow.Record) (Tensors[
 				shape = append(shape, int(n))
 			}
 			tensors, last = append(tensors, Tensor[T]{Name: string([]byte(names.Value(row))), Shape: shape}), last+1
+			if size := tensors.room(bytes / int(unsafe.Sizeof(T(0)))); size > len(data) { // otherwise append may see to it
+				tensors[last].Data = make([]T, 0, size)
+			}
 		}
 		if last < 0 || names.Value(row) != tensors[last].Name || int64(len(tensors[last].Data)+len(tensors[last].Text)) != offsets.Value(row) {
 			return nil, fmt.Errorf("%w: row %d does not go on where the one before it ends", ErrDamaged, row)
@@ -326,6 +338,22 @@ func appendSegments[T Number](tensors Tensors[T], record arrow.Record) (Tensors[
 		}
 	}
 	return tensors, nil
+}
+
+// room is how many values the last tensor will have, by its shape, and 0 if the
+// others leave less of what there may be in all.
+func (t Tensors[T]) room(all int) int {
+	for _, tensor := range t {
+		all -= cap(tensor.Data)
+	}
+	size := 1
+	for _, n := range t[len(t)-1].Shape {
+		if n <= 0 || size > all/n {
+			return 0
+		}
+		size *= n
+	}
+	return size
 }
 
 // complete checks that every tensor has as many values as its shape says.

@@ -41,6 +41,8 @@ func (e *SingularError) Error() string {
 // worstCondition leaves three digits of a float64 solve.
 const worstCondition = 1e13
 
+const square = 16
+
 // NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
 // triangle of Σ w x xᵀ over p columns, of which the first penalised get λ. gram
 // is not changed.
@@ -67,12 +69,18 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 		}
 		c.scale[i] = 1 / math.Sqrt(d)
 	}
-	for i, at := 0, 0; i < p; i++ {
-		for j := range i {
-			full[j*p+i] = f * gram[at+j] * c.scale[i] * c.scale[j] // gonum reads the upper triangle
+	// gonum reads the upper triangle; by squares that stay in the cache while they
+	// are transposed
+	for from := 0; from < p; from += square {
+		for i := from; i < p; i++ {
+			at := i * (i + 1) / 2
+			for j := from; j < min(from+square, i); j++ {
+				full[j*p+i] = f * gram[at+j] * c.scale[i] * c.scale[j]
+			}
 		}
+	}
+	for i := range p {
 		full[i*p+i] = 1
-		at += i + 1
 	}
 	if !c.factor.Factorize(mat.NewSymDense(p, full)) {
 		return nil, singular

@@ -229,12 +229,15 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 		projected.Mul(rows, directions)
 		rows = &projected
 	}
-	var products mat.Dense
-	products.Mul(rows, rows.T())
-	distances := make([]float64, 0, n*(n-1)/2)
+	products := mat.NewSymDense(max(n, 1), nil)
+	products.SymOuterK(1, rows)
+	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
 	for i := range n {
-		for j := range i {
-			distances = append(distances, max(products.At(i, i)+products.At(j, j)-2*products.At(i, j), 0))
+		lengths[i] = products.At(i, i)
+	}
+	for i := range n {
+		for j, product := range products.RawSymmetric().Data[i*n+i+1 : (i+1)*n] {
+			distances = append(distances, max(lengths[i]+lengths[i+1+j]-2*product, 0))
 		}
 	}
 	if len(distances) == 0 {

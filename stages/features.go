@@ -135,6 +135,9 @@ func (m *Map) drawColumns(f schemas.Features, s Stream) error {
 // intercept.
 func (m *Map) Penalised() int { return m.size + m.scores }
 
+// Scores is how many of the columns are previous predictions.
+func (m *Map) Scores() int { return m.scores }
+
 // Size is the number of columns of the block, intercept included.
 func (m *Map) Size() int { return m.size + m.extra }
 

@@ -72,7 +72,7 @@ func openLibrary(path string) (*BLAS, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNotBLAS, err)
 		}
 	}
-	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dsyevd_": &l.dsyevd} {
+	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dpocon_": &l.dpocon, "dsyevd_": &l.dsyevd} {
 		if has(handle, symbol) {
 			if *address, err = purego.Dlsym(handle, symbol); err != nil {
 				return nil, err

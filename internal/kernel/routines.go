@@ -24,7 +24,7 @@ type library struct {
 	gonum.Implementation
 	sgemm, ssyrk                                     uintptr
 	dgemm, dsyrk, dsyr2k, dtrsm, dtrmm, dgemv, dsymv uintptr
-	dpotrf, dsyevd                                   uintptr   // 0 where a library has no LAPACK
+	dpotrf, dpocon, dsyevd                           uintptr   // 0 where a library has no LAPACK
 	calls                                            sync.Pool // of *call, not in use
 }
 
