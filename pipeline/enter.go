@@ -192,5 +192,8 @@ func (w *worker) seal(ctx context.Context, stage int, s *share, open *opened, su
 	}
 	done := open.seal
 	s.seals[stage] = &done
+	if s.inMemory() {
+		s.sealed = stage
+	}
 	return nil
 }

@@ -165,6 +165,18 @@ func (r *residualsReader) fill(ctx context.Context, l *load) error {
 	return nil
 }
 
+// advance makes the scores after the stage those before its successor.
+func (r *residualsOf) advance(s *share) {
+	scratch := make([]float32, r.classes)
+	for _, segment := range s.segments {
+		for _, b := range segment.batches {
+			b.score, b.after = b.after, b.score
+			sink.Convert(b.score, r.from, r.to, scratch)
+		}
+	}
+	s.sealed = unknown
+}
+
 // restore reads all that a share's seal vouches for, checks it, hands the
 // scores to the batches that are in memory and notes where those of the other
 // segments begin. The error is errUnsealed if they have to be made again.
@@ -172,6 +184,10 @@ func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 	seal := s.seals[r.stage]
 	if seal == nil || seal.parent != r.parent {
 		return errUnsealed
+	}
+	if s.sealed == r.stage { // by this worker, of what is in its memory
+		r.advance(s)
+		return nil
 	}
 	reader := r.reader(d, s, 0)
 	defer reader.close()

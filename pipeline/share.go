@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -15,6 +16,12 @@ type share struct {
 	segments []*segment
 	covered  accumulate.Coverage // by the survey: later visits must cover the same
 	seals    map[int]*seal       // by stage
+	sealed   int                 // the stage whose scores the batches have as theirs after it, or unknown
+}
+
+// inMemory tells whether nothing of the share has to be read again.
+func (s *share) inMemory() bool {
+	return !slices.ContainsFunc(s.segments, func(s *segment) bool { return s.batches == nil })
 }
 
 // segment is a fixed range of a partition's offsets: what is summed as one.
@@ -55,6 +62,7 @@ type batch struct {
 	rows     accumulate.Rows
 	fitted   []float32    // weights of the rows that are fitted, 0 for others
 	score    kernel.Dense // n × k before the stage, in the unit of its link
+	after    kernel.Dense // n × k after the stage, once it is published
 	kept     bool         // in memory between visits, so that its block may be too
 	block    kernel.Dense // n × p of stage blockOf, if the budget allows
 	blockOf  int
@@ -85,13 +93,13 @@ func (b *budget) give(bytes int64) {
 	b.left += bytes
 }
 
-// rowBytes is what a kept row takes: its inputs, its scores, and its label,
+// rowBytes is what a kept row takes: its inputs, its scores before and after, and its label,
 // weights and split.
-func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 4*classes + 16) }
+func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }
 
 // divide cuts a partition's span into segments.
 func divide(span schemas.Span, ordinal int, length int64) *share {
-	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}}
+	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}, sealed: unknown}
 	for _, part := range span.Segments(length) {
 		s.segments = append(s.segments, &segment{span: part})
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -121,11 +123,15 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 	if err != nil {
 		return err
 	}
+	// Two shares' sums may be on their way while the next are made: a Gram matrix
+	// takes its time.
+	publishing, ctx := errgroup.WithContext(ctx) // a sweep's own context ends before the last is there
+	publishing.SetLimit(2)
 	progress, sums := w.progress(v), map[*share]*accumulate.Sum{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage),
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).visit },
-		collect: func(ctx context.Context, s *share, o *outcome) error {
+		collect: func(_ context.Context, s *share, o *outcome) error {
 			progress(o.rows)
 			whole, err := merge(sums, s, o)
 			if err != nil || whole == nil {
@@ -134,10 +140,15 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 			if v.number == 0 { // even of a share whose messages are not in the sample
 				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 			}
-			return w.publish(ctx, v, s, whole)
+			publishing.Go(func() error { return w.publish(ctx, v, s, whole) })
+			return nil
 		},
 	}
-	return s.run(ctx, w.shares)
+	err = s.run(ctx, w.shares)
+	if unpublished := publishing.Wait(); unpublished != nil {
+		return unpublished // it is what ended the sweep
+	}
+	return err
 }
 
 // merge adds a segment's sum to its share's, and answers with that when it is

@@ -3,20 +3,27 @@ package stages
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Map generates the features of one stage from prepared inputs. It is
-// immutable and safe for concurrent use.
+// immutable and safe for concurrent use. What is random is drawn when the first
+// block is expanded: who only asks for the shape does not wait for it.
 type Map struct {
-	kind    string
-	inputs  int // m
-	size    int // p
-	extra   int // columns beside the p: previous predictions, intercept
-	scores  int // of them, the previous predictions
-	scale   float32
+	features  schemas.Features
+	seed      uint64
+	stage     int
+	deviation float64 // of a direction's components
+
+	inputs int // m
+	size   int // p
+	extra  int // columns beside the p: previous predictions, intercept
+	scores int // of them, the previous predictions
+
+	drawn   sync.Once
 	factors []factor // rff and logits have one, polynomial one a degree
 	columns []int
 }
@@ -38,40 +45,54 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("features of kind %s: size %d of %d inputs without replacement", e.Kind, e.Size, e.Inputs)
 }
 
-// NewMap draws the map of a stage over prepared inputs. The block has
-// p features, then the previous predictions of so many classes (0: none), then
-// the intercept if there is one.
+// NewMap is the map of a stage over prepared inputs. The block has p features,
+// then the previous predictions of so many classes (0: none), then the
+// intercept if there is one.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
-	m := &Map{kind: f.Kind, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	m := &Map{features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}
 	// the kernel is exp(−|x−x'|²/s), s the median squared distance × bandwidth_scale
-	s := prepared.Spread * f.BandwidthScale
-	deviation := math.Sqrt(2 / s)
+	m.deviation = math.Sqrt(2 / (prepared.Spread * f.BandwidthScale))
 	switch f.Kind {
+	case RFF, Logits, Polynomial:
+	case Columns:
+		if m.size == 0 {
+			m.size = m.inputs
+		}
+		if !f.Replacement && m.size > m.inputs {
+			return nil, &SizeError{f.Kind, m.size, m.inputs}
+		}
+	default:
+		panic("stages: unknown kind of features " + f.Kind)
+	}
+	return m, nil
+}
+
+func (m *Map) draw() {
+	switch m.features.Kind {
 	case RFF:
 		// Rahimi and Recht 2007: w ~ N(0, 2/s), b uniform on [0, 2π)
-		offsets := NewStream(seed, stage, drawOffsets)
-		m.factors = []factor{m.draw(NewStream(seed, stage, drawDirections), deviation)}
+		offsets := NewStream(m.seed, m.stage, drawOffsets)
+		m.factors = []factor{m.project(NewStream(m.seed, m.stage, drawDirections))}
 		for j := range m.size {
 			m.factors[0].offsets[j] = float32(2 * math.Pi * offsets.Uniform(uint64(j)))
 		}
-		m.scale = float32(math.Sqrt(2 / float64(m.size)))
 	case Logits:
-		offsets := NewStream(seed, stage, drawOffsets)
-		m.factors = []factor{m.draw(NewStream(seed, stage, drawDirections), deviation)}
+		offsets := NewStream(m.seed, m.stage, drawOffsets)
+		m.factors = []factor{m.project(NewStream(m.seed, m.stage, drawDirections))}
 		for j := range m.size {
 			m.factors[0].offsets[j] = float32(offsets.Normal(uint64(j)))
 		}
 	case Polynomial:
 		// feature j is the product of 1 … degree projections, each of variance
 		// 1/bandwidth_scale over the rows; a factor it does not have is 0·x + 1
-		degrees := NewStream(seed, stage, drawDegrees)
-		for l := range f.Degree {
-			fac := m.draw(NewStream(seed, stage, drawDirections+16*uint64(l)), deviation)
+		degrees := NewStream(m.seed, m.stage, drawDegrees)
+		for l := range m.features.Degree {
+			fac := m.project(NewStream(m.seed, m.stage, drawDirections+16*uint64(l)))
 			for j := range m.size {
-				if l > degrees.Below(uint64(j), f.Degree) {
+				if l > degrees.Below(uint64(j), m.features.Degree) {
 					fac.offsets[j] = 1
 					for i := range m.inputs {
 						fac.directions.Data[i*fac.directions.Cols+j] = 0
@@ -81,40 +102,30 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 			m.factors = append(m.factors, fac)
 		}
 	case Columns:
-		if err := m.drawColumns(f, NewStream(seed, stage, drawColumns)); err != nil {
-			return nil, err
-		}
-	default:
-		panic("stages: unknown kind of features " + f.Kind)
+		m.choose(NewStream(m.seed, m.stage, drawColumns))
 	}
-	return m, nil
 }
 
-// draw takes draw j·m + i for direction j's component i, so that a larger block
-// of the same seed begins with the features of a smaller one.
-func (m *Map) draw(s Stream, deviation float64) factor {
+// project takes draw j·m + i for direction j's component i, so that a larger
+// block of the same seed begins with the features of a smaller one.
+func (m *Map) project(s Stream) factor {
 	f := factor{kernel.NewDense(m.inputs, m.Size()), make([]float32, m.Size())}
 	for j := range m.size {
 		for i := range m.inputs {
-			f.directions.Data[i*f.directions.Cols+j] = float32(deviation * s.Normal(uint64(j*m.inputs+i)))
+			f.directions.Data[i*f.directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
 		}
 	}
 	return f
 }
 
-func (m *Map) drawColumns(f schemas.Features, s Stream) error {
-	if m.size == 0 {
-		m.size = m.inputs
-	}
-	if !f.Replacement && m.size > m.inputs {
-		return &SizeError{f.Kind, m.size, m.inputs}
-	}
+// choose takes columns of the inputs.
+func (m *Map) choose(s Stream) {
 	m.columns = make([]int, m.size)
-	if f.Replacement {
+	if m.features.Replacement {
 		for j := range m.columns {
 			m.columns[j] = s.Below(uint64(j), m.inputs)
 		}
-		return nil
+		return
 	}
 	// Fisher and Yates' shuffle, stopped after size draws; all columns stay in order
 	all := make([]int, m.inputs)
@@ -128,7 +139,6 @@ func (m *Map) drawColumns(f schemas.Features, s Stream) error {
 		}
 	}
 	copy(m.columns, all)
-	return nil
 }
 
 // Penalised is how many columns of the block the ridge applies to: all but the
@@ -152,6 +162,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 		panic(fmt.Sprintf("stages: predictions are %d × %d, the map adds %d to each of %d rows",
 			predictions.Rows, predictions.Cols, m.scores, x.Rows))
 	}
+	m.drawn.Do(m.draw)
 	dst.Reshape(x.Rows, m.Size())
 	for from := 0; from < x.Rows; from += tileRows {
 		to := min(from+tileRows, x.Rows)
@@ -175,8 +186,8 @@ func (m *Map) expand(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense,
 			product = *scratch
 		}
 		blas.Mul(product, x, f.directions, false)
-		if m.kind == RFF {
-			kernel.Cosine(product, f.offsets, m.scale)
+		if m.features.Kind == RFF {
+			kernel.Cosine(product, f.offsets, float32(math.Sqrt(2/float64(m.size))))
 			continue
 		}
 		kernel.AddRow(product, f.offsets)
@@ -186,7 +197,7 @@ func (m *Map) expand(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense,
 			}
 		}
 	}
-	switch m.kind {
+	switch m.features.Kind {
 	case Logits:
 		kernel.Sigmoid(dst.Data)
 	case Columns:
