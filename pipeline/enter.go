@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
@@ -134,25 +136,35 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 	}
 	_, p.final = w.chain.final(stage)
 	p.attempt = rand.Text()
+	appending, ctx := errgroup.WithContext(ctx) // one after the other, while the next are made
+	appending.SetLimit(1)
 	sums, open := map[*share]*accumulate.Sum{}, map[*share]*opened{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage),
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).publish },
-		collect: func(ctx context.Context, s *share, o *outcome) error {
+		collect: func(_ context.Context, s *share, o *outcome) error {
 			if open[s] == nil {
 				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
-			if err := w.append(ctx, s, open[s], o); err != nil {
-				return err
-			}
+			opened := open[s]
 			whole, err := merge(sums, s, o)
-			if err != nil || whole == nil {
+			if err != nil {
 				return err
 			}
-			return w.seal(ctx, stage, s, open[s], whole)
+			appending.Go(func() error {
+				if err := w.append(ctx, s, opened, o); err != nil || whole == nil {
+					return err
+				}
+				return w.seal(ctx, stage, s, opened, whole)
+			})
+			return nil
 		},
 	}
-	return s.run(ctx, shares)
+	err = s.run(ctx, shares)
+	if lost := appending.Wait(); lost != nil {
+		return lost // it is what ended the sweep
+	}
+	return err
 }
 
 // opened is a seal in the making.

@@ -94,7 +94,7 @@ func (s *solver) receive(ctx context.Context) error {
 		}
 		return nil
 	}
-	r, err := s.sums.Add(m, s.mem)
+	r, err := s.sum(m)
 	if err != nil {
 		s.drop(err)
 	} else if r != nil {
@@ -104,6 +104,19 @@ func (s *solver) receive(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sum adds a message to those of its record of sums, and answers with the
+// record when it is complete.
+func (s *solver) sum(m schemas.Message) (*schemas.Statistics, error) {
+	if m.Kind() != schemas.KindGram || !schemas.IsSingle(m) {
+		return s.sums.Add(m, s.mem)
+	}
+	r, err := s.grams.Add(m, s.mem)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors)}, nil
 }
 
 // GoneError says that statistics that were there are not any more: those of a

@@ -140,7 +140,7 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 			if v.number == 0 { // even of a share whose messages are not in the sample
 				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 			}
-			publishing.Go(func() error { return w.publish(ctx, v, s, whole) })
+			publishing.Go(func() error { return w.publish(ctx, v, s, whole, p.exact()) })
 			return nil
 		},
 	}
@@ -180,8 +180,8 @@ func (e *CoverageError) Error() string {
 }
 
 // publish sends the sums of a partition for a visit; the Gram matrix is a
-// record of its own.
-func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate.Sum) error {
+// record of its own, half as long unless it is to be exact.
+func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate.Sum, exact bool) error {
 	id := w.identity(schemas.KindVisit, v, s)
 	gram, ok := sum.Take(schemas.FieldGram)
 	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
@@ -189,6 +189,10 @@ func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate
 		return err
 	}
 	id.Kind = schemas.KindGram
+	if !exact {
+		r := &schemas.Record[float32]{Identity: id, Tensors: schemas.Narrow(schemas.Tensors[float64]{gram})}
+		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
+	}
 	r = &schemas.Statistics{Identity: id, Tensors: schemas.Tensors[float64]{gram}}
 	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 }

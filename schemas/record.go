@@ -113,6 +113,26 @@ func (t *Tensor[T]) segments() []segment[T] {
 	return segments
 }
 
+// IsSingle tells whether a message is of a record in single precision.
+func IsSingle(m Message) bool { return m.Get("schema") == fingerprint(recordSchema[float32]()) }
+
+// Narrow is the tensors in single precision.
+func Narrow(t Tensors[float64]) Tensors[float32] { return convert[float32](t) }
+
+// Widen is the tensors in double precision.
+func Widen(t Tensors[float32]) Tensors[float64] { return convert[float64](t) }
+
+func convert[To, From Number](from Tensors[From]) Tensors[To] {
+	to := make(Tensors[To], len(from))
+	for i, t := range from {
+		to[i] = Tensor[To]{Name: t.Name, Shape: t.Shape, Data: make([]To, len(t.Data)), Text: t.Text}
+		for j, v := range t.Data {
+			to[i].Data[j] = To(v)
+		}
+	}
+	return to
+}
+
 // Encode makes the messages of a record, each within MaxMessage and each with
 // the digest of the whole. It panics if a tensor is not what its shape says, and
 // answers an error if a single text is too long for a message or the record for
