@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo test check build race fuzz kafka-up kafka-down clean
+.PHONY: help demo test check build race fuzz bench kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ race: ## the tests of what runs concurrently, under the race detector
 
 fuzz: ## every fuzz target for 20 s; FUZZTIME=5m for longer
 	@scripts/test.sh fuzz
+
+bench: ## stagewise beside its peers, half an hour; ARGS="--only floors" for a part of it
+	@scripts/bench.sh $(ARGS)
 
 kafka-up: ## real Kafka on localhost:9092, without Docker
 	@$(KAFKA) start $(KAFKA_FLAGS) --port 9092

@@ -25,7 +25,7 @@ type solver struct {
 
 	inbox   chan schemas.Message
 	sums    schemas.Collector[float64]
-	grams   schemas.Collector[float32] // that are only preconditioners
+	grams   schemas.Collector[float32] // of blocks
 	samples schemas.Collector[float32]
 	records map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
 	sampled map[schemas.Identity]*schemas.Sample

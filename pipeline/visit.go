@@ -48,13 +48,6 @@ func (w *worker) pass(v visit) (*pass, error) {
 // Algorithm 2.
 func (p *pass) calibrating() bool { return p.link == schemas.LinkCalibrated && p.number%2 == 1 }
 
-// exact tells whether the solution is of the Gram matrix itself, or of G(ỹ)'s,
-// and not only preconditioned by it. A preconditioner in single precision, of
-// sums in single precision, is as good.
-func (p *pass) exact() bool {
-	return p.calibrating() || p.link == schemas.LinkIdentity && p.sample == nil
-}
-
 // bench is what one goroutine of a sweep over a stage works with; its buffers
 // are used again for every message.
 type bench struct {

@@ -140,7 +140,7 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 			if v.number == 0 { // even of a share whose messages are not in the sample
 				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 			}
-			publishing.Go(func() error { return w.publish(ctx, v, s, whole, p.exact()) })
+			publishing.Go(func() error { return w.publish(ctx, v, s, whole, p.calibrating()) })
 			return nil
 		},
 	}
@@ -180,8 +180,10 @@ func (e *CoverageError) Error() string {
 }
 
 // publish sends the sums of a partition for a visit; the Gram matrix is a
-// record of its own, half as long unless it is to be exact.
-func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate.Sum, exact bool) error {
+// record of its own. That of a block is sums in single precision already, and is
+// sent so: measured on MNIST, identity, 10 × 1024, ridge 1e-5, predictions move by
+// 1e-6 (RMS). That of a calibration is nearly singular, and double.
+func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate.Sum, double bool) error {
 	id := w.identity(schemas.KindVisit, v, s)
 	gram, ok := sum.Take(schemas.FieldGram)
 	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
@@ -189,7 +191,7 @@ func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate
 		return err
 	}
 	id.Kind = schemas.KindGram
-	if !exact {
+	if !double {
 		r := &schemas.Record[float32]{Identity: id, Tensors: schemas.Narrow(schemas.Tensors[float64]{gram})}
 		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 	}

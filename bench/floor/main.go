@@ -46,6 +46,7 @@ func main() {
 	flag.IntVar(&s.message, "message", 1148, "rows of a message")
 	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows behind a Gram matrix")
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
+	predict := flag.Bool("predict", false, "only the products of predicting with as many stages")
 	link := flag.String("link", "softmax", "softmax or identity")
 	flag.Parse()
 	for _, n := range strings.Split(*passes, ",") {
@@ -63,7 +64,13 @@ func main() {
 		os.Exit(1)
 	}
 	blas.UseForSolves()
-	seconds := newFloor(s, blas).run()
+	f := newFloor(s, blas)
+	if *predict {
+		f.predict()
+	} else {
+		f.run()
+	}
+	seconds := f.seconds
 	out := json.NewEncoder(os.Stdout)
 	if err := out.Encode(map[string]any{"blas": blas.Name(), "vector": blas.Vector(), "cores": runtime.GOMAXPROCS(0), "seconds": seconds}); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
@@ -146,7 +153,7 @@ func (f *floor) each(part string, all []*own, do func(*own, int, *message)) {
 	f.seconds[part] += time.Since(began).Seconds()
 }
 
-func (f *floor) run() map[string]float64 {
+func (f *floor) run() {
 	all := make([]*own, runtime.GOMAXPROCS(0))
 	for i := range all {
 		all[i] = &own{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw)}
@@ -183,7 +190,24 @@ func (f *floor) run() map[string]float64 {
 		f.each("publication", all, func(o *own, _ int, m *message) { f.pass(o, m, true, false) })
 	}
 	f.seconds["total"] = time.Since(began).Seconds()
-	return f.seconds
+}
+
+// predict is the matrix products of predicting all rows.
+func (f *floor) predict() {
+	all := make([]*own, runtime.GOMAXPROCS(0))
+	began := time.Now()
+	f.each("projection", all, func(_ *own, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	for range f.passes {
+		f.each("products", all, func(_ *own, _ int, m *message) {
+			for from := 0; from < m.inputs.Rows; from += tile {
+				to := min(from+tile, m.inputs.Rows)
+				block := m.block.Slice(from, to)
+				f.blas.Mul(block, m.inputs.Slice(from, to), f.directions, false)
+				f.blas.MulAdd(m.prediction.Slice(from, to), block, f.weights)
+			}
+		})
+	}
+	f.seconds["total"] = time.Since(began).Seconds()
 }
 
 // definite is a symmetric matrix of that size which has a Cholesky factor.

@@ -23,8 +23,12 @@ func (l *logs) Record(e pipeline.Event) {
 	case pipeline.Surveyed:
 		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "elapsed", e.Elapsed)
 	case pipeline.Passed:
-		s := e.Scores[schemas.Train]
-		l.Info("passed", "stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", s.Loss, "train_error", s.Error)
+		train := e.Scores[schemas.Train]
+		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", train.Loss, "train_error", train.Error}
+		if test := e.Scores[schemas.Test]; test.Rows > 0 {
+			attributes = append(attributes, "test_error", test.Error, "test_loss", test.Loss)
+		}
+		l.Info("passed", attributes...)
 	case pipeline.StageEnded:
 		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", e.Seconds, "train_error", e.TrainError, "train_loss", e.TrainLoss}
 		if e.TestError != nil && e.TestLoss != nil {

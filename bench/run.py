@@ -1,0 +1,404 @@
+"""make bench: stagewise, its kernel floor and its peers side by side on this machine.
+
+Everything that is compared is run in turn, three times or as often as --repeat says, and medians are compared. The raw
+figures go to bench/results.json, the table to bench/table.md, the figure to bench/figure.svg; README.md's copy of the table
+is brought up to date. Needs what scripts/bench.sh installs."""
+
+import argparse
+import csv
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+WORK = os.path.join(ROOT, ".demo", "bench")
+BINARY, FLOOR = os.path.join(ROOT, "bin", "stagewise"), os.path.join(WORK, "floor")
+LINEAR = ["logistic", "sgd", "vowpal", "spark"]
+SOLVERS = ["1", "2", "3", "7"]
+ALL = 60_000
+
+
+def say(*words):
+    print("bench:", *words, flush=True)
+
+
+def call(command, **options):
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr.strip()}")
+    return done
+
+
+def peak(command):
+    """Runs a command, and answers with the most memory that it had at once, in bytes."""
+    with open(os.devnull, "w") as nowhere:
+        child = subprocess.Popen(command, cwd=ROOT, stdout=nowhere, stderr=nowhere)
+        _, status, usage = os.wait4(child.pid, 0)
+    if status != 0:
+        raise RuntimeError(f"{' '.join(command)}: status {status}")
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class Bench:
+    def __init__(self, repeat):
+        self.repeat = repeat
+        self.raw = {}  # a list of runs by name
+
+    def keep(self, name, value):
+        self.raw.setdefault(name, []).append(value)
+        self.write()
+        return value
+
+    def write(self):
+        with open(os.path.join(HERE, "results.json"), "w") as f:
+            json.dump({"machine": self.machine, "runs": self.raw}, f, indent=1)
+            f.write("\n")
+
+    def median(self, name, key="seconds"):
+        return statistics.median(run[key] for run in self.raw[name])
+
+    def ratio(self, above, below, key="seconds", key_below=None):
+        """The median of the ratios of runs that were made in turn."""
+        pairs = zip(self.raw[above], self.raw[below])
+        return statistics.median(a[key] / b[key_below or key] for a, b in pairs)
+
+    # stagewise itself
+
+    def train(self, name, *settings, cores=None, config="examples/mnist.yaml", data=None, keep_data=False, flags=()):
+        """One run from files to weights. Its curve has the test error by seconds since the plan, after each pass."""
+        data = data or os.path.join(WORK, "data")
+        if not keep_data:
+            shutil.rmtree(data, ignore_errors=True)
+        report = os.path.join(WORK, "report.json")
+        command = [BINARY, "train", "-c", config, "--log", "json", "--report", report, "--set", f"data_dir={data}", *flags]
+        for s in settings:
+            command += ["--set", s]
+        if cores:
+            command = ["taskset", "-c", cores, *command]
+        done = call(command)
+        with open(report) as f:
+            r = json.load(f)
+        events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+        began = next(stamp(e) for e in events if e["msg"] == "began")
+        curve = [[round(stamp(e) - began, 3), e["test_error"]] for e in events if e["msg"] in ("passed", "stage ended") and "test_error" in e]
+        return self.keep(name, {
+            "seconds": r["seconds"], "ingest_seconds": r["ingest_seconds"], "error": r.get("test_error"), "curve": curve,
+            "stages": [[s["passes"], round(s["seconds"], 3), s.get("test_error")] for s in r["stages"]],
+            "objectives": [e["objective"] for e in events if e["msg"] == "passed"] if len(r["stages"]) == 1 else None,
+        })
+
+    def floor(self, name, passes, gram_rows=ALL, link="softmax", *options):
+        out = call([FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows), "-link", link, *options]).stdout
+        return self.keep(name, {"seconds": json.loads(out)["seconds"]["total"], "parts": json.loads(out)["seconds"]})
+
+    def python(self, name, script, *arguments):
+        done = subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            say(name, "failed:", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode)
+            return None
+        run = self.keep(name, json.loads(done.stdout.splitlines()[-1]))
+        say(f"{name}: {run['seconds']:.1f} s, {run['error']:.2f} %")
+        return run
+
+    def seconds_to(self, error):
+        """When our runs were first at that test error or below: the median over the runs of the configuration that is
+        there first."""
+        best = None
+        for name in ("auto", "auto, 2048 first"):
+            times = [next((t for t, e in run["curve"] if e <= error), None) for run in self.raw.get(name, [])]
+            if times and None not in times:
+                best = min(best or 1e9, statistics.median(times))
+        return best
+
+
+def stamp(event):
+    text = event["time"].replace("Z", "+00:00")
+    whole, _, rest = text.partition(".")
+    fraction = "".join(c for c in rest if c.isdigit() or c in "+-").split("+")[0] if rest else "0"
+    return datetime.datetime.fromisoformat(whole + "+00:00").timestamp() + float("0." + fraction)
+
+
+# What is measured. Each function makes the runs; rows() below makes the table of them.
+
+PAPER, AUTO = ["stages.0.method=paper"], ["stages.0.passes=12"]
+IDENTITY = ["stages.0.link=identity", "stages.0.passes=1", "stages.0.ridge=1e-5"]
+
+
+def floors(b):
+    for _ in range(b.repeat):
+        for name, settings, rows, link in (("paper", PAPER, ALL, "softmax"), ("auto", AUTO, 10_000, "softmax"), ("identity", IDENTITY, ALL, "identity")):
+            run = b.train(name, *settings)
+            floor = b.floor(name + " floor", [s[0] for s in run["stages"]], rows, link)
+            say(f"{name}: {run['seconds']:.2f} s, {run['error']:.2f} %; floor {floor['seconds']:.2f} s")
+        b.train("auto, 8 passes", "stages.0.passes=8")
+        b.train("auto, 2048 first", config=wide_first())
+        b.python("numpy, paper", "memory.py", "softmax", "12")
+        b.python("numpy, identity", "memory.py", "identity", "1")
+
+
+def wide_first():
+    """The demo's stages behind one of 2048 features: sooner at the errors that one wide block reaches."""
+    with open(os.path.join(ROOT, "examples", "mnist.yaml")) as f:
+        text = f.read()
+    first = "stages:\n  - {features: {kind: rff, size: 2048, bandwidth_scale: 2}, link: softmax, passes: 12, ridge: 3e-5}\n"
+    path = os.path.join(WORK, "wide-first.yaml")
+    with open(path, "w") as f:
+        f.write(text.replace("stages:\n", first).replace("repeat: 10", "repeat: 3"))
+    return path
+
+
+def peers(b):
+    for _ in range(b.repeat):
+        for name in ("ridge", *LINEAR, "mlp", "neighbors", "svc"):
+            b.python(name, "peers.py", name)
+    ready = [s for s in SOLVERS if b.python(f"liblinear {s}", "peers.py", f"liblinear {s}")]
+    best = min(ready, key=lambda s: b.median(f"liblinear {s}") / (b.seconds_to(b.median(f"liblinear {s}", "error")) or 1e9))
+    for _ in range(b.repeat - 1):
+        b.python(f"liblinear {best}", "peers.py", f"liblinear {best}")
+    b.raw["liblinear"] = [{**run, "solver": best} for run in b.raw[f"liblinear {best}"]]
+
+
+def machinery(b):
+    """Barriers, cores, scale, memory, ingest, real Kafka."""
+    digits = ["stages.0.repeat=1", "stages.0.features.size=16", "stages.0.method=paper", "stages.0.passes=500"]
+    broker = call(["scripts/kafka.sh", "start", "--dir", os.path.join(WORK, "kafka"), "--port", "free"]).stdout.strip().splitlines()[-1].partition("=")[2]
+    doubled = twice()
+    try:
+        for i in range(b.repeat):
+            run = b.train("barriers", *digits, config="examples/digits.yaml")
+            b.keep("barrier", {"seconds": run["stages"][0][1] / run["stages"][0][0]})
+            b.train("one core", *AUTO, cores="0")
+            b.train("two cores", *AUTO)
+            b.train("real Kafka", *AUTO, f"brokers=[{broker}]", f"name=bench{i}")
+            b.train("two cores, again", *AUTO)
+            b.train("fixed", *PAPER, "stages.0.passes=5", "stages.0.repeat=5")
+            b.train("twice the rows", *PAPER, "stages.0.passes=5", "stages.0.repeat=5", config=doubled)
+            b.train("twice the stages", *PAPER, "stages.0.passes=5", "stages.0.repeat=10")
+            say("barriers, cores, Kafka and scale:", i + 1, "of", b.repeat)
+    finally:
+        call(["scripts/kafka.sh", "wipe", "--dir", os.path.join(WORK, "kafka")])
+    for stages in (10, 40):
+        data = os.path.join(WORK, "data")
+        shutil.rmtree(data, ignore_errors=True)
+        bytes_ = peak([BINARY, "train", "-c", "examples/mnist.yaml", "--quiet", "--set", f"data_dir={data}", "--set", "memory=1GiB",
+                       "--set", "stages.0.passes=4", "--set", f"stages.0.repeat={stages}"])
+        b.keep(f"memory, {stages} stages", {"bytes": bytes_})
+        say(f"{stages} stages with memory: 1GiB: {bytes_ / 2**30:.2f} GiB")
+
+
+def twice():
+    """MNIST's training rows two times over."""
+    folder = os.path.join(WORK, "twice")
+    os.makedirs(folder, exist_ok=True)
+    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        with open(os.path.join(ROOT, ".demo", "mnist", name), "rb") as f:
+            raw = f.read()
+        head = 4 + 4 * raw[3]
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(raw[:4] + (2 * ALL).to_bytes(4, "big") + raw[8:head] + 2 * raw[head:])
+    with open(os.path.join(ROOT, "examples", "mnist.yaml")) as f:
+        text = f.read()
+    path = os.path.join(WORK, "twice.yaml")
+    with open(path, "w") as f:
+        f.write(text.replace("train: [.demo/mnist/train-images-idx3-ubyte, .demo/mnist/train-labels-idx1-ubyte]",
+                             f"train: [{folder}/train-images-idx3-ubyte, {folder}/train-labels-idx1-ubyte]"))
+    return path
+
+
+def methods(b):
+    """Passes to a loss, and what a sampled Gram matrix does to an exact solution. Both count, so one run is enough."""
+    one = ["stages.0.repeat=1", "stages.0.ridge=1e-4"]
+    b.train("paper, 60 passes", *one, "stages.0.method=paper", "stages.0.passes=60")
+    b.train("auto, to that loss", *one, "stages.0.passes=12")
+    solved = {}
+    wide = ["stages.0.repeat=1", "stages.0.link=identity", "stages.0.features.size=4000", "stages.0.ridge=1e-5"]
+    for name, settings in (("exact", ["stages.0.passes=1"]), ("sampled", ["stages.0.passes=30"])):
+        model = os.path.join(WORK, name + ".model")
+        b.train(f"identity 4000, {name}", *wide, *settings, flags=["--model", model])
+        solved[name] = predictions(model)
+    b.keep("identity, sampled against exact", {"rms": float(np.sqrt(((solved["exact"] - solved["sampled"]) ** 2).mean()))})
+
+
+def predictions(model):
+    out = os.path.join(WORK, "predictions.csv")
+    call([BINARY, "predict", "--model", model, "-i", ".demo/mnist/t10k-images-idx3-ubyte", "-o", out])
+    with open(out) as f:
+        rows = csv.reader(f)
+        next(rows)
+        return np.array([[float(v) for v in row[1:]] for row in rows])
+
+
+def prediction(b):
+    model = os.path.join(WORK, "auto.model")
+    b.train("model", *AUTO, flags=["--model", model])
+    for _ in range(b.repeat):
+        command = ["taskset", "-c", "0", BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"]
+        began = time.perf_counter()
+        call(command)
+        b.keep("predict", {"seconds": time.perf_counter() - began})
+        out = call(["taskset", "-c", "0", FLOOR, "-train", str(ALL), "-test", "0", "-passes", ",".join(["0"] * 10), "-predict"]).stdout
+        b.keep("predict floor", {"seconds": json.loads(out)["seconds"]["total"]})
+
+
+def rows(b):
+    """The table: measure, what is reached, what must be, and whether it is."""
+    table = []
+
+    def row(measure, value, target, holds, digits=2, unit=""):
+        table.append((measure, f"{value:.{digits}f}{unit}", target, "yes" if holds else "no"))
+
+    def at_most(measure, value, limit, digits=2, unit=""):
+        row(measure, value, f"≤ {limit:g}{unit}", value <= limit, digits, unit)
+
+    def at_least(measure, value, limit, digits=2, unit=""):
+        row(measure, value, f"≥ {limit:g}{unit}", value >= limit, digits, unit)
+
+    def against(name, title, limit):
+        error, seconds = b.median(name, "error"), b.median(name)
+        ours = b.seconds_to(error)
+        measure = f"{title}, {error:.2f} % in {seconds:.1f} s ÷ ours to its error"
+        if ours is None:
+            table.append((measure, "not reached", f"≥ {limit}" if limit else "stated", "no" if limit else ""))
+        elif limit is None:
+            table.append((f"{measure}, {ours:.1f} s", f"{seconds / ours:.1f}", "stated", ""))
+        else:
+            at_least(f"{measure}, {ours:.1f} s", seconds / ours, limit, 1)
+
+    for name, title in (("paper", "`train`, `method: paper`, all rows ÷ kernel floor"), ("auto", "`train`, `auto` ÷ kernel floor"), ("identity", "`train`, identity ÷ kernel floor")):
+        at_most(f"{title} ({b.median(name):.1f} s ÷ {b.median(name + ' floor'):.1f} s)", b.ratio(name, name + " floor"), 1.3)
+    at_least(f"NumPy, 12 passes of the paper's step ({b.median('numpy, paper'):.1f} s) ÷ `train`, `method: paper`", b.ratio("numpy, paper", "paper"), 1.7, 1)
+    at_least("the same ÷ `auto` with 8 passes", b.ratio("numpy, paper", "auto, 8 passes"), 3, 1)
+    at_least(f"NumPy, identity ({b.median('numpy, identity'):.1f} s) ÷ `train`", b.ratio("numpy, identity", "identity"), 2.2, 1)
+    against("logistic", "`LogisticRegression`, 1024 features", 10)
+    against("sgd", "`SGDClassifier`, 1024 features", 10)
+    against("vowpal", "Vowpal Wabbit, 1024 features", 10)
+    if "liblinear" in b.raw:
+        against("liblinear", f"liblinear, best solver (-s {b.raw['liblinear'][0]['solver']}), 1024 features", 10)
+    against("spark", "Spark MLlib, 1024 features", 10)
+    against("ridge", "`RidgeClassifier`, 4000 features", 5)
+    against("mlp", "`MLPClassifier`, components", 2)
+    against("neighbors", "3 nearest neighbours, components", None)
+    against("svc", "`SVC`, components", None)
+    least = min(e for run in b.raw["auto"] for _, e in run["curve"])
+    in_time = min((e for run in b.raw["auto"] + b.raw["auto, 2048 first"] for t, e in run["curve"] if t <= b.median("svc")), default=least)
+    table.append((f"our least error in the time of `SVC` ({b.median('svc'):.1f} s)", f"{in_time:.2f} %", "stated", ""))
+    goal = b.raw["paper, 60 passes"][0]["objectives"][-1]
+    reached = next((n + 1 for n, j in enumerate(b.raw["auto, to that loss"][0]["objectives"]) if j <= goal), 99)
+    at_most("passes of `auto` to the J of 60 of the paper's", reached, 8, 0)
+    rms = b.raw["identity, sampled against exact"][0]["rms"]
+    table.append(("identity, 4000: predictions from a sampled Gram matrix, RMS", f"{rms:.1e}", "≤ 1e-4", "yes" if rms <= 1e-4 else "no"))
+    at_most("a barrier and a visit of 1,797 rows", 1000 * b.median("barrier"), 5, 1, " ms")
+    at_least("one core ÷ two cores", b.ratio("one core", "two cores"), 1.85)
+    at_most("real Kafka ÷ embedded broker", b.ratio("real Kafka", "two cores, again"), 1.15)
+    at_most("twice the rows", b.ratio("twice the rows", "fixed"), 2.1)
+    at_most("twice the stages", b.ratio("twice the stages", "fixed"), 2.1)
+    ten, forty = (b.raw[f"memory, {n} stages"][0]["bytes"] / 2**30 for n in (10, 40))
+    at_most("peak memory, `memory: 1GiB`, 10 stages", ten, 1.3, 2, " GiB")
+    row("the same, 40 stages", forty, f"≤ {ten * 1.05:.2f} GiB", forty <= ten * 1.05, 2, " GiB")
+    features = 70_000 * 784 * 4 / 1e6
+    at_least("ingest, idx to Arrow on the topic", statistics.median(features / run["ingest_seconds"] for run in b.raw["auto"]), 200, 0, " MB/s")
+    at_least(f"`predict`, 10 × 1024, one core ({ALL / b.median('predict'):,.0f} rows/s): floor of its products ÷ time", b.ratio("predict floor", "predict"), 0.7)
+    return table
+
+
+def render(b):
+    m = b.machine
+    lines = ["| measure | is | must be | holds |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(r) + " |" for r in rows(b)]
+    lines += ["", f"{m['processor']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['blas']}, {m['date']}, commit {m['commit']}; "
+                  f"medians of {b.repeat}. Seconds are of a run after ingest."]
+    text = "\n".join(lines) + "\n"
+    with open(os.path.join(HERE, "table.md"), "w") as f:
+        f.write(text)
+    readme = os.path.join(ROOT, "README.md")
+    with open(readme) as f:
+        content = f.read()
+    begin, end = "<!-- bench/table.md -->\n", "<!-- end of bench/table.md -->"
+    if begin in content:
+        content = content[: content.index(begin) + len(begin)] + "\n" + text + "\n" + content[content.index(end) :]
+        with open(readme, "w") as f:
+            f.write(content)
+    figure(b)
+    print(text)
+
+
+def figure(b):
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "stagewise"
+    from matplotlib import pyplot as plot
+
+    drawing, axes = plot.subplots(figsize=(8, 5))
+    for name, label in (("auto", "stagewise, 10 × 1024"), ("auto, 2048 first", "stagewise, 2048 + 3 × 1024"), ("identity", "stagewise, identity, 10 × 1024")):
+        run = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
+        points, at = [], run["seconds"] - sum(s[1] for s in run["stages"])
+        for _, seconds, error in run["stages"]:
+            at += seconds
+            points.append((at, error))
+        axes.plot(*zip(*points), "o-", markersize=4, label=label)
+    for name, label in (("numpy, paper", "NumPy, the same in memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
+                        ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier, 4000"),
+                        ("mlp", "MLPClassifier"), ("neighbors", "3 nearest neighbours"), ("svc", "SVC")):
+        if name in b.raw:
+            x, y = b.median(name), b.median(name, "error")
+            axes.plot([x], [y], "k^", markersize=5)
+            axes.annotate(label, (x, y), textcoords="offset points", xytext=(6, 3), fontsize=8)
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %", xlim=(1, 200), ylim=(1.2, 6))
+    axes.set_yticks([1.5, 2, 3, 4, 5], ["1.5", "2", "3", "4", "5"])
+    axes.set_yticks([], minor=True)
+    axes.set_xticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    drawing.tight_layout()
+    drawing.savefig(os.path.join(HERE, "figure.svg"), metadata={"Date": None})
+
+
+def machine():
+    processor = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as f:
+            processor = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), processor)
+    out = json.loads(call([FLOOR, "-train", "64", "-test", "0", "-passes", "1", "-gram-rows", "64"]).stdout)
+    dirty = "" if not call(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip() else ", with changes"
+    return {
+        "processor": processor, "cores": os.cpu_count(), "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "blas": out["blas"], "vector": out["vector"], "system": platform.platform(), "date": datetime.date.today().isoformat(),
+        "commit": call(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip() + dirty,
+    }
+
+
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "peers": peers}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each (3)")
+    parser.add_argument("--only", action="append", choices=list(PARTS), help="run this part and print what it measured; no table")
+    parser.add_argument("--render", action="store_true", help="make table and figure again from bench/results.json")
+    options = parser.parse_args()
+    bench = Bench(options.repeat)
+    if options.render:
+        with open(os.path.join(HERE, "results.json")) as f:
+            saved = json.load(f)
+        bench.machine, bench.raw = saved["machine"], saved["runs"]
+        render(bench)
+        sys.exit()
+    bench.machine = machine()
+    say(", ".join(f"{k}: {v}" for k, v in bench.machine.items()))
+    if options.only:
+        bench.write = lambda: None
+    for part in options.only or PARTS:
+        PARTS[part](bench)
+    if options.only:
+        print(json.dumps({name: [{k: v for k, v in run.items() if k not in ("curve", "objectives")} for run in runs] for name, runs in bench.raw.items()}, indent=1))
+    else:
+        render(bench)
