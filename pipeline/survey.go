@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -120,6 +122,8 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 	if len(w.plan.Classes) > 0 {
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
+	publishing, ctx := errgroup.WithContext(ctx) // as in visit
+	publishing.SetLimit(2)
 	progress, sums, all := w.progress(v), map[*share]*accumulate.Sum{}, map[*share]*found{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, whole: true,
@@ -127,7 +131,7 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 			b := &surveyBench{worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}}
 			return b.segment
 		},
-		collect: func(ctx context.Context, s *share, o *outcome) error {
+		collect: func(_ context.Context, s *share, o *outcome) error {
 			progress(o.rows)
 			if sums[s] == nil {
 				sums[s], all[s] = o.sum, o.found
@@ -142,10 +146,16 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 			if o.at < len(s.segments)-1 {
 				return nil
 			}
-			return w.publishSurvey(ctx, v, s, sums[s], all[s], shift)
+			sum, found := sums[s], all[s]
+			publishing.Go(func() error { return w.publishSurvey(ctx, v, s, sum, found, shift) })
+			return nil
 		},
 	}
-	return s.run(ctx, w.shares)
+	err = s.run(ctx, w.shares)
+	if unpublished := publishing.Wait(); unpublished != nil {
+		return unpublished // it is what ended the sweep
+	}
+	return err
 }
 
 func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
