@@ -139,20 +139,5 @@ func (l LabelSet) Text() []string {
 func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 	sums := s.Field(schemas.FieldSums, x.Cols)
 	squares, present := s.Field(schemas.FieldSquares, x.Cols), s.Field(schemas.FieldPresent, x.Cols)
-	for i := range x.Rows {
-		row, w := x.Row(i), float64(weights[i])
-		for j, v := range row {
-			if v != v {
-				row[j] = 0
-				continue
-			}
-			z := v - shift[j]
-			row[j] = z
-			if w > 0 {
-				sums[j] += w * float64(z)
-				squares[j] += w * float64(z) * float64(z)
-				present[j] += w
-			}
-		}
-	}
+	kernel.AddColumns(sums, squares, present, x, shift, weights)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -45,6 +46,16 @@ var errSparse = errors.New("sparse features can't be trained on yet")
 // fatal tells errors about a message that concern the whole run.
 func fatal(err error) bool {
 	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
+}
+
+// features writes those of examples into dst, which is made as large.
+func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
+	dst.Reshape(examples.Rows, width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(dst.Data, bytes)
+		return
+	}
+	examples.Features(dst.Data, width)
 }
 
 // rowsOf is what the rows of a message are to the sums, but for their classes,

@@ -199,7 +199,7 @@ func (m *Model) Examples() ingest.Options {
 type Predictor struct {
 	model                       *Model
 	blas                        *kernel.BLAS
-	inputs, score, next, shown  kernel.Dense
+	inputs, score, next         kernel.Dense
 	block, scratch, predictions kernel.Dense
 	workspace                   sink.Workspace
 }
@@ -217,26 +217,36 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	p.score.Reshape(n, k)
 	clear(p.score.Data)
 	for t, b := range m.blocks {
-		link := b.fitted.Link
 		if t > 0 {
-			sink.Convert(p.score, m.blocks[t-1].fitted.Link, link, p.workspace.Scratch(k))
-		}
-		p.predictions.Reshape(n, k)
-		copy(p.predictions.Data, p.score.Data)
-		sink.Predict(link, p.predictions)
-		b.features.Expand(p.blas, &p.block, &p.scratch, p.inputs, p.predictions)
-		if t == len(m.blocks)-1 && link == schemas.LinkCalibrated {
-			p.shown.Reshape(n, k)
-			b.fitted.Shown(p.blas, &p.workspace, p.shown, p.score, p.block)
-			sink.Probabilities(link, p.shown, p.workspace.Scratch(k))
-			return p.shown
+			sink.Convert(p.score, m.blocks[t-1].fitted.Link, b.fitted.Link, p.workspace.Scratch(k))
 		}
 		p.next.Reshape(n, k)
-		b.fitted.Scores(p.blas, p.next, p.score, p.block)
+		shown := t == len(m.blocks)-1 && b.fitted.Link == schemas.LinkCalibrated
+		for from, to := range tiles(n) {
+			p.through(b, p.next.Slice(from, to), p.score.Slice(from, to), p.inputs.Slice(from, to), shown)
+		}
 		p.score, p.next = p.next, p.score
 	}
 	link := m.blocks[len(m.blocks)-1].fitted.Link
 	sink.Predict(link, p.score)
 	sink.Probabilities(link, p.score, p.workspace.Scratch(k))
 	return p.score
+}
+
+// through writes into dst the scores of a tile of rows after a block, or what a
+// calibrated one shows in the end.
+func (p *Predictor) through(b fittedBlock, dst, score, inputs kernel.Dense, shown bool) {
+	var before kernel.Dense
+	if b.features.Scores() > 0 {
+		p.predictions.Reshape(score.Rows, score.Cols)
+		copy(p.predictions.Data, score.Data)
+		sink.Predict(b.fitted.Link, p.predictions)
+		before = p.predictions
+	}
+	b.features.Expand(p.blas, &p.block, &p.scratch, inputs, before)
+	if shown {
+		b.fitted.Shown(p.blas, &p.workspace, dst, score, p.block)
+	} else {
+		b.fitted.Scores(p.blas, dst, score, p.block)
+	}
 }

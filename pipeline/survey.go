@@ -200,8 +200,7 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 		}
 	}
 	n := examples.Rows
-	b.x.Reshape(n, len(b.shift))
-	examples.Features(b.x.Data, b.x.Cols)
+	features(&b.x, examples, len(b.shift))
 	for i, w := range fitted {
 		if w > 0 {
 			result.sample.Offer(schemas.Hash(b.plan.Seed, uint64(partition), uint64(r.offset), uint64(i)), b.x.Row(i))

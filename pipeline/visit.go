@@ -119,9 +119,7 @@ func (b *bench) prepare(partition int, r raw) (*batch, error) {
 			one.fitted[i] = 0
 		}
 	}
-	width := b.chain.prepared.Width()
-	b.raw.Reshape(examples.Rows, width)
-	examples.Features(b.raw.Data, width)
+	features(&b.raw, examples, b.chain.prepared.Width())
 	one.inputs = kernel.NewDense(examples.Rows, b.chain.prepared.Inputs())
 	b.chain.prepared.Apply(b.blas, one.inputs, b.raw)
 	return one, nil

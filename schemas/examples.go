@@ -377,7 +377,7 @@ func (e *Examples) Features(dst []float32, width int) {
 			}
 		}
 	case e.bytes != nil:
-		for i, v := range e.bytes.Uint8Values()[e.first : e.first+len(dst)] {
+		for i, v := range e.Bytes() {
 			dst[i] = float32(v)
 		}
 	default:
@@ -390,6 +390,14 @@ func (e *Examples) Features(dst []float32, width int) {
 			}
 		}
 	}
+}
+
+// Bytes is the features of examples whose features are bytes, Rows × Width, row-major and shared; nil of others.
+func (e *Examples) Bytes() []uint8 {
+	if e.bytes == nil {
+		return nil
+	}
+	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
 }
 
 // Weight of a row; 1 if the message has none.

@@ -15,7 +15,7 @@ func Convert(score kernel.Dense, from, to schemas.Link, scratch []float32) {
 	switch logits, want := from == schemas.LinkSoftmax, to == schemas.LinkSoftmax; {
 	case logits == want:
 	case logits:
-		kernel.SoftmaxRows(score, nil)
+		kernel.SoftmaxRows(score, nil, nil)
 	default:
 		// A prediction of 0 must not become a score that no later stage can take
 		// back; of very many classes the greatest may be near 1/k, and has to stay it.
@@ -31,7 +31,7 @@ func Convert(score kernel.Dense, from, to schemas.Link, scratch []float32) {
 // from, and what a block with previous predictions gets.
 func Predict(link schemas.Link, score kernel.Dense) {
 	if link == schemas.LinkSoftmax {
-		kernel.SoftmaxRows(score, nil)
+		kernel.SoftmaxRows(score, nil, nil)
 	}
 }
 
@@ -46,34 +46,35 @@ func Probabilities(link schemas.Link, prediction kernel.Dense, scratch []float32
 // the class that it predicts. The loss is for softmax −log of the class's probability, for the others half the squared
 // distance from the indicator of the class; rows without a label have loss 0. logs is room for n values.
 func Measure(link schemas.Link, score kernel.Dense, classes []int32, loss []float32, predicted []int32, logs []float64) {
-	for i, class := range classes {
-		row := score.Row(i)
-		predicted[i] = largest(row)
-		switch {
-		case class == schemas.Unlabelled:
-			loss[i] = 0
-		case link == schemas.LinkSoftmax:
-			loss[i] = row[class] // for now
-		default:
-			sum := 0.0
-			for c, v := range row {
-				d := float64(v)
-				if int32(c) == class {
-					d--
-				}
-				sum += d * d
+	if link == schemas.LinkSoftmax {
+		for i, class := range classes {
+			if loss[i] = 0; class != schemas.Unlabelled {
+				loss[i] = score.Row(i)[class] // for now
 			}
-			loss[i] = float32(sum / 2)
 		}
-	}
-	if link != schemas.LinkSoftmax {
+		kernel.SoftmaxRows(score, logs, predicted)
+		for i, class := range classes {
+			if class != schemas.Unlabelled {
+				loss[i] = float32(logs[i] - float64(loss[i]))
+			}
+		}
 		return
 	}
-	kernel.SoftmaxRows(score, logs)
 	for i, class := range classes {
-		if class != schemas.Unlabelled {
-			loss[i] = float32(logs[i] - float64(loss[i]))
+		row := score.Row(i)
+		if predicted[i] = largest(row); class == schemas.Unlabelled {
+			loss[i] = 0
+			continue
 		}
+		sum := 0.0
+		for c, v := range row {
+			d := float64(v)
+			if int32(c) == class {
+				d--
+			}
+			sum += d * d
+		}
+		loss[i] = float32(sum / 2)
 	}
 }
 

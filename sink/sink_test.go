@@ -109,13 +109,13 @@ func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 func TestConvertThereAndBack(t *testing.T) {
 	score := normals(2, 64, 5, 1)
 	want := clone(score)
-	kernel.SoftmaxRows(want, nil)
+	kernel.SoftmaxRows(want, nil, nil)
 	Convert(score, schemas.LinkSoftmax, schemas.LinkIdentity, nil)
 	if !slices.Equal(score.Data, want.Data) {
 		t.Error("predictions are not the probabilities")
 	}
 	Convert(score, schemas.LinkIdentity, schemas.LinkSoftmax, nil)
-	kernel.SoftmaxRows(score, nil)
+	kernel.SoftmaxRows(score, nil, nil)
 	for i, p := range score.Data {
 		mustNear(t, fmt.Sprint("probability ", i), float64(p), float64(want.Data[i]), 2e-3)
 	}

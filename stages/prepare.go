@@ -72,17 +72,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	if p.Unit {
 		UnitRows(raw)
 	}
-	for i := range raw.Rows {
-		row := raw.Row(i)
-		for j, v := range row {
-			// A missing value is the mean, hence 0 once centred; only a NaN differs from itself.
-			if v != v {
-				row[j] = 0
-			} else {
-				row[j] = (v - p.Center[j]) * p.Scale[j]
-			}
-		}
-	}
+	kernel.Standardize(raw, p.Center, p.Scale) // a missing value is the mean
 	if p.Basis.Cols > 0 {
 		blas.Mul(dst, raw, p.Basis, false)
 	} else {

@@ -43,7 +43,7 @@ func main() {
 	flag.IntVar(&s.inputs, "inputs", 50, "principal components")
 	flag.IntVar(&s.columns, "columns", 1024, "columns of a block")
 	flag.IntVar(&s.classes, "classes", 10, "classes")
-	flag.IntVar(&s.message, "message", 1148, "rows of a message")
+	flag.IntVar(&s.message, "message", 1024, "rows of a message")
 	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows behind a Gram matrix")
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
 	predict := flag.Bool("predict", false, "only the products of predicting with as many stages")
@@ -93,6 +93,7 @@ type floor struct {
 type message struct {
 	raw, inputs, block, score, prediction kernel.Dense
 	logs                                  []float64
+	first                                 []int32
 	ones                                  []float32
 	train                                 bool
 }
@@ -110,7 +111,7 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 			n := min(rows, s.message)
 			m := &message{
 				raw: filled(n, s.raw, 1), inputs: filled(n, s.inputs, 1), block: filled(n, s.columns, 1),
-				score: filled(n, s.classes, 0.1), prediction: filled(n, s.classes, 1), logs: make([]float64, n), ones: make([]float32, n), train: train,
+				score: filled(n, s.classes, 0.1), prediction: filled(n, s.classes, 1), logs: make([]float64, n), first: make([]int32, n), ones: make([]float32, n), train: train,
 			}
 			for i := range m.ones {
 				m.ones[i] = 1
@@ -242,7 +243,7 @@ func (f *floor) pass(o *own, m *message, weights, cross bool) {
 			f.blas.MulAdd(p, block, f.weights)
 		}
 		if f.softmax {
-			kernel.SoftmaxRows(p, m.logs[from:to])
+			kernel.SoftmaxRows(p, m.logs[from:to], m.first[from:to])
 		}
 		if cross {
 			o.cross.Add(f.blas, block, p, m.ones[from:to])

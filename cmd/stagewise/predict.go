@@ -111,8 +111,9 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *pipeline.Mo
 
 // fill puts the features of rows into dst.
 func fill(dst []float32, rows *schemas.ExampleRows) {
-	copy(dst, rows.Floats)
-	for i, v := range rows.Bytes {
-		dst[i] = float32(v)
+	if rows.Bytes != nil {
+		kernel.FromBytes(dst, rows.Bytes)
+		return
 	}
+	copy(dst, rows.Floats)
 }

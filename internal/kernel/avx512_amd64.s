@@ -316,3 +316,227 @@ tail:
 done:
 	VZEROUPPER
 	RET
+
+// ACROSS combines all 16 values of a register with op: each of z is the result.
+#define ACROSS(op, z, scratch) \
+	VSHUFF64X2 $0x4E, z, z, scratch \
+	op scratch, z, z \
+	VSHUFF64X2 $0xB1, z, z, scratch \
+	op scratch, z, z \
+	VPERMILPS $0x4E, z, scratch \
+	op scratch, z, z \
+	VPERMILPS $0xB1, z, scratch \
+	op scratch, z, z
+
+// func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int)
+TEXT ·softmaxRows(SB), NOSPLIT, $0-56
+	MOVQ x+0(FP), DI
+	MOVQ highest+8(FP), R8
+	MOVQ sums+16(FP), R9
+	MOVQ first+24(FP), R10
+	MOVQ constants+32(FP), BX
+	MOVQ n+40(FP), AX
+	MOVQ k+48(FP), CX
+	VBROADCASTSS (BX), Z16   // log2 e
+	VBROADCASTSS 4(BX), Z17  // ln 2, its head
+	VBROADCASTSS 8(BX), Z18  // and its tail
+	VBROADCASTSS 12(BX), Z19 // the polynomial, highest power first
+	VBROADCASTSS 16(BX), Z20
+	VBROADCASTSS 20(BX), Z21
+	VBROADCASTSS 24(BX), Z22
+	VBROADCASTSS 28(BX), Z23
+	VBROADCASTSS 32(BX), Z24
+	VBROADCASTSS 36(BX), Z25 // 1
+	VBROADCASTSS 40(BX), Z26 // lowest
+	VBROADCASTSS 44(BX), Z27 // −Inf
+	MOVQ CX, R12
+	MOVQ $1, R15
+	SHLQ CX, R15
+	DECQ R15
+	KMOVW R15, K1 // of the k values of a row
+	SHLQ $2, R12
+
+softmax:
+	TESTQ AX, AX
+	JZ finished
+	VMOVAPS Z27, Z0
+	VMOVUPS (DI), K1, Z0
+	VMOVAPS Z0, Z1
+	ACROSS(VMAXPS, Z1, Z2)
+	VCMPPS $0, Z1, Z0, K1, K2
+	KMOVW K2, R15
+	ORL $0x10000, R15 // in a row of NaN none is the greatest
+	BSFL R15, R15
+	MOVL R15, (R10)
+	VMOVSS X1, (R8)
+	VSUBPS Z1, Z0, Z0
+	VMAXPS Z0, Z26, Z0 // a NaN in the last operand of the processor stays
+	VMULPS Z16, Z0, Z2
+	VRNDSCALEPS $0, Z2, Z2
+	VFNMADD231PS Z17, Z2, Z0
+	VFNMADD231PS Z18, Z2, Z0
+	VMOVAPS Z19, Z3
+	VFMADD213PS Z20, Z0, Z3
+	VFMADD213PS Z21, Z0, Z3
+	VFMADD213PS Z22, Z0, Z3
+	VFMADD213PS Z23, Z0, Z3
+	VFMADD213PS Z24, Z0, Z3
+	VFMADD213PS Z25, Z0, Z3
+	VFMADD213PS Z25, Z0, Z3
+	VSCALEFPS Z2, Z3, Z3
+	VMOVAPS.Z Z3, K1, Z3
+	VMOVAPS Z3, Z4
+	ACROSS(VADDPS, Z4, Z5)
+	VMOVSS X4, (R9)
+	VDIVPS Z4, Z3, Z3
+	VMOVUPS Z3, K1, (DI)
+	ADDQ R12, DI
+	ADDQ $4, R8
+	ADDQ $4, R9
+	ADDQ $4, R10
+	DECQ AX
+	JMP softmax
+
+finished:
+	VZEROUPPER
+	RET
+
+// func bytesToFloats(dst *float32, src *uint8, n int)
+TEXT ·bytesToFloats(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), AX
+	SUBQ $16, AX
+	JLT bytesLeft
+
+bytes:
+	VPMOVZXBD (SI), Z0
+	VCVTDQ2PS Z0, Z0
+	VMOVUPS Z0, (DI)
+	ADDQ $16, SI
+	ADDQ $64, DI
+	SUBQ $16, AX
+	JGE bytes
+
+bytesLeft:
+	ADDQ $16, AX
+	JZ bytesDone
+
+byte:
+	MOVBLZX (SI), CX
+	VXORPS X0, X0, X0
+	VCVTSI2SSL CX, X0, X0
+	VMOVSS X0, (DI)
+	INCQ SI
+	ADDQ $4, DI
+	DECQ AX
+	JNZ byte
+
+bytesDone:
+	VZEROUPPER
+	RET
+
+// func standardizeRow(x, center, scale *float32, n int)
+TEXT ·standardizeRow(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), DI
+	MOVQ center+8(FP), SI
+	MOVQ scale+16(FP), BX
+	MOVQ n+24(FP), AX
+	MOVQ AX, CX
+	ANDQ $15, CX
+	MOVQ $1, R15
+	SHLQ CX, R15
+	DECQ R15
+	KMOVW R15, K1 // of the last n mod 16 values
+	SUBQ $16, AX
+	JLT standardizeRest
+
+standardize:
+	VMOVUPS (DI), Z0
+	VCMPPS $7, Z0, Z0, K2 // not a NaN
+	VSUBPS (SI), Z0, Z1
+	VMULPS (BX), Z1, Z1
+	VMOVAPS.Z Z1, K2, Z1
+	VMOVUPS Z1, (DI)
+	ADDQ $64, DI
+	ADDQ $64, SI
+	ADDQ $64, BX
+	SUBQ $16, AX
+	JGE standardize
+
+standardizeRest:
+	VMOVUPS.Z (DI), K1, Z0
+	VMOVUPS.Z (SI), K1, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VCMPPS $7, Z0, Z0, K2
+	VSUBPS Z2, Z0, Z1
+	VMULPS Z3, Z1, Z1
+	VMOVAPS.Z Z1, K2, Z1
+	VMOVUPS Z1, K1, (DI)
+	VZEROUPPER
+	RET
+
+// MOMENTS adds eight values, centred, to their sums: Y0 has the values, Y1 the centre, Z8 the weight; Y2 and K2 become the
+// centred values and which are there.
+#define MOMENTS \
+	VCMPPS $7, Y0, Y0, K2 \
+	VSUBPS Y1, Y0, Y2 \
+	VMOVAPS.Z Y2, K2, Y2 \
+	VCVTPS2PD Y2, Z3 \
+	VMULPD Z8, Z3, Z4 \
+	VMULPD Z3, Z4, Z5 \
+	VMOVAPD.Z Z8, K2, Z6
+
+// func momentsRow(sums, squares, present *float64, x, center *float32, weight float64, n int)
+TEXT ·momentsRow(SB), NOSPLIT, $0-56
+	MOVQ sums+0(FP), R8
+	MOVQ squares+8(FP), R9
+	MOVQ present+16(FP), R10
+	MOVQ x+24(FP), DI
+	MOVQ center+32(FP), SI
+	VBROADCASTSD weight+40(FP), Z8
+	MOVQ n+48(FP), AX
+	MOVQ AX, CX
+	ANDQ $7, CX
+	MOVQ $1, R15
+	SHLQ CX, R15
+	DECQ R15
+	KMOVW R15, K1 // of the last n mod 8 values
+	SUBQ $8, AX
+	JLT momentsRest
+
+moments:
+	VMOVUPS (DI), Y0
+	VMOVUPS (SI), Y1
+	MOMENTS
+	VMOVUPS Y2, (DI)
+	VADDPD (R8), Z4, Z4
+	VMOVUPD Z4, (R8)
+	VADDPD (R9), Z5, Z5
+	VMOVUPD Z5, (R9)
+	VADDPD (R10), Z6, Z6
+	VMOVUPD Z6, (R10)
+	ADDQ $32, DI
+	ADDQ $32, SI
+	ADDQ $64, R8
+	ADDQ $64, R9
+	ADDQ $64, R10
+	SUBQ $8, AX
+	JGE moments
+
+momentsRest:
+	VMOVUPS.Z (DI), K1, Y0
+	VMOVUPS.Z (SI), K1, Y1
+	MOMENTS
+	VMOVUPS Y2, K1, (DI)
+	VMOVUPD.Z (R8), K1, Z7
+	VADDPD Z7, Z4, Z4
+	VMOVUPD Z4, K1, (R8)
+	VMOVUPD.Z (R9), K1, Z7
+	VADDPD Z7, Z5, Z5
+	VMOVUPD Z5, K1, (R9)
+	VMOVUPD.Z (R10), K1, Z7
+	VADDPD Z7, Z6, Z6
+	VMOVUPD Z6, K1, (R10)
+	VZEROUPPER
+	RET

@@ -115,26 +115,74 @@ func Sigmoid(x []float32) {
 }
 
 // SoftmaxRows replaces each row by its softmax, to 3e-7; no value is less than 1e-38/Cols. A row with a NaN or +Inf becomes NaN.
-// Unless logs is nil it has room for log Σ exp of each row, to 3e-7 or a rounding of the greatest value.
-func SoftmaxRows(x Dense, logs []float64) {
+// Unless logs is nil it has room for log Σ exp of each row, to 3e-7 or a rounding of the greatest value, and unless first is
+// nil it has room for the column of the first of the greatest values, 0 of a row with a NaN.
+func SoftmaxRows(x Dense, logs []float64, first []int32) {
 	x.check("SoftmaxRows", "x", x.Rows, x.Cols)
-	if logs != nil && len(logs) != x.Rows {
-		panic(fmt.Sprintf("kernel: SoftmaxRows: room for %d logarithms of %d rows", len(logs), x.Rows))
+	if logs != nil && len(logs) != x.Rows || first != nil && len(first) != x.Rows {
+		panic(fmt.Sprintf("kernel: SoftmaxRows: room for %d logarithms and %d columns of %d rows", len(logs), len(first), x.Rows))
 	}
-	if x.Cols == 0 {
+	switch {
+	case x.Cols == 0:
 		for i := range logs {
 			logs[i] = math.Inf(-1)
 		}
-		return
+		clear(first)
+	case isNarrow(x.Cols):
+		softmaxNarrow(x, logs, first)
+	default:
+		softmaxWide(x, logs, first)
 	}
+}
+
+// exponential is what softmaxRows computes with: 1/ln 2; ln 2 in two parts, of which products of the first with whole numbers
+// are exact; the polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1; lowest; −Inf.
+func exponential() [12]float32 {
+	return [...]float32{
+		1 / math.Ln2, 0.693359375, -2.12194440e-4,
+		1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
+		1, lowest, float32(math.Inf(-1)),
+	}
+}
+
+func softmaxNarrow(x Dense, logs []float64, first []int32) {
+	const rows = 64
+	constants := exponential()
+	var highest, sums [rows]float32
+	var greatest [rows]int32
+	for from := 0; from < x.Rows; from += rows {
+		n := min(rows, x.Rows-from)
+		softmaxRows(&x.Data[from*x.Cols], &highest[0], &sums[0], &greatest[0], &constants[0], n, x.Cols)
+		if logs != nil {
+			for i, sum := range sums[:n] {
+				logs[from+i] = float64(highest[i]) + math.Log(float64(sum))
+			}
+		}
+		if first != nil {
+			for i, column := range greatest[:n] {
+				if sums[i] != sums[i] {
+					column = 0
+				}
+				first[from+i] = column
+			}
+		}
+	}
+}
+
+func softmaxWide(x Dense, logs []float64, first []int32) {
 	for i := range x.Rows {
 		row := x.Row(i)
-		highest := row[0]
-		for _, v := range row[1:] {
-			highest = max(highest, v)
+		highest, column := row[0], 0
+		for j, v := range row[1:] {
+			if v > highest || v != v {
+				highest, column = v, j+1
+			}
 		}
-		if math.IsInf(float64(highest), 0) {
-			highest = float32(math.NaN())
+		if highest-highest != 0 { // a NaN or infinite
+			highest, column = float32(math.NaN()), 0
+		}
+		if first != nil {
+			first[i] = int32(column)
 		}
 		if logs != nil {
 			logs[i] = float64(highest)

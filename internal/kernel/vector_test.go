@@ -99,10 +99,10 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 		}
 		x := random(130, 10, 5)
 		whole := Dense{Rows: 130, Cols: 10, Data: slices.Clone(x.Data)}
-		SoftmaxRows(whole, nil)
+		SoftmaxRows(whole, nil, nil)
 		for i := range x.Rows {
 			row := x.Slice(i, i+1)
-			SoftmaxRows(row, nil)
+			SoftmaxRows(row, nil, nil)
 			if !slices.Equal(row.Data, whole.Row(i)) {
 				t.Fatalf("softmax of row %d has other bits alone", i)
 			}
@@ -127,7 +127,11 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 			}
 		}
 		x := Dense{Rows: 4, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, -inf, -inf, -inf, 0, -inf, 0}}
-		SoftmaxRows(x, nil)
+		first := []int32{7, 7, 7, 7}
+		SoftmaxRows(x, nil, first)
+		if !slices.Equal(first, make([]int32, 4)) {
+			t.Errorf("the first of the greatest are %v, want 0 of rows that become NaN, and of equal ones the first", first)
+		}
 		for i, v := range x.Data[:9] {
 			if !isNaN(v) {
 				t.Errorf("softmax %d is %v, want NaN", i, v)
@@ -148,10 +152,13 @@ func TestSoftmaxRows(t *testing.T) {
 					x.Data[i] *= scale
 				}
 				original := slices.Clone(x.Data)
-				logs := make([]float64, x.Rows)
-				SoftmaxRows(x, logs)
+				logs, first := make([]float64, x.Rows), make([]int32, x.Rows)
+				SoftmaxRows(x, logs, first)
 				for i := range x.Rows {
 					scores := original[i*cols : (i+1)*cols]
+					if want := slices.Index(scores, slices.Max(scores)); first[i] != int32(want) {
+						t.Fatalf("cols=%d scale=%v: the first of the greatest is %d, want %d", cols, scale, first[i], want)
+					}
 					logSum := logSumExp(scores)
 					if !(math.Abs(logs[i]-logSum) <= 3e-7+1e-7*math.Abs(logSum)) {
 						t.Fatalf("cols=%d scale=%v: log Σ exp is %v, want %v", cols, scale, logs[i], logSum)
@@ -169,8 +176,8 @@ func TestSoftmaxRows(t *testing.T) {
 				}
 			}
 		}
-		SoftmaxRows(NewDense(3, 0), nil)
-		SoftmaxRows(Dense{}, nil)
+		SoftmaxRows(NewDense(3, 0), nil, nil)
+		SoftmaxRows(Dense{}, nil, nil)
 	})
 }
 
@@ -264,7 +271,7 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 	allocations := testing.AllocsPerRun(20, func() {
 		Cosine(x, b, 0.5)
 		Sigmoid(x.Data)
-		SoftmaxRows(x, nil)
+		SoftmaxRows(x, nil, nil)
 		SimplexRows(x, scratch)
 		AddRow(x, b)
 		AddTo(sum, x.Data)
@@ -307,7 +314,7 @@ func BenchmarkVector(b *testing.B) {
 	}{
 		{"Cosine", func() { Cosine(x, scratch, 1) }},
 		{"Sigmoid", func() { Sigmoid(x.Data) }},
-		{"SoftmaxRows", func() { SoftmaxRows(x, nil) }},
+		{"SoftmaxRows", func() { SoftmaxRows(x, nil, nil) }},
 		{"SimplexRows", func() { SimplexRows(x, scratch) }},
 		{"math.Cos", func() {
 			for i, v := range x.Data {
