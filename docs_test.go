@@ -51,6 +51,13 @@ func TestTour(t *testing.T) {
 	}
 }
 
+// The README's table of measurements is the one that make bench wrote last.
+func TestBenchTable(t *testing.T) {
+	if !strings.Contains(read(t, "README.md"), read(t, "bench/table.md")) {
+		t.Error("README.md does not show bench/table.md")
+	}
+}
+
 // The README shows the example as it is.
 func TestReadme(t *testing.T) {
 	if !strings.Contains(read(t, "README.md"), "```yaml\n"+read(t, "examples/mnist.yaml")+"```\n") {
