@@ -30,6 +30,7 @@ func TestMNISTErrors(t *testing.T) {
 		{"softmax 4000", schemas.LinkSoftmax, 4000, 1, 20, 3e-5, 1.60},
 		{"calibrated 4000", schemas.LinkCalibrated, 4000, 1, 6, 1e-4, 1.70},
 		{"softmax 10 × 1024", schemas.LinkSoftmax, 1024, 10, 12, 1e-4, 1.60},
+		{"softmax 10 × 1024, 4 passes", schemas.LinkSoftmax, 1024, 10, 4, 1e-4, 1.55},
 		{"calibrated 6 × 1024", schemas.LinkCalibrated, 1024, 6, 4, 1e-4, 2.0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
