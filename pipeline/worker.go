@@ -225,14 +225,22 @@ func (w *worker) statisticsOf(partition int) int {
 	return statisticsPartition(partition, max(w.partitions, 1))
 }
 
-// writeRecord appends the messages of a record.
+// writeRecord appends the messages of a record: chunks may come in any order, so
+// those of a large one are on their way at the same time.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
 	messages, err := r.Encode(d.mem)
 	if err != nil {
 		return err
 	}
-	_, err = d.write(ctx, topic, partition, messages...)
-	return err
+	chunks, ctx := errgroup.WithContext(ctx)
+	chunks.SetLimit(3)
+	for _, m := range messages {
+		chunks.Go(func() error {
+			_, err := d.write(ctx, topic, partition, m)
+			return err
+		})
+	}
+	return chunks.Wait()
 }
 
 // findSeals reads which residuals were sealed before this worker came.
