@@ -68,18 +68,16 @@ class Bench:
     def median(self, name, key="seconds"):
         return statistics.median(run[key] for run in self.raw[name])
 
-    def ratio(self, above, below, key="seconds", key_below=None):
+    def ratio(self, above, below):
         """The median of the ratios of runs that were made in turn."""
-        pairs = zip(self.raw[above], self.raw[below])
-        return statistics.median(a[key] / b[key_below or key] for a, b in pairs)
+        return statistics.median(a["seconds"] / b["seconds"] for a, b in zip(self.raw[above], self.raw[below]))
 
     # stagewise itself
 
-    def train(self, name, *settings, cores=None, config="examples/mnist.yaml", data=None, keep_data=False, flags=()):
+    def train(self, name, *settings, cores=None, config="examples/mnist.yaml", flags=()):
         """One run from files to weights. Its curve has the test error by seconds since the plan, after each pass."""
-        data = data or os.path.join(WORK, "data")
-        if not keep_data:
-            shutil.rmtree(data, ignore_errors=True)
+        data = os.path.join(WORK, "data")
+        shutil.rmtree(data, ignore_errors=True)
         report = os.path.join(WORK, "report.json")
         command = [BINARY, "train", "-c", config, "--log", "json", "--report", report, "--set", f"data_dir={data}", *flags]
         for s in settings:
@@ -98,9 +96,9 @@ class Bench:
             "objectives": [e["objective"] for e in events if e["msg"] == "passed"] if len(r["stages"]) == 1 else None,
         })
 
-    def floor(self, name, passes, gram_rows=ALL, link="softmax", *options):
-        out = call([FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows), "-link", link, *options]).stdout
-        return self.keep(name, {"seconds": json.loads(out)["seconds"]["total"], "parts": json.loads(out)["seconds"]})
+    def floor(self, name, passes, gram_rows, link):
+        parts = json.loads(call([FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows), "-link", link]).stdout)["seconds"]
+        return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
     def python(self, name, script, *arguments):
         done = subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -123,10 +121,7 @@ class Bench:
 
 
 def stamp(event):
-    text = event["time"].replace("Z", "+00:00")
-    whole, _, rest = text.partition(".")
-    fraction = "".join(c for c in rest if c.isdigit() or c in "+-").split("+")[0] if rest else "0"
-    return datetime.datetime.fromisoformat(whole + "+00:00").timestamp() + float("0." + fraction)
+    return datetime.datetime.fromisoformat(event["time"]).timestamp()
 
 
 # What is measured. Each function makes the runs; rows() below makes the table of them.

@@ -29,7 +29,7 @@ type chain struct {
 	initial   map[int][]float32 // W that stages begin at in a warm start
 
 	prepared *stages.Preparation // once the survey's result is accepted
-	drawn    *stages.Map         // of the stage asked for last
+	drawn    *stages.Map         // of the stage that was asked for last
 	drawnOf  int
 }
 
@@ -145,8 +145,8 @@ func (c *chain) rows() (rows [schemas.Splits]int64, err error) {
 	return rows, nil
 }
 
-// featureMap draws a stage's map, once while it is asked for again. The survey's
-// result has to be there.
+// featureMap is a stage's map, the same while the same is asked for again, so that
+// it is drawn once. The survey's result has to be there.
 func (c *chain) featureMap(stage int) (*stages.Map, error) {
 	if c.drawn != nil && c.drawnOf == stage {
 		return c.drawn, nil

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
@@ -136,35 +134,28 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 	}
 	_, p.final = w.chain.final(stage)
 	p.attempt = rand.Text()
-	appending, ctx := errgroup.WithContext(ctx) // one after the other, while the next are made
-	appending.SetLimit(1)
 	sums, open := map[*share]*accumulate.Sum{}, map[*share]*opened{}
 	s := &sweep{
-		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage),
+		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage), writers: 1, // residuals are in order of their examples
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).publish },
-		collect: func(_ context.Context, s *share, o *outcome) error {
+		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			if open[s] == nil {
 				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
 			opened := open[s]
 			whole, err := merge(sums, s, o)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			appending.Go(func() error {
+			return func(ctx context.Context) error {
 				if err := w.append(ctx, s, opened, o); err != nil || whole == nil {
 					return err
 				}
 				return w.seal(ctx, stage, s, opened, whole)
-			})
-			return nil
+			}, nil
 		},
 	}
-	err = s.run(ctx, shares)
-	if lost := appending.Wait(); lost != nil {
-		return lost // it is what ended the sweep
-	}
-	return err
+	return s.run(ctx, shares)
 }
 
 // opened is a seal in the making.

@@ -62,7 +62,7 @@ func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
 	all := &sweep{
 		plan:    &schemas.Plan{},
 		bench:   func() func(context.Context, *load) (*outcome, error) { return work },
-		collect: func(context.Context, *share, *outcome) error { return nil },
+		collect: func(*share, *outcome) (func(context.Context) error, error) { return nil, nil },
 	}
 	if err := all.run(t.Context(), []*share{s}); !errors.Is(err, bad) {
 		t.Error(err)

@@ -7,8 +7,6 @@ import (
 	"math"
 	"strconv"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -65,8 +63,8 @@ func (w *worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 		if err != nil {
 			continue // it is for the survey to say so
 		}
-		x := kernel.NewDense(examples.Rows, examples.Width)
-		examples.Features(x.Data, examples.Width)
+		var x kernel.Dense
+		features(&x, examples, examples.Width)
 		examples.Release()
 		if x.Rows == 0 {
 			continue
@@ -122,40 +120,33 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 	if len(w.plan.Classes) > 0 {
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
-	publishing, ctx := errgroup.WithContext(ctx) // as in visit
-	publishing.SetLimit(2)
 	progress, sums, all := w.progress(v), map[*share]*accumulate.Sum{}, map[*share]*found{}
 	s := &sweep{
-		desk: w.desk, plan: w.plan, whole: true,
+		desk: w.desk, plan: w.plan, whole: true, writers: publishers,
 		bench: func() func(context.Context, *load) (*outcome, error) {
 			b := &surveyBench{worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}}
 			return b.segment
 		},
-		collect: func(_ context.Context, s *share, o *outcome) error {
+		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
 			if sums[s] == nil {
 				sums[s], all[s] = o.sum, o.found
 			} else {
 				if err := sums[s].Merge(o.sum); err != nil {
-					return err
+					return nil, err
 				}
 				all[s].sample.Merge(o.found.sample)
 				all[s].labels.Merge(o.found.labels)
 				all[s].quarantined = append(all[s].quarantined, o.found.quarantined...)
 			}
 			if o.at < len(s.segments)-1 {
-				return nil
+				return nil, nil
 			}
 			sum, found := sums[s], all[s]
-			publishing.Go(func() error { return w.publishSurvey(ctx, v, s, sum, found, shift) })
-			return nil
+			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, s, sum, found, shift) }, nil
 		},
 	}
-	err = s.run(ctx, w.shares)
-	if unpublished := publishing.Wait(); unpublished != nil {
-		return unpublished // it is what ended the sweep
-	}
-	return err
+	return s.run(ctx, w.shares)
 }
 
 func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {

@@ -36,8 +36,12 @@ type sweep struct {
 	// bench makes the work of one segment; it is called once for each of the
 	// goroutines that work at once, and what it returns for each of its segments.
 	bench func() func(ctx context.Context, l *load) (*outcome, error)
-	// collect is called in order for the outcomes of a share.
-	collect func(ctx context.Context, s *share, o *outcome) error
+	// collect is called in order for the outcomes of a share. What it answers with,
+	// if anything, is written while the next are made.
+	collect func(s *share, o *outcome) (write func(context.Context) error, err error)
+	// writers is how many writes may be on their way at once; 0 is one, and then
+	// they are in the order of collect.
+	writers int
 }
 
 // load is a segment with what was read for it.
@@ -82,6 +86,19 @@ type scored struct {
 }
 
 func (s *sweep) run(ctx context.Context, shares []*share) error {
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(max(s.writers, 1))
+	err := s.compute(ctx, shares, func(write func(context.Context) error) {
+		writing.Go(func() error { return write(ctx) })
+	})
+	if unwritten := writing.Wait(); unwritten != nil {
+		return unwritten // it is what ended the sweep
+	}
+	return err
+}
+
+// compute ends when all outcomes are collected; writes may go on.
+func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write func(context.Context) error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
 	loads := make(chan *load)
@@ -125,7 +142,7 @@ func (s *sweep) run(ctx context.Context, shares []*share) error {
 		close(outcomes)
 		return nil
 	})
-	group.Go(func() error { return s.inOrder(ctx, outcomes, tokens) })
+	group.Go(func() error { return s.inOrder(outcomes, tokens, behind) })
 	return group.Wait()
 }
 
@@ -134,7 +151,7 @@ type shared struct {
 	*outcome
 }
 
-func (s *sweep) inOrder(ctx context.Context, outcomes <-chan *shared, tokens <-chan struct{}) error {
+func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind func(write func(context.Context) error)) error {
 	next, early := map[*share]int{}, map[*share]map[int]*outcome{}
 	for o := range outcomes {
 		if early[o.share] == nil {
@@ -149,8 +166,12 @@ func (s *sweep) inOrder(ctx context.Context, outcomes <-chan *shared, tokens <-c
 			}
 			delete(early[o.share], at)
 			next[o.share]++
-			if err := s.collect(ctx, o.share, ready); err != nil {
+			write, err := s.collect(o.share, ready)
+			if err != nil {
 				return err
+			}
+			if write != nil {
+				behind(write)
 			}
 			<-tokens
 		}

@@ -31,11 +31,12 @@ func (w *worker) pass(v visit) (*pass, error) {
 		return nil, err
 	}
 	p := &pass{visit: v, link: w.plan.Stages[v.stage].Link, features: m, shape: w.chain.shape(m)}
-	rows, err := w.chain.rows()
-	if err != nil {
-		return nil, err
-	}
-	if of := rows[schemas.Train]; v.number == 0 {
+	if v.number == 0 {
+		rows, err := w.chain.rows()
+		if err != nil {
+			return nil, err
+		}
+		of := rows[schemas.Train]
 		if most := solve.GramRows(w.plan.Stages[v.stage], p.shape.Columns, of); most < of {
 			p.sample = newGramSample(most, of)
 		}
@@ -172,8 +173,8 @@ func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
 }
 
 // tileRows is how many rows go through predictions, losses and the cross moment
-// together, from the expansion on: a tile of 1024 columns is 256 KB, so what the first product has
-// read is in the second-level cache when the second reads it.
+// together, from the expansion on: a tile of 1024 columns is 256 KB, so what one
+// product has written or read is in the second-level cache when the next reads it.
 const tileRows = 64
 
 // tiles yields the ranges of so many rows.
@@ -222,8 +223,10 @@ func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
 	b.exact.Begin(3*b.shape.Classes, b.shape.Classes)
 	for _, one := range batches {
 		block, made := b.block(one)
-		if !made {
-			b.expand(block, one, 0, block.Rows)
+		for from, to := range tiles(block.Rows) {
+			if !made {
+				b.expand(block, one, from, to)
+			}
 		}
 		b.score.Reshape(one.inputs.Rows, b.shape.Classes)
 		b.predict(b.score, one.score, block)

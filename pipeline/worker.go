@@ -123,33 +123,28 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 	if err != nil {
 		return err
 	}
-	// Two shares' sums may be on their way while the next are made: a Gram matrix
-	// takes its time.
-	publishing, ctx := errgroup.WithContext(ctx) // a sweep's own context ends before the last is there
-	publishing.SetLimit(2)
 	progress, sums := w.progress(v), map[*share]*accumulate.Sum{}
 	s := &sweep{
-		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage),
+		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage), writers: publishers,
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).visit },
-		collect: func(_ context.Context, s *share, o *outcome) error {
+		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
 			whole, err := merge(sums, s, o)
 			if err != nil || whole == nil {
-				return err
+				return nil, err
 			}
 			if v.number == 0 { // even of a share whose messages are not in the sample
 				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 			}
-			publishing.Go(func() error { return w.publish(ctx, v, s, whole, p.calibrating()) })
-			return nil
+			return func(ctx context.Context) error { return w.publish(ctx, v, s, whole, p.calibrating()) }, nil
 		},
 	}
-	err = s.run(ctx, w.shares)
-	if unpublished := publishing.Wait(); unpublished != nil {
-		return unpublished // it is what ended the sweep
-	}
-	return err
+	return s.run(ctx, w.shares)
 }
+
+// publishers is how many shares' sums may be on their way at once: a Gram matrix
+// takes its time.
+const publishers = 2
 
 // merge adds a segment's sum to its share's, and answers with that when it is
 // whole: it has to be over what the survey has covered.

@@ -200,6 +200,21 @@ func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float3
 	return gradient, nil
 }
 
+// start is the weights of a visit, which are none when a stage begins, those of
+// them that are penalised, and what these add to J.
+func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
+	k := c.shape.Classes
+	if w = step.W; w == nil {
+		w = make([]float32, c.shape.Columns*k)
+	}
+	penalised = w[:c.shape.Penalised*k]
+	norm := 0.0
+	for _, x := range penalised {
+		norm += float64(x) * float64(x)
+	}
+	return w, penalised, c.factor.Lambda / 2 * norm
+}
+
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // stop is the rule that ends a stage when a split's loss stops falling. A split

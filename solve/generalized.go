@@ -86,15 +86,8 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pa
 	if err != nil {
 		return nil, err
 	}
-	k := g.shape.Classes
-	if w.W == nil { // a stage begins at no weights
-		w.W = make([]float32, g.shape.Columns*k)
-	}
-	penalised, norm := w.W[:g.shape.Penalised*k], 0.0
-	for _, x := range penalised {
-		norm += float64(x) * float64(x)
-	}
-	trial := point{visit: v, w: w.W, objective: scores[schemas.Train].MeanLoss() + g.factor.Lambda/2*norm}
+	weights, penalised, ridge := g.start(w)
+	trial := point{visit: v, w: weights, objective: scores[schemas.Train].MeanLoss() + ridge}
 	g.passes++
 	pass := &Pass{Number: g.passes, Objective: trial.objective}
 	first := g.accepted.w == nil
@@ -110,7 +103,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pa
 	if trial.gradient, err = g.ridgeGradient(sums, penalised); err != nil {
 		return nil, err
 	}
-	trial.natural = g.factor.Solve(trial.gradient, k)
+	trial.natural = g.factor.Solve(trial.gradient, g.shape.Classes)
 	trial.decrement = floats.Dot(trial.gradient, trial.natural)
 	if first {
 		trial.trial = g.method.accept(nil, &trial)

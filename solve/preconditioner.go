@@ -41,6 +41,7 @@ func (e *SingularError) Error() string {
 // worstCondition leaves three digits of a float64 solve.
 const worstCondition = 1e13
 
+// square is how many rows of the Gram matrix are transposed together.
 const square = 16
 
 // NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower

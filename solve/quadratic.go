@@ -39,24 +39,17 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass
 		return nil, err
 	}
 	k := q.shape.Classes
-	if w.W == nil { // a stage begins at no weights
-		w.W = make([]float32, q.shape.Columns*k)
-	}
-	penalised := w.W[:q.shape.Penalised*k]
+	weights, penalised, ridge := q.start(w)
 	gradient, err := q.ridgeGradient(sums, penalised)
 	if err != nil {
 		return nil, err
 	}
 	q.visit, q.passes = v, q.passes+1
 	if q.w == nil {
-		norm := 0.0
-		for _, x := range penalised {
-			norm += float64(x) * float64(x)
-		}
-		q.w, q.gradient = wide(w.W), gradient
-		q.objective = scores[schemas.Train].MeanLoss() + q.factor.Lambda/2*norm
+		q.w, q.gradient = wide(weights), gradient
+		q.objective = scores[schemas.Train].MeanLoss() + ridge
 	} else {
-		q.step(w.W, gradient)
+		q.step(weights, gradient)
 	}
 	q.natural = q.factor.Solve(q.gradient, k)
 	decrement := 0.0

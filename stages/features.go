@@ -164,23 +164,8 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	}
 	m.drawn.Do(m.draw)
 	dst.Reshape(x.Rows, m.Size())
-	for from := 0; from < x.Rows; from += tileRows {
-		to := min(from+tileRows, x.Rows)
-		var before kernel.Dense
-		if m.scores > 0 {
-			before = predictions.Slice(from, to)
-		}
-		m.expand(blas, dst.Slice(from, to), scratch, x.Slice(from, to), before)
-	}
-}
-
-// tileRows is how many rows are expanded together: a block of 1024 columns is
-// in the second-level cache between its product and what is made of that.
-const tileRows = 64
-
-func (m *Map) expand(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x, predictions kernel.Dense) {
 	for l, f := range m.factors {
-		product := dst
+		product := *dst
 		if l > 0 {
 			scratch.Reshape(x.Rows, m.Size())
 			product = *scratch

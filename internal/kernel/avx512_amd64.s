@@ -3,15 +3,19 @@
 // The narrow products walk eight rows of x at a time, whose starts are DX bytes apart. They add in the order of the columns
 // (or of the rows), eight together or one by one, so a value does not depend on how many rows a call has.
 
+// MASK makes K1 the mask of the first CX of 16 values.
+#define MASK \
+	MOVQ $1, R15 \
+	SHLQ CX, R15 \
+	DECQ R15 \
+	KMOVW R15, K1
+
 // SETUP finds the multiples of the row length, and the mask K1 of the first k of 16 values.
 #define SETUP \
 	MOVQ p+32(FP), DX \
 	MOVQ k+40(FP), CX \
 	MOVQ CX, R12 \
-	MOVQ $1, R15 \
-	SHLQ CX, R15 \
-	DECQ R15 \
-	KMOVW R15, K1 \
+	MASK \
 	SHLQ $2, R12          \ // bytes of a narrow row
 	SHLQ $2, DX           \
 	LEAQ (DX)(DX*2), R9   \ // 3 rows
@@ -278,10 +282,7 @@ TEXT ·cosineRows(SB), NOSPLIT, $0-40
 	VBROADCASTSS 40(BX), Z26
 	MOVQ p+32(FP), CX
 	ANDQ $15, CX
-	MOVQ $1, R15
-	SHLQ CX, R15
-	DECQ R15
-	KMOVW R15, K1 // of the last p mod 16 values of a row
+	MASK // of the last p mod 16 values of a row
 	MOVQ CX, R9
 	SHLQ $2, R9
 
@@ -350,10 +351,7 @@ TEXT ·softmaxRows(SB), NOSPLIT, $0-56
 	VBROADCASTSS 40(BX), Z26 // lowest
 	VBROADCASTSS 44(BX), Z27 // −Inf
 	MOVQ CX, R12
-	MOVQ $1, R15
-	SHLQ CX, R15
-	DECQ R15
-	KMOVW R15, K1 // of the k values of a row
+	MASK // of the k values of a row
 	SHLQ $2, R12
 
 softmax:
@@ -444,10 +442,7 @@ TEXT ·standardizeRow(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), AX
 	MOVQ AX, CX
 	ANDQ $15, CX
-	MOVQ $1, R15
-	SHLQ CX, R15
-	DECQ R15
-	KMOVW R15, K1 // of the last n mod 16 values
+	MASK // of the last n mod 16 values
 	SUBQ $16, AX
 	JLT standardizeRest
 
@@ -498,10 +493,7 @@ TEXT ·momentsRow(SB), NOSPLIT, $0-56
 	MOVQ n+48(FP), AX
 	MOVQ AX, CX
 	ANDQ $7, CX
-	MOVQ $1, R15
-	SHLQ CX, R15
-	DECQ R15
-	KMOVW R15, K1 // of the last n mod 8 values
+	MASK // of the last n mod 8 values
 	SUBQ $8, AX
 	JLT momentsRest
 

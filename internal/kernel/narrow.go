@@ -37,12 +37,10 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 	n, p, k := x.Rows, w.Rows, w.Cols
 	x.check("MulAdd", "x", n, p)
 	dst.check("MulAdd", "dst", n, k)
-	switch {
-	case n == 0 || p == 0 || k == 0:
-	case w.padded != nil:
+	if w.padded == nil {
+		b.Mul(dst, x, w.Dense, true)
+	} else if n > 0 && p > 0 {
 		mulNarrow(&dst.Data[0], &x.Data[0], &w.padded[0], n, p, k)
-	default:
-		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, n, k, p, 1, x.Data, p, w.Data, k, 1, dst.Data, k)
 	}
 }
 

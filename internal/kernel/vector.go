@@ -23,8 +23,7 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 		return
 	}
 	if wide() {
-		constants := cosine
-		constants[len(constants)-1] = scale
+		constants := cosine(scale)
 		cosineRows(&x.Data[0], &offsets[0], &constants[0], x.Rows, x.Cols)
 		return
 	}
@@ -42,10 +41,12 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 // rounding of 1e6/π adds;
 // the polynomial of the square, whose largest error on [0, (π/2)²] is 2.4e-10 before rounding (TestCosinePolynomial finds it);
 // its constant term; and the scale.
-var cosine = [...]float32{
-	1 / math.Pi, math.Pi, -8.742278e-08, 3,
-	-0.5, 0.04166664183139801, -0.00138884037733078, 2.4761886379565112e-05, -2.607710598567792e-07,
-	1, 0,
+func cosine(scale float32) [11]float32 {
+	return [...]float32{
+		1 / math.Pi, math.Pi, -8.742278e-08, 3,
+		-0.5, 0.04166664183139801, -0.00138884037733078, 2.4761886379565112e-05, -2.607710598567792e-07,
+		1, scale,
+	}
 }
 
 // reduceAngles brings angles into [−π, π]. vek does so itself, but with π rounded to a float32: its cosines are off by 3e-8·|x|.
