@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +53,8 @@ type Options struct {
 	// DataDir holds the log of the broker inside this process, which nobody else may have open. Nothing is ever
 	// deleted from it but whole topics: the broker's own compaction is not safe against a crash.
 	DataDir string
+	// Security is how Brokers are reached. The broker inside this process has none.
+	Security Security
 }
 
 const (
@@ -66,11 +67,14 @@ const (
 	// stallTime is how long a Range may find the log to end before the range does. A leader that was just elected can
 	// lag for a moment; a topic that was made anew stays short.
 	stallTime = 10 * time.Second
+	// mismatchTimeout is how long a broker that closed a connection may take to show why.
+	mismatchTimeout = 2 * time.Second
 )
 
 // Log is a connection to the brokers. Its methods may be called from any goroutine.
 type Log struct {
 	addresses []string
+	identity  identity
 	transport *kafka.Transport
 	client    *kafka.Client
 	broker    *broker // nil when the brokers are elsewhere
@@ -82,10 +86,16 @@ type Log struct {
 }
 
 // Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
-// DataDir, or returns a *LockedError when another process has that open.
+// DataDir, or returns a *LockedError when another process has that open. A Security that can't be is a *SecurityError,
+// brokers that don't let us in are an *AccessError.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{addresses: slices.Clone(o.Brokers), settle: settleTime, stall: stallTime}
-	if len(o.Brokers) == 0 {
+	if len(o.Brokers) > 0 {
+		var wrong []*SecurityError
+		if l.identity, wrong = o.Security.identity(); len(wrong) > 0 {
+			return nil, wrong[0]
+		}
+	} else {
 		var err error
 		if l.broker, err = startBroker(o.DataDir); err != nil {
 			return nil, err
@@ -94,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	var end context.CancelFunc
 	l.ctx, end = context.WithCancel(context.Background())
-	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, Context: l.ctx}
+	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, Context: l.ctx}
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	l.close = sync.OnceValue(func() error {
 		end()
@@ -106,6 +116,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	})
 
 	if _, err := l.metadata(ctx, []string{}); err != nil {
+		err = l.identity.explain(l.mismatch(ctx, err))
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
@@ -123,29 +134,8 @@ func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
 // metadata asks the cluster afresh; nil means all topics. The shared transport would answer from what it heard up to
 // six seconds ago, so this one is made for a single question.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, MetadataTopics: topics}
+	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, MetadataTopics: topics}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
 	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
-}
-
-// dial makes connections that end with the log. kafka-go would leave a request that nobody waits for any more under way
-// until the broker answers.
-func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	forget := context.AfterFunc(l.ctx, func() { conn.Close() })
-	return &connection{conn, forget}, nil
-}
-
-type connection struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *connection) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }

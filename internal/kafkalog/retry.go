@@ -51,12 +51,12 @@ func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
 		case !unknown(err):
 			unknownSince = time.Time{}
 			if !retriable(err) {
-				return err
+				return l.identity.explain(err)
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
 		case time.Since(unknownSince) > l.settle:
-			return ErrUnknownTopic
+			return l.identity.unknownTopic()
 		}
 		l.transport.CloseIdleConnections()
 		wait(ctx, backoff)
@@ -105,6 +105,9 @@ func retriable(err error) bool {
 			return false
 		}
 		return code.Temporary()
+	}
+	if alert(err) { // a net.Error too
+		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded, here of a single request
 		return true
