@@ -69,7 +69,7 @@ func (c *choice) load() (*config.Config, error) { return config.Load(c.file, c.s
 
 // withLog opens the log of a configuration for as long as do runs.
 func withLog(ctx context.Context, c *config.Config, do func(*kafkalog.Log) error) (err error) {
-	log, err := kafkalog.Open(ctx, kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir})
+	log, err := kafkalog.Open(ctx, c.Log())
 	if err != nil {
 		return err
 	}
