@@ -73,7 +73,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, err
 		}
 	}
-	plan, err := d.plan(ctx, job, blas, sources, l)
+	plan, err := d.plan(ctx, job, blas, sources, l, rec)
 	if err != nil {
 		return nil, nil, err
 	}
