@@ -18,9 +18,9 @@ import (
 )
 
 // hostileSchema is the first message of a stream: a schema that refers so many
-// times to the same field, of lists, which refers so many times to the same pair
-// of texts, and has one child; and then what damage makes of it. It is told where
-// the field, and the vector of its children, are.
+// times to the same field, of nothing but nulls, which refers so many times to the
+// same pair of texts. With damage the field is of lists and has one child, and
+// damage is told where it, and the vector of its children, are.
 func hostileSchema(fields, pairs int, damage func(meta []byte, field, children int)) []byte {
 	b := flatbuffers.NewBuilder(256)
 	text, empty := b.CreateString("f"), b.CreateString("")
@@ -41,18 +41,22 @@ func hostileSchema(fields, pairs int, damage func(meta []byte, field, children i
 		b.PrependUOffsetTSlot(1, empty, 0)
 	})
 	metadata := vector(pairs, pair)
-	field := func(children flatbuffers.UOffsetT) flatbuffers.UOffsetT {
+	const tagNull, tagList = 1, 12
+	field := func(tag byte, children flatbuffers.UOffsetT) flatbuffers.UOffsetT {
 		kind := table(0, func() {})
 		return table(7, func() {
 			b.PrependUOffsetTSlot(0, text, 0)
-			b.PrependByteSlot(2, 12, 0) // List
+			b.PrependByteSlot(2, tag, 0)
 			b.PrependUOffsetTSlot(3, kind, 0)
 			b.PrependUOffsetTSlot(5, children, 0)
 			b.PrependUOffsetTSlot(6, metadata, 0)
 		})
 	}
-	children := vector(1, field(0))
-	parent := field(children)
+	children := vector(1, field(tagNull, 0))
+	parent := field(tagNull, 0)
+	if damage != nil {
+		parent = field(tagList, children)
+	}
 	all := vector(fields, parent)
 	schema := table(4, func() { b.PrependUOffsetTSlot(1, all, 0) })
 	b.Finish(table(5, func() {
