@@ -84,6 +84,7 @@ type Log struct {
 // Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
 // DataDir, or returns a *LockedError when another process has that open.
 func Open(ctx context.Context, o Options) (*Log, error) {
+	boundCompression()
 	l := &Log{addresses: slices.Clone(o.Brokers), settle: settleTime, stall: stallTime}
 	if len(o.Brokers) == 0 {
 		var err error
