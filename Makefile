@@ -14,8 +14,8 @@ help: ## this list
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
 	@scripts/demo.sh $(ARGS)
 
-test: ## all tests: format, vet, unit, race, MNIST's accuracy, real Kafka
-	@scripts/test.sh format vet unit race mnist kafka
+test: ## all tests: format, vet, unit, simulation, race, MNIST's accuracy, real Kafka
+	@scripts/test.sh format vet unit simulate race mnist kafka
 
 check: ## the everyday part of test, under two minutes: format, vet, unit
 	@scripts/test.sh format vet unit

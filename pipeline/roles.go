@@ -24,7 +24,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 		return err
 	}
 	d := newDesk(log, job.Name, nil)
-	if err := d.prepare(ctx, &job); err != nil {
+	if err := d.prepare(ctx, &job, d.examples, d.residuals, d.statistics, d.weights, d.plans, d.quarantine); err != nil {
 		return err
 	}
 	join := func() member { return log.Join(d.workers(), d.examples) }
@@ -44,7 +44,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 		return err
 	}
 	d := newDesk(log, job.Name, nil)
-	if err := d.prepare(ctx, &job); err != nil {
+	if err := d.prepare(ctx, &job, d.statistics, d.weights, d.plans); err != nil {
 		return err
 	}
 	join := func() member { return log.Join(d.solvers(), d.plans) }

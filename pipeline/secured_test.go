@@ -227,22 +227,53 @@ func TestKafkaACLs(t *testing.T) {
 	if _, _, err := subscriber.Bounds(t.Context(), topics.examples, 0); !denied(err) {
 		t.Errorf("a subscriber looks at examples: %v", err)
 	}
+}
 
-	// Workers and solvers are not processes of their own yet: what is theirs to write, and what is not.
-	for user, own := range map[string][]string{
-		"work":  {topics.statistics, topics.residuals, topics.quarantine},
-		"solve": {topics.weights, topics.plans},
-	} {
-		t.Run(user, func(t *testing.T) {
-			t.Parallel()
-			kafkas.allow(t, granted(acls, user, user))
-			log := kafkas.open(t, user)
-			for _, topic := range Topics(job) {
-				_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
-				if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
-					t.Errorf("%s: %v", topic.Name, err)
-				}
+// The roles as processes of users of their own, each with the ACLs of its role
+// and nothing else, make the same weights as one process.
+func TestKafkaRolesOfUsers(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), resumable(t))
+	kafkas, job := securedKafka(t), resumable(t)
+	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
+	admin := kafkas.open(t, "admin")
+	t.Cleanup(func() {
+		for _, topic := range Topics(job) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
 			}
-		})
+		}
+	})
+	acls := documented(t, job.Name)
+	for _, user := range []string{"train", "work", "solve"} {
+		kafkas.allow(t, granted(acls, user, user))
+	}
+	submitter := kafkas.open(t, "train")
+	run, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, ignored{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, solve := kafkas.open(t, "work"), kafkas.open(t, "solve")
+	working(t, work, job)
+	working(t, kafkas.open(t, "work"), job)
+	solving(t, solve, job)
+	report, _, err := Attach(t.Context(), submitter, job.Name, run, ignored{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
+		t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
+	}
+	// what is not theirs to write
+	for user, own := range map[string][]string{
+		"work":  {topicsOf(job.Name).statistics, topicsOf(job.Name).residuals, topicsOf(job.Name).quarantine},
+		"solve": {topicsOf(job.Name).weights, topicsOf(job.Name).plans},
+	} {
+		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
+		for _, topic := range Topics(job) {
+			_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
+			if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
+				t.Errorf("%s as %s: %v", topic.Name, user, err)
+			}
+		}
 	}
 }

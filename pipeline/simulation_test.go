@@ -33,7 +33,7 @@ import (
 // sealed, would show in the next record. What holds in the end: every run has
 // ended, one that has lost nothing is done, and its version can be read.
 var (
-	schedules = flag.Uint64("schedules", 1000, "how many schedules are simulated")
+	schedules = flag.Uint64("schedules", 100, "how many schedules are simulated")
 	schedule  = flag.Uint64("schedule", 0, "simulate this one alone, and tell what happens")
 )
 
@@ -166,6 +166,7 @@ type simulation struct {
 	solvers []*simMember
 	broken  error // the first invariant that did not hold
 	lost    bool  // something that a run needs was deleted
+	chunk   int   // bytes of messages; 1 makes a message of every tensor
 	moves   int
 	faults  int // that are left
 	tell    func(string, ...any)
@@ -252,7 +253,7 @@ func (s *simulation) fail(format string, values ...any) {
 }
 
 func (s *simulation) desk(a *actor) desk {
-	return desk{log: simJournal{s.log, a, s.random}, topics: s.topics, mem: memory.DefaultAllocator}
+	return desk{log: simJournal{s.log, a, s.random}, topics: s.topics, mem: memory.DefaultAllocator, chunk: s.chunk}
 }
 
 var simArithmetic = schemas.Arithmetic{Build: "simulation"}
@@ -581,11 +582,12 @@ func (w *world) disturbed(seed uint64, tell func(string, ...any)) *simulation {
 	if tell != nil {
 		s.tell = tell
 	}
+	s.chunk = int(seed % 4 / 3)
 	s.crew(1+s.random.IntN(3), 1+s.random.IntN(2))
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
 		s.faults = s.random.IntN(10)
 		for submitters := 1 + s.random.IntN(3)/2; submitters > 0; submitters-- {
-			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0)
+			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0).paused = s.random.IntN(300)
 		}
 		s.settle()
 	}

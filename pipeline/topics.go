@@ -77,11 +77,11 @@ func (d desk) create(ctx context.Context, job *Job) error {
 	return err
 }
 
-// prepare makes the topics that are missing, for a role: one that may not make
-// any needs them to be there.
-func (d desk) prepare(ctx context.Context, job *Job) error {
-	for _, t := range Topics(*job) {
-		_, err := d.log.Partitions(ctx, t.Name)
+// prepare makes the pipeline's topics where one is missing that a role needs: a
+// role that may not make any needs its own to be there, and need not see others.
+func (d desk) prepare(ctx context.Context, job *Job, needs ...string) error {
+	for _, topic := range needs {
+		_, err := d.log.Partitions(ctx, topic)
 		if errors.Is(err, kafkalog.ErrUnknownTopic) {
 			return d.create(ctx, job)
 		}
@@ -97,7 +97,8 @@ type desk struct {
 	log   journal
 	admin *kafkalog.Log // the same, for who sets topics up
 	topics
-	mem memory.Allocator // of Arrow
+	mem   memory.Allocator // of Arrow
+	chunk int              // bytes of the messages of a record; 0: as many as there may be
 }
 
 // newDesk is the desk of a pipeline; mem nil is Go's memory.
@@ -105,7 +106,7 @@ func newDesk(log *kafkalog.Log, name string, mem memory.Allocator) desk {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return desk{brokers{log}, log, topicsOf(name), mem}
+	return desk{log: brokers{log}, admin: log, topics: topicsOf(name), mem: mem}
 }
 
 // write appends messages of ours to a partition.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -333,7 +334,7 @@ func (w *worker) statisticsOf(partition int) int {
 
 // writeRecord appends the messages of a record: chunks may come in any order.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
-	messages, err := r.Encode(d.mem)
+	messages, err := r.EncodeWithin(cmp.Or(d.chunk, schemas.MaxMessage), d.mem)
 	if err != nil {
 		return err
 	}

@@ -138,10 +138,16 @@ func convert[To, From Number](from Tensors[From]) Tensors[To] {
 // answers an error if a single text is too long for a message or the record for
 // maxChunks.
 func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
+	return r.EncodeWithin(MaxMessage, mem)
+}
+
+// EncodeWithin is Encode with messages of about so many bytes at most; a row of
+// a tensor is never cut.
+func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
 	if err := r.Tensors.complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode %v: %v", r.Identity, err))
 	}
-	const room = MaxMessage - 16<<10 // for headers, schema and framing
+	room := bytes - 16<<10 // for headers, schema and framing
 	var chunks [][]segment[T]
 	left := 0
 	for i := range r.Tensors {

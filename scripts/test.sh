@@ -2,6 +2,7 @@
 # test.sh STEP... runs these steps in order and stops at the first that fails:
 #   format  gofmt            vet    go vet, tagged files included     unit   every test without a tag
 #   race    what runs concurrently, under the race detector           fuzz   every fuzz target for FUZZTIME (20s)
+#   simulate  the roles over a log that breaks, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on real brokers
 # Nothing is skipped: what a step needs is installed, or the step fails and says what to install.
 set -euo pipefail
@@ -35,6 +36,8 @@ vet() {
 
 unit() { go test ./...; }
 
+simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-10000}"; }
+
 race() {
   if ! command -v "$(go env CC)" >/dev/null; then
     say "installing a C compiler for the race detector"
@@ -42,7 +45,7 @@ race() {
       fail "the race detector needs a C compiler: $(how_to_install "gcc libc6-dev" gcc)"
   fi
   # shellcheck disable=SC2086 # a list of packages
-  CGO_ENABLED=1 go test -race $concurrent
+  CGO_ENABLED=1 go test -race -skip "^TestSimulation\$" $concurrent # that one has a single thread
 }
 
 fuzz() {
@@ -80,9 +83,9 @@ kafka() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | unit | race | fuzz | mnist | kafka) ;; *) fail "no step $step" ;; esac
+  case $step in format | vet | unit | simulate | race | fuzz | mnist | kafka) ;; *) fail "no step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"
