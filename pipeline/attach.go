@@ -54,9 +54,9 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 		switch m := message(l.Message); {
 		case m.Get("run") != f.run:
 		case l.topic == d.weights:
-			f.weight(m)
+			f.takeWeights(m)
 		default:
-			f.plans(m)
+			f.takePlans(m)
 		}
 	}
 	rec.Record(Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
@@ -64,7 +64,7 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
 	if f.report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, d.topics.plans)
+		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, d.plans)
 	}
 	return f.report, nil
 }
@@ -82,8 +82,8 @@ type follower struct {
 	end     *schemas.End
 }
 
-// weight takes a message of the weights topic.
-func (f *follower) weight(m schemas.Message) {
+// takeWeights takes a message of the weights topic.
+func (f *follower) takeWeights(m schemas.Message) {
 	if more, err := f.chain.add(m); err != nil || !more {
 		return
 	}
@@ -104,8 +104,8 @@ func (f *follower) weight(m schemas.Message) {
 	f.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: time.Since(f.began)})
 }
 
-// plans takes a message of the plans topic.
-func (f *follower) plans(m schemas.Message) {
+// takePlans takes a message of the plans topic.
+func (f *follower) takePlans(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
 		var stage StageReport

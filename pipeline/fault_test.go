@@ -224,3 +224,24 @@ func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder Recorder) (des
 	}
 	return d, plan
 }
+
+// Topics that forget sooner than a run may take are refused before it begins.
+func TestTopicsThatForget(t *testing.T) {
+	for name, forgetful := range map[string]kafkalog.Topic{
+		"examples": {Partitions: 4, Config: map[string]string{"retention.ms": "60000"}},
+		"weights":  {Partitions: 1, Compact: true, Config: map[string]string{"min.compaction.lag.ms": "60000"}},
+		"plans":    {Partitions: 1, Config: map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "60000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), resumable(t)
+			forgetful.Name = job.Name + "." + name
+			if err := log.Create(t.Context(), forgetful); err != nil {
+				t.Fatal(err)
+			}
+			err := failing(t, log, job)
+			if !errors.As(err, new(*RetentionError)) && !errors.As(err, new(*CompactionError)) || !strings.Contains(err.Error(), forgetful.Name) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

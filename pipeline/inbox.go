@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -71,7 +72,8 @@ func (s *solver) take(m schemas.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
 		if err != nil {
-			return err
+			s.drop(err)
+			return nil
 		}
 		return &FailureError{*failure}
 	}
@@ -80,8 +82,8 @@ func (s *solver) take(m schemas.Message) error {
 		s.drop(err)
 		return nil
 	}
-	if id.Stage < s.current {
-		return nil // of a stage that is solved
+	if id.Stage < s.current || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
+		return nil // of a stage that is solved, or of nothing that is
 	}
 	if digest, twice := s.digests[id]; twice {
 		// seals of the same scores may be of other offsets

@@ -13,6 +13,7 @@ import (
 // how they ended, and the sources that are on the examples topic.
 type ledger struct {
 	plans   []*schemas.Plan // the first of each run
+	runs    []string        // of plans
 	ends    map[string]*schemas.End
 	sources []schemas.SourceSeal // in the order of seals
 	damaged []error              // why messages were passed over
@@ -57,8 +58,8 @@ func (l *ledger) add(r kafkalog.Message) error {
 		if err := sound(plan); err != nil {
 			return err
 		}
-		if l.plan(plan.Run()) == nil {
-			l.plans = append(l.plans, plan)
+		if run := plan.Run(); !slices.Contains(l.runs, run) {
+			l.plans, l.runs = append(l.plans, plan), append(l.runs, run)
 		}
 	case schemas.KindEnd:
 		end, err := schemas.DecodeJSON[schemas.End](m)
@@ -96,18 +97,16 @@ func endOf(m schemas.Message) *schemas.End {
 }
 
 func (l *ledger) plan(run string) *schemas.Plan {
-	for _, p := range l.plans {
-		if p.Run() == run {
-			return p
-		}
+	if i := slices.Index(l.runs, run); i >= 0 {
+		return l.plans[i]
 	}
 	return nil
 }
 
 // unfinished are the runs without an end, in the order of their plans.
 func (l *ledger) unfinished() (plans []*schemas.Plan) {
-	for _, p := range l.plans {
-		if l.ends[p.Run()] == nil {
+	for i, p := range l.plans {
+		if l.ends[l.runs[i]] == nil {
 			plans = append(plans, p)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -31,6 +32,17 @@ func (e *RetentionError) Error() string {
 	return fmt.Sprintf("%s keeps messages for %v (retention.ms): a run needs them for at least %v", e.Topic, e.Retention, shortestRun)
 }
 
+// CompactionError says that a topic may drop a record that a worker still waits
+// for.
+type CompactionError struct {
+	Topic string
+	Lag   time.Duration
+}
+
+func (e *CompactionError) Error() string {
+	return fmt.Sprintf("%s compacts messages after %v (min.compaction.lag.ms): a run needs them for at least %v", e.Topic, e.Lag, shortestRun)
+}
+
 // NoExamplesError says that there is nothing to train on.
 type NoExamplesError struct{ Topic string }
 
@@ -51,7 +63,7 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 	if p.Arithmetic, err = arithmetic(blas); err != nil {
 		return nil, err
 	}
-	for _, topic := range []string{d.examples, d.residuals, d.statistics} {
+	for _, topic := range []string{d.examples, d.residuals, d.statistics, d.weights, d.plans} {
 		err := d.checkRetention(ctx, topic)
 		if errors.As(err, new(*kafkalog.AccessError)) {
 			rec.Record(Noticed{fmt.Sprintf("whether the topics keep messages for as long as a run is not checked: %v", err)})
@@ -143,14 +155,24 @@ func (d desk) checkRetention(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
-	ms, err := strconv.ParseInt(config["retention.ms"], 10, 64)
-	if err != nil || ms < 0 {
-		return nil // unlimited, or not known
-	}
-	if r := time.Duration(ms) * time.Millisecond; ms < math.MaxInt64/int64(time.Millisecond) && r < shortestRun {
+	policy := config["cleanup.policy"]
+	if r, known := milliseconds(config["retention.ms"]); known && r < shortestRun && policy != "compact" {
 		return &RetentionError{topic, r}
 	}
+	if lag, known := milliseconds(config["min.compaction.lag.ms"]); known && lag < shortestRun && strings.Contains(policy, "compact") {
+		return &CompactionError{topic, lag}
+	}
 	return nil
+}
+
+// milliseconds is a time of a topic's settings; false if it is unlimited, or not
+// known.
+func milliseconds(text string) (time.Duration, bool) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 0 || ms >= math.MaxInt64/int64(time.Millisecond) {
+		return 0, false
+	}
+	return time.Duration(ms) * time.Millisecond, true
 }
 
 // since is where the run's own records can begin.

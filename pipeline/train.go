@@ -94,6 +94,13 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 	if err != nil {
 		return "", err
 	}
+	for _, earlier := range s.first {
+		text := fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())
+		if earlier.Arithmetic != s.plan.Arithmetic {
+			text += fmt.Sprintf(", on processes with %+v; --supersede cancels it", earlier.Arithmetic)
+		}
+		rec.Record(Noticed{text})
+	}
 	return s.plan.Run(), nil
 }
 

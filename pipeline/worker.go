@@ -59,6 +59,7 @@ func (w *worker) work(ctx context.Context) error {
 		return ctx.Err()
 	}
 	// What can't be mended here ends the run, wherever its solver is.
+	w.rec.Record(Noticed{fmt.Sprintf("run %s can't go on: %v", w.run, err)})
 	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
 	if len(w.shares) > 0 {
 		failure.Partition = w.shares[0].span.Partition

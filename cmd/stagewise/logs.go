@@ -7,8 +7,17 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// logs is the recorder for machines: what happens, but not how far it has come.
-type logs struct{ *slog.Logger }
+// logs is the recorder for machines: what happens, but not how far it has come. Between a run's begin and its end all lines
+// name it.
+type logs struct {
+	*slog.Logger
+	all *slog.Logger // of no run
+}
+
+func newLogs(handler slog.Handler) *logs {
+	logger := slog.New(handler)
+	return &logs{logger, logger}
+}
 
 func (l *logs) Record(e pipeline.Event) {
 	switch e := e.(type) {
@@ -17,7 +26,8 @@ func (l *logs) Record(e pipeline.Event) {
 			l.Info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
 		}
 	case pipeline.Began:
-		l.Info("began", "run", e.Run, "resumed", e.Resumed, "stages", len(e.Stages))
+		l.Logger = l.all.With("run", e.Run)
+		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case pipeline.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case pipeline.Surveyed:
@@ -36,17 +46,18 @@ func (l *logs) Record(e pipeline.Event) {
 		}
 		l.Info("stage ended", attributes...)
 	case pipeline.Ended:
-		l.Info("ended", "run", e.Run, "state", e.State, "reason", e.Reason)
+		l.Info("ended", "state", e.State, "reason", e.Reason)
+		l.Logger = l.all
 	case pipeline.Owned:
-		l.Info("owns", "run", e.Run, "partitions", e.Partitions)
+		l.Info("owns", "partitions", e.Partitions)
 	case pipeline.Visited:
-		l.Info("visited", "run", e.Run, "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
 	case pipeline.Sealed:
-		l.Info("sealed", "run", e.Run, "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
 	case pipeline.Solved:
-		l.Info("solved", "run", e.Run, "stage", e.Stage, "visit", e.Visit, "waited", e.Waited, "elapsed", e.Elapsed)
+		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited", e.Waited, "elapsed", e.Elapsed)
 	case pipeline.Advanced:
-		l.Info("advanced", "run", e.Run, "stage", e.Stage, "visit", e.Visit)
+		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
 	case pipeline.Waiting:
 		if e.Over {
 			l.Info("goes on", "after", e.What)

@@ -23,6 +23,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	waiting  atomic.Pointer[string] // for what; nil: nothing
+	last     pipeline.Progressed
 
 	rows, visits, quarantined            prometheus.Counter
 	seconds, runs                        *prometheus.CounterVec
@@ -78,6 +79,11 @@ func (m *metrics) Record(e pipeline.Event) {
 		m.partitions.Set(float64(len(e.Partitions)))
 	case pipeline.Progressed:
 		m.at(e.Stage, e.Visit)
+		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
+			m.last = pipeline.Progressed{}
+		}
+		m.rows.Add(float64(e.Rows - m.last.Rows))
+		m.last = e
 		m.left.Set(max(0, float64(e.Of-e.Rows)))
 	case pipeline.Visited:
 		phase := "visit"
@@ -86,7 +92,6 @@ func (m *metrics) Record(e pipeline.Event) {
 		}
 		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
 		m.visits.Add(float64(len(e.Partitions)))
-		m.rows.Add(float64(e.Rows))
 		m.left.Set(0)
 	case pipeline.Sealed:
 		m.seconds.WithLabelValues("residuals").Add(e.Elapsed.Seconds())

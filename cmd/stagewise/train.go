@@ -176,9 +176,9 @@ func (t *telling) recorder(out, stderr io.Writer) (recorder pipeline.Recorder, f
 	case t.quiet:
 		return nothing{}, func() {}
 	case t.log == "json":
-		return pipeline.Serialised(&logs{slog.New(slog.NewJSONHandler(stderr, nil))}), func() {}
+		return pipeline.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
 	case t.log == "text":
-		return pipeline.Serialised(&logs{slog.New(slog.NewTextHandler(stderr, nil))}), func() {}
+		return pipeline.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
 	}
 	p := newProgress(out, stderr, time.Now)
 	return pipeline.Serialised(p), p.finish
