@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
@@ -42,7 +43,14 @@ type sweep struct {
 	// writers is how many writes may be on their way at once; 0 is one, and then
 	// they are in the order of collect.
 	writers int
+	// room is the bytes of messages that may be read ahead beside one segment; 0 is
+	// aheadBytes.
+	room int64
 }
+
+// aheadBytes is more than 64 segments of 16 messages as stock brokers take them,
+// and far less than as many of the largest that a topic may allow.
+const aheadBytes = 1 << 30
 
 // load is a segment with what was read for it.
 type load struct {
@@ -50,6 +58,7 @@ type load struct {
 	at     int // of the segment in its share
 	raw    []raw
 	scores []kernel.Dense // of raw, if they were asked for
+	held   int64          // of the sweep's room
 }
 
 func (l *load) segment() *segment { return l.share.segments[l.at] }
@@ -71,6 +80,7 @@ func (r raw) checksum(partition, rows int) uint64 {
 // outcome is what became of a segment.
 type outcome struct {
 	at       int
+	held     int64 // of the sweep's room, until it is collected
 	rows     int64
 	sum      *accumulate.Sum
 	found    *found            // by the survey
@@ -106,11 +116,15 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 	// A token is held from when a segment is read until its outcome is collected,
 	// so that what waits for its turn is bounded.
 	tokens := make(chan struct{}, 2*workers)
+	if s.room == 0 {
+		s.room = aheadBytes
+	}
+	room := semaphore.NewWeighted(s.room)
 
 	group.Go(func() error {
 		defer close(loads)
 		for _, share := range shares {
-			if err := s.feed(ctx, share, loads, tokens); err != nil {
+			if err := s.feed(ctx, share, loads, tokens, room); err != nil {
 				return err
 			}
 		}
@@ -127,7 +141,7 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 				if err != nil {
 					return err
 				}
-				o.at = l.at
+				o.at, o.held = l.at, l.held
 				select {
 				case outcomes <- &shared{l.share, o}:
 				case <-ctx.Done():
@@ -142,7 +156,7 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 		close(outcomes)
 		return nil
 	})
-	group.Go(func() error { return s.inOrder(outcomes, tokens, behind) })
+	group.Go(func() error { return s.inOrder(outcomes, tokens, room, behind) })
 	return group.Wait()
 }
 
@@ -151,7 +165,7 @@ type shared struct {
 	*outcome
 }
 
-func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind func(write func(context.Context) error)) error {
+func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, room *semaphore.Weighted, behind func(write func(context.Context) error)) error {
 	next, early := map[*share]int{}, map[*share]map[int]*outcome{}
 	for o := range outcomes {
 		if early[o.share] == nil {
@@ -173,6 +187,7 @@ func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind 
 			if write != nil {
 				behind(write)
 			}
+			room.Release(ready.held)
 			<-tokens
 		}
 	}
@@ -180,7 +195,7 @@ func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind 
 }
 
 // feed reads a share's segments in order: those that are not in memory.
-func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, tokens chan<- struct{}) error {
+func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, tokens chan<- struct{}, room *semaphore.Weighted) error {
 	var examples *kafkalog.Range
 	var scores *residualsReader
 	defer func() {
@@ -209,6 +224,10 @@ func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, toke
 				}
 				if err := s.read(ctx, examples, &ahead, replay, l); err != nil {
 					return fmt.Errorf("read examples %s%v: %w", s.examples, segment.span, err)
+				}
+				l.held = min(rawBytes(l.raw), s.room)
+				if err := room.Acquire(ctx, l.held); err != nil {
+					return err
 				}
 			}
 			if s.scores != nil {
