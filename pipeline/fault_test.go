@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -66,6 +67,39 @@ func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
 	}
 	if err := all.run(t.Context(), []*share{s}); !errors.Is(err, bad) {
 		t.Error(err)
+	}
+}
+
+// However large messages are, what is read ahead of the benches is bounded.
+func TestSweepReadsAheadWithinItsRoom(t *testing.T) {
+	const messages, size = 40, 100_000
+	job, _ := foreign(t, rings(1, 2, 2, 1))
+	log := openEmbedded(t)
+	for range messages {
+		accept(t, log, job, 0, kafkalog.Message{Value: make([]byte, size)})
+	}
+	for room, most := range map[int64]int64{1: 1, 2.5 * size: 2} {
+		var ahead atomic.Int64
+		rows := int64(0)
+		s := &sweep{
+			desk: newDesk(log, job.Name, nil), plan: &schemas.Plan{Foreign: true}, room: room,
+			bench: func() func(context.Context, *load) (*outcome, error) {
+				return func(_ context.Context, l *load) (*outcome, error) {
+					if n := ahead.Add(1); n > most {
+						t.Errorf("%d segments at once, expected at most %d", n, most)
+					}
+					return &outcome{rows: int64(len(l.raw))}, nil
+				}
+			},
+			collect: func(_ *share, o *outcome) (func(context.Context) error, error) {
+				ahead.Add(-1)
+				rows += o.rows
+				return nil, nil
+			},
+		}
+		if err := s.run(t.Context(), []*share{divide(schemas.Span{To: messages}, 0, 1)}); err != nil || rows != messages {
+			t.Errorf("%d messages, %v", rows, err)
+		}
 	}
 }
 

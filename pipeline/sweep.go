@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
@@ -43,7 +44,14 @@ type sweep struct {
 	// writers is how many writes may be on their way at once; 0 is one, and then
 	// they are in the order of collect.
 	writers int
+	// room is the bytes of messages that may be read ahead beside one segment; 0 is
+	// aheadBytes.
+	room int64
 }
+
+// aheadBytes is more than 64 segments of 16 messages as stock brokers take them,
+// and far less than as many of the largest that a topic may allow.
+const aheadBytes = 1 << 30
 
 // load is a segment with what was read for it.
 type load struct {
@@ -51,6 +59,7 @@ type load struct {
 	at     int // of the segment in its share
 	raw    []raw
 	scores []kernel.Dense // of raw, if they were asked for
+	held   int64          // of the sweep's room
 }
 
 func (l *load) segment() *segment { return l.share.segments[l.at] }
@@ -72,6 +81,7 @@ func (r raw) checksum(partition, rows int) uint64 {
 // outcome is what became of a segment.
 type outcome struct {
 	at       int
+	held     int64 // of the sweep's room, until it is collected
 	rows     int64
 	sum      *accumulate.Sum
 	found    *found            // by the survey
@@ -107,6 +117,10 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 	// A token is held from when a segment is read until its outcome is collected,
 	// so that what waits for its turn is bounded.
 	tokens := make(chan struct{}, 2*workers)
+	if s.room == 0 {
+		s.room = aheadBytes
+	}
+	room := semaphore.NewWeighted(s.room)
 
 	group.Go(func() error {
 		defer close(loads)
@@ -121,6 +135,12 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 		for _, share := range shares {
 			for l, err := range s.loads(ctx, share, turn) {
 				if err != nil {
+					return err
+				}
+				if l.segment().raw == nil {
+					l.held = min(rawBytes(l.raw), s.room)
+				}
+				if err := room.Acquire(ctx, l.held); err != nil {
 					return err
 				}
 				select {
@@ -143,7 +163,7 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 				if err != nil {
 					return err
 				}
-				o.at = l.at
+				o.at, o.held = l.at, l.held
 				select {
 				case outcomes <- &shared{l.share, o}:
 				case <-ctx.Done():
@@ -158,7 +178,7 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 		close(outcomes)
 		return nil
 	})
-	group.Go(func() error { return s.inOrder(outcomes, tokens, behind) })
+	group.Go(func() error { return s.inOrder(outcomes, tokens, room, behind) })
 	return group.Wait()
 }
 
@@ -167,7 +187,7 @@ type shared struct {
 	*outcome
 }
 
-func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind func(write func(context.Context) error)) error {
+func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, room *semaphore.Weighted, behind func(write func(context.Context) error)) error {
 	next, early := map[*share]int{}, map[*share]map[int]*outcome{}
 	for o := range outcomes {
 		if early[o.share] == nil {
@@ -189,6 +209,7 @@ func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind 
 			if write != nil {
 				behind(write)
 			}
+			room.Release(ready.held)
 			<-tokens
 		}
 	}
