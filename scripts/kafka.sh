@@ -11,6 +11,8 @@
 #
 # Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. A cluster lives in --dir, which remembers its
 # nodes and ports, so that only start needs them. extra.properties in that folder is added to each node's configuration.
+# --advertise P1,P2,... (start): something stands between clients and brokers. Node I has a further listener at
+# 127.0.0.1:P+I+199, and who asks it for addresses is told 127.0.0.1:P1, P2, ...; brokers and BOOTSTRAP do without.
 # Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
 # (where jars are kept). Needs Java 17 and Maven, and installs them where it may.
 set -euo pipefail
@@ -23,7 +25,7 @@ usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}
 [ $# -eq 0 ] || shift
-nodes='' port='' node='' wait_seconds=90
+nodes='' port='' node='' advertise='' wait_seconds=90
 dir=${KAFKA_DIR:-${TMPDIR:-/tmp}/stagewise-kafka}
 version=${KAFKA_VERSION:-4.1.2}
 heap=${KAFKA_HEAP:-512m}
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     --nodes) nodes=$2 ;;
     --port) port=$2 ;;
     --node) node=$2 ;;
+    --advertise) advertise=$2 ;;
     --dir) dir=$2 ;;
     --version) version=$2 ;;
     --heap) heap=$2 ;;
@@ -113,6 +116,7 @@ POM
 
 broker_port() { echo $((port + $1 - 1)); }
 controller_port() { echo $((port + $1 + 99)); }
+fronted_port() { echo $((port + $1 + 199)); }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
 
@@ -166,6 +170,13 @@ log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
 PROPERTIES
+  if [ -n "$advertise" ]; then
+    cat >>"$dir/n$i/server.properties" <<PROPERTIES
+listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i"),FRONTED://127.0.0.1:$(fronted_port "$i")
+advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),FRONTED://127.0.0.1:$(cut -d, -f "$i" <<<"$advertise")
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONTED:PLAINTEXT
+PROPERTIES
+  fi
   if [ -f "$dir/extra.properties" ]; then cat "$dir/extra.properties" >>"$dir/n$i/server.properties"; fi
   cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
 status=error
@@ -190,7 +201,7 @@ format() {
 launch() {
   local i=$1 p
   process "$i" >/dev/null && return
-  for p in $(broker_port "$i") $(controller_port "$i"); do
+  for p in $(broker_port "$i") $(controller_port "$i") ${advertise:+"$(fronted_port "$i")"}; do
     if listens "$p"; then
       say "port $p is taken"
       return 1
@@ -246,6 +257,7 @@ recall() {
   case $port in '' | free | "$CLUSTER_PORT") ;; *) fail "$dir has a cluster on port $CLUSTER_PORT; wipe it first" ;; esac
   nodes=$CLUSTER_NODES
   port=$CLUSTER_PORT
+  advertise=${CLUSTER_ADVERTISE:-}
 }
 
 # Below 32768: Linux and macOS give ports above to outgoing connections.
@@ -254,7 +266,7 @@ free_port() {
   while :; do
     p=$((20000 + RANDOM % 12000)) taken=''
     for ((i = 0; i < nodes; i++)); do
-      if listens $((p + i)) || listens $((p + i + 100)); then taken=1; fi
+      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)); then taken=1; fi
     done
     [ -n "$taken" ] || { echo $p; return; }
   done
@@ -267,7 +279,8 @@ found() {
   while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
     CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
   done
-  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\n' "$nodes" "$port" "$CLUSTER_ID" >"$dir/cluster.env"
+  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_ADVERTISE=%s\n' \
+    "$nodes" "$port" "$CLUSTER_ID" "$advertise" >"$dir/cluster.env"
 }
 
 start() {
