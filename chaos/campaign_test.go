@@ -3,13 +3,10 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 func TestCheckVersions(t *testing.T) {
@@ -60,50 +57,5 @@ func TestCompare(t *testing.T) {
 		if compare(base, of(change)) == nil {
 			t.Errorf("another %s is not seen", name)
 		}
-	}
-}
-
-// A watch tells how far the newest run is, whatever older ones and repetitions say, and how long faults held it up.
-func TestWatch(t *testing.T) {
-	w := &watch{due: map[string]moment{}, changed: make(chan struct{})}
-	message := func(kind schemas.Kind, run, stage, visit string, notes ...schemas.Header) schemas.Message {
-		return schemas.Message{Headers: append([]schemas.Header{
-			{Key: "kind", Value: string(kind)}, {Key: "run", Value: run}, {Key: "stage", Value: stage}, {Key: "visit", Value: visit}, {Key: "partition", Value: "0"},
-		}, notes...), Value: []byte(`{"state": "done"}`)}
-	}
-	now := time.Now()
-	for _, step := range []struct {
-		m    schemas.Message
-		due  moment
-		took time.Duration
-	}{
-		{message(schemas.KindWeights, "old", "6", "5"), moment{}, 0},
-		{message(schemas.KindPlan, "a", "", ""), moment{schemas.Survey, 0}, time.Second},
-		{message(schemas.KindPlan, "b", "", ""), moment{schemas.Survey, 0}, time.Second},
-		{message(schemas.KindWeights, "old", "7", "5"), moment{schemas.Survey, 0}, time.Second},
-		{message(schemas.KindPrepare, "a", "-1", "0"), moment{0, 0}, 2 * time.Second},
-		{message(schemas.KindWeights, "a", "0", "1"), moment{0, 1}, 2 * time.Second},
-		{message(schemas.KindPrepare, "a", "-1", "0"), moment{0, 1}, 2 * time.Second},
-		{message(schemas.KindWeights, "a", "0", "2", schemas.Header{Key: "final", Value: "1"}), moment{1, 0}, 2 * time.Second},
-	} {
-		if len(w.open) == 0 {
-			w.open = []injury{{kind: killWorker, at: now}}
-		}
-		now = now.Add(time.Second)
-		if err := w.see(step.m, now); err != nil {
-			t.Fatal(err)
-		}
-		if due := w.due[w.run]; due != step.due || w.recovery().took < step.took {
-			t.Fatalf("%v after %v, slowest recovery %v; expected %v, %v", due, step.m.Headers, w.recovery().took, step.due, step.took)
-		}
-	}
-	if err := w.see(message(schemas.KindEnd, "old", "", ""), now); err != nil || w.state() != nil {
-		t.Error("ended by another run's end")
-	}
-	if err := w.see(message(schemas.KindEnd, "a", "", ""), now); !errors.Is(err, errEnded) || w.state().State != schemas.Done {
-		t.Errorf("%v, %+v", err, w.state())
-	}
-	if w.await(t.Context(), moment{0, 0}) {
-		t.Error("a fault would come after the run's end")
 	}
 }

@@ -19,6 +19,8 @@ const (
 	nodes = 3
 	// heap of a broker. These topics are small, and three brokers share the machine with all that uses them.
 	heap = "256m"
+	// patience is how many seconds a broker may take to start, on a machine that others keep busy.
+	patience = "300"
 	// advertised is how far the port of the listener that a proxy stands before is from the broker's other one (kafka.sh).
 	advertised = 200
 )
@@ -46,7 +48,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 		}
 		ports = append(ports, port)
 	}
-	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--advertise", strings.Join(ports, ","))
+	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", patience, "--advertise", strings.Join(ports, ","))
 	if err != nil {
 		return c, err
 	}
@@ -86,7 +88,7 @@ func (c *cluster) kill(ctx context.Context, node int) error {
 
 // revive starts it again, and returns when it has caught up with the others' metadata.
 func (c *cluster) revive(ctx context.Context, node int) error {
-	_, err := c.kafka(ctx, "revive", "--node", strconv.Itoa(node+1), "--heap", heap)
+	_, err := c.kafka(ctx, "revive", "--node", strconv.Itoa(node+1), "--heap", heap, "--wait", patience)
 	return err
 }
 

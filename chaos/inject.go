@@ -33,7 +33,7 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 		}
 		i.sleep(f.after)
 		i.journal.note("%s", f)
-		i.watch.hurt(f.kind)
+		i.watch.hurt(f.kind, time.Now())
 		if i.inject(ctx, f) {
 			i.done[f.kind]++
 		} else {

@@ -141,10 +141,10 @@ func (w *watch) progress(now time.Time) {
 }
 
 // hurt notes that something was done to the run.
-func (w *watch) hurt(k kind) {
+func (w *watch) hurt(k kind, now time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.open = append(w.open, injury{kind: k, at: time.Now()})
+	w.open = append(w.open, injury{kind: k, at: now})
 }
 
 // await returns when a moment has come, or false when the run or ctx has ended before.
