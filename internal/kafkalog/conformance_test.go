@@ -37,6 +37,7 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"a follower sees what is appended":         testFollow,
 		"partitions do not disturb each other":     testPartitions,
 		"topics":                                   testTopics,
+		"a group divides the partitions":           testGroup,
 		"compacted offsets are passed over": func(t *testing.T, l *Log, topic string) {
 			testCompacted(t, l, topic, compact)
 		},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,7 @@ func openTopic(t *testing.T) *Log {
 func TestPassingTroubleIsWaitedOut(t *testing.T) {
 	for _, trouble := range []*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, kerr.NotEnoughReplicas,
-		kerr.KafkaStorageError, kerr.BrokerNotAvailable, kerr.ReplicaNotAvailable,
+		kerr.KafkaStorageError, kerr.BrokerNotAvailable, kerr.ReplicaNotAvailable, kerr.NetworkException, kerr.FencedLeaderEpoch,
 	} {
 		t.Run(trouble.Message, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +87,98 @@ func TestLastingTroubleIsAnError(t *testing.T) {
 		}
 		hit.Remove()
 	}
+}
+
+// What a broker will never do for us is an error at once, and says for what.
+func TestRefusedWriteIsAnError(t *testing.T) {
+	l := openTopic(t)
+	for _, trouble := range []*kerr.Error{
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks, kerr.PolicyViolation,
+		kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError,
+	} {
+		hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: trouble, Count: -1})
+		_, err := l.Append(testContext(t), "t", 0, numbered(0, 10))
+		if !errors.Is(err, kafka.Error(trouble.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
+			t.Errorf("%s: %v after %d requests", trouble.Message, err, hit.Hits())
+		}
+		hit.Remove()
+	}
+}
+
+// A broker that has enough of us says so and holds us back itself, or refuses for now.
+func TestThrottling(t *testing.T) {
+	l := openTopic(t)
+	ctx := testContext(t)
+	l.broker.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		answer := r.ResponseKind().(*kmsg.ProduceResponse)
+		answer.ThrottleMillis = 60_000
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic = "t"
+		partition := kmsg.NewProduceResponseTopicPartition()
+		partition.BaseOffset = 17
+		topic.Partitions = append(topic.Partitions, partition)
+		answer.Topics = append(answer.Topics, topic)
+		return answer, nil, true
+	})
+	if base, err := l.Append(ctx, "t", 0, numbered(0, 10)); base != 17 || err != nil {
+		t.Errorf("%d, %v", base, err)
+	}
+	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
+	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 1}))
+	if hit.Hits() != 2 {
+		t.Errorf("creation met %d refusals", hit.Hits())
+	}
+}
+
+// An outage is told of by each that waits for its end, and its end too.
+func TestOutageIsTold(t *testing.T) {
+	t.Parallel()
+	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
+	ctx := testContext(t)
+	told := make(chan Wait, 100)
+	l, err := Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { told <- w }})
+	noError(t, err)
+	defer l.Close()
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	outage := cluster.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce, kmsg.Fetch}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.CoordinatorNotAvailable, Count: -1})
+	appended := make(chan error, 1)
+	go func() {
+		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
+		appended <- err
+	}()
+	f := l.Follow("t", 0, 0)
+	defer f.Close()
+	read := make(chan error, 1)
+	go func() {
+		_, err := f.Next(ctx)
+		read <- err
+	}()
+	member := join(t, l, "g", "t")
+
+	troubles := map[string]error{"append to t[0]": kafka.NotLeaderForPartition, "read t[0]": kafka.NotLeaderForPartition,
+		"join group g": kafka.GroupCoordinatorNotAvailable}
+	waiting, over := map[string]bool{}, map[string]bool{}
+	for len(over) < len(troubles) {
+		w := <-told
+		switch trouble, there := troubles[w.What]; {
+		case !there || w.Since < firstWait:
+			t.Errorf("told %+v", w)
+		case w.Over && w.Err == nil:
+			over[w.What] = true
+		case !w.Over && errors.Is(w.Err, trouble):
+			waiting[w.What] = true
+		default:
+			t.Errorf("told %+v", w)
+		}
+		if len(waiting) == len(troubles) {
+			outage.Remove()
+		}
+	}
+	noError(t, <-appended)
+	noError(t, <-read)
+	until(t, "it owns all", ownsAll(member, 1), member)
 }
 
 // A caller's context ends the waiting, and the error says what was waited out.
@@ -179,6 +272,61 @@ func TestBrokenConnections(t *testing.T) {
 			t.Fatalf("message %d is @%d", i, m.Offset)
 		}
 	}
+}
+
+// breaking is a broker's end of connections, some of which break in the middle of an answer.
+type breaking struct {
+	net.Listener
+	answers *atomic.Int64 // negative: not yet
+}
+
+func (b breaking) Accept() (net.Conn, error) {
+	conn, err := b.Listener.Accept()
+	return breakingConn{conn, b.answers}, err
+}
+
+type breakingConn struct {
+	net.Conn
+	answers *atomic.Int64
+}
+
+func (c breakingConn) Write(answer []byte) (int, error) {
+	if n := c.answers.Add(1); n < 0 || n%5 != 0 {
+		return c.Conn.Write(answer)
+	}
+	n, _ := c.Conn.Write(answer[:len(answer)/2])
+	return n, errors.Join(io.ErrClosedPipe, c.Conn.Close())
+}
+
+// An answer that breaks off is no answer: what it answered is done again, so nothing is missing, and nothing out of order.
+func TestAnswersThatBreakOff(t *testing.T) {
+	var answers atomic.Int64
+	answers.Store(-1 << 60)
+	_, addresses := startCluster(t, kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		listener, err := net.Listen(network, address)
+		return breaking{listener, &answers}, err
+	}))
+	l := connect(t, addresses)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	f := l.Follow("t", 0, 0)
+	defer f.Close()
+	answers.Store(0)
+	const n = 20
+	for i := range n {
+		must(l.Append(ctx, "t", 0, numbered(i, 1000)))(t)
+	}
+	want := 0
+	for want < n {
+		switch m := must(f.Next(ctx))(t); number(m) {
+		case strconv.Itoa(want):
+			want++
+		case strconv.Itoa(want - 1): // written again
+		default:
+			t.Fatalf("%s, want %d", number(m), want)
+		}
+	}
+	answers.Store(-1 << 60)
 }
 
 func TestUnreachableBrokersAreNamed(t *testing.T) {

@@ -3,6 +3,8 @@
 package kafkalog
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -32,6 +34,14 @@ func TestKafka(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestKafkaDeadMember(t *testing.T) {
+	l := openKafka(t)
+	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the shortest that brokers take
+	topic := fmt.Sprintf("test-%x", rand.Uint64())
+	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
+	testDeadMember(t, l, topic)
 }
 
 func openKafka(t testing.TB) *Log {

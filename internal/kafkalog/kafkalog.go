@@ -1,10 +1,11 @@
 // Package kafkalog turns a Kafka cluster, or a broker inside this process, into what the flow needs of a log: ranges of
-// offsets read exactly, partitions followed with little delay, messages appended in order, topics set up.
+// offsets read exactly, partitions followed with little delay, messages appended in order, topics set up, partitions divided
+// among processes.
 //
 // kafka-go's Reader and Writer are not used. The Reader returns the records of aborted transactions and transaction
 // markers as messages, skips in silence when its offset was deleted, and knows no end; the Writer waits to fill batches.
 // Everything here is one request at a time through kafka-go's Transport, which carries one call a connection: a blocked
-// long poll holds a connection of its own and delays nobody else.
+// long poll holds a connection of its own and delays nobody else. Only joining and leaving a group is its ConsumerGroup's.
 //
 // Delivery is at least once and ordered: a write that was applied but answered with an error is written again.
 package kafkalog
@@ -54,6 +55,9 @@ type Options struct {
 	// DataDir holds the log of the broker inside this process, which nobody else may have open. Nothing is ever
 	// deleted from it but whole topics: the broker's own compaction is not safe against a crash.
 	DataDir string
+	// Waiting is told what an operation waits for when that takes longer than a second, then less and less often, and when it
+	// is over. It is called from many goroutines, which wait for it to return. nil: nobody is told.
+	Waiting func(Wait)
 }
 
 const (
@@ -66,6 +70,8 @@ const (
 	// stallTime is how long a Range may find the log to end before the range does. A leader that was just elected can
 	// lag for a moment; a topic that was made anew stays short.
 	stallTime = 10 * time.Second
+	// dialTime is how long it may take to connect to a broker, as in kafka-go's own dialer.
+	dialTime = 10 * time.Second
 )
 
 // Log is a connection to the brokers. Its methods may be called from any goroutine.
@@ -78,13 +84,20 @@ type Log struct {
 	ctx   context.Context // ends with Close
 	close func() error
 
-	settle, stall time.Duration
+	waiting func(Wait)
+
+	settle, stall                      time.Duration
+	session, heartbeat, watch, parting time.Duration
 }
 
 // Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
 // DataDir, or returns a *LockedError when another process has that open.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	l := &Log{addresses: slices.Clone(o.Brokers), settle: settleTime, stall: stallTime}
+	l := &Log{
+		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
+		settle: settleTime, stall: stallTime,
+		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, parting: partingTime,
+	}
 	if len(o.Brokers) == 0 {
 		var err error
 		if l.broker, err = startBroker(o.DataDir); err != nil {
@@ -111,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Close ends every reader and every waiting call, and stops the embedded broker. Its log can be opened again.
+// Close ends every reader, every membership and every waiting call, and stops the embedded broker. Its log can be opened again.
 func (l *Log) Close() error { return l.close() }
 
 // Embedded reports whether the broker runs inside this process.
@@ -138,6 +151,11 @@ func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, erro
 	}
 	forget := context.AfterFunc(l.ctx, func() { conn.Close() })
 	return &connection{conn, forget}, nil
+}
+
+// dialer makes the connections that are not the transport's.
+func (l *Log) dialer() *kafka.Dialer {
+	return &kafka.Dialer{ClientID: clientID, DialFunc: l.dial, Timeout: dialTime}
 }
 
 type connection struct {

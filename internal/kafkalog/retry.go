@@ -21,19 +21,23 @@ const (
 // errPending is what was asked for but is not done yet.
 var errPending = errors.New("not done yet")
 
-// retry calls do until it succeeds, fails for good, or ctx ends. Before each further attempt the cluster's layout is
-// forgotten: kafka-go would go on asking a former leader until its next refresh, some seconds later.
-func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
+// retry calls do until it succeeds, fails for good, or ctx ends. What it does is what somebody is told when that takes long.
+// Before each further attempt the cluster's layout is forgotten: kafka-go would go on asking a former leader until its next
+// refresh, some seconds later.
+func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
 
+	wait := waiting{tell: l.waiting, what: what}
+	defer func() { wait.over(err) }()
 	var trouble error
 	var unknownSince time.Time
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		if ctx.Err() != nil {
 			return ended(ctx, trouble)
 		}
+		began := time.Now()
 		err := do(ctx)
 		if err == nil {
 			return nil
@@ -58,8 +62,9 @@ func (l *Log) retry(ctx context.Context, do func(context.Context) error) error {
 		case time.Since(unknownSince) > l.settle:
 			return ErrUnknownTopic
 		}
+		wait.failed(began, trouble)
 		l.transport.CloseIdleConnections()
-		wait(ctx, backoff)
+		pause(ctx, backoff)
 	}
 }
 
@@ -71,8 +76,8 @@ func ended(ctx context.Context, trouble error) error {
 	return fmt.Errorf("%w, waiting out: %w", context.Cause(ctx), trouble)
 }
 
-// wait lets about d pass, less if ctx ends. The random half keeps readers that met the same trouble apart.
-func wait(ctx context.Context, d time.Duration) {
+// pause lets about d pass, less if ctx ends. The random half keeps readers that met the same trouble apart.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
 	select {
@@ -93,13 +98,14 @@ func unheard(err error) bool {
 }
 
 // retriable errors may be gone at the next attempt: the "retriable" of https://kafka.apache.org/protocol#protocol_error_codes
-// with three exceptions, trouble with a
-// connection, and what takes its time.
+// with the exceptions below, trouble with a connection, and what takes its time.
 func retriable(err error) bool {
 	// First, because a kafka.Error is a net.Error too.
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		switch code {
 		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not there yet
+			return true
+		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // a member joins again
 			return true
 		case kafka.InvalidMessage: // a corrupt message; TCP has a checksum, so a second try finds it as corrupt
 			return false

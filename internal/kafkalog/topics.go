@@ -33,7 +33,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	for _, t := range topics {
 		request.Topics = append(request.Topics, creation(t, len(cluster.Brokers)))
 	}
-	err = l.retry(ctx, func(ctx context.Context) error {
+	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
 		response, err := l.client.CreateTopics(ctx, request)
 		if err != nil {
 			return err
@@ -85,8 +85,12 @@ func names(topics []Topic) []string {
 
 // fresh asks for the layout of the cluster and waits until every partition of the named topics has a leader.
 func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
+	what := "find the brokers"
+	if len(topics) > 0 {
+		what = "find the leaders of " + strings.Join(topics, ", ")
+	}
 	var found *kafka.MetadataResponse
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err := l.retry(ctx, what, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, topics)
 		if err != nil {
 			return err
@@ -110,7 +114,7 @@ func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataRespon
 // Partitions returns the number of partitions of a topic, or ErrUnknownTopic.
 func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	var n int
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err := l.retry(ctx, "count the partitions of "+topic, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -131,7 +135,7 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 // Topics returns the topics whose names begin with prefix, by name.
 func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	var topics []Topic
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err := l.retry(ctx, "list topics", func(ctx context.Context) error {
 		topics = nil
 		m, err := l.metadata(ctx, nil)
 		if err != nil {
@@ -194,7 +198,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
 		})
 	}
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err := l.retry(ctx, "describe topics", func(ctx context.Context) error {
 		response, err := l.client.DescribeConfigs(ctx, request)
 		if err != nil {
 			return err
@@ -221,7 +225,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	err := l.retry(ctx, func(ctx context.Context) error {
+	err := l.retry(ctx, "delete topics", func(ctx context.Context) error {
 		response, err := l.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
 		if err != nil {
 			return err
@@ -252,7 +256,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 // Bounds returns the first offset that a partition still holds and the one after the last that a reader may see, which is
 // before the first transaction that is still open.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	err = l.retry(ctx, func(ctx context.Context) error {
+	err = l.retry(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
 		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 			Topics:         map[string][]kafka.OffsetRequest{topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}},
 			IsolationLevel: kafka.ReadCommitted,

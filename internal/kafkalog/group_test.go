@@ -1,0 +1,310 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// until waits for a condition that depends on what the members own, and looks at it only when one of them says that it changed.
+func until(t *testing.T, what string, holds func() bool, members ...*Member) {
+	t.Helper()
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(testContext(t).Done())}}
+	for _, m := range members {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(m.Changed())})
+	}
+	for !holds() {
+		if i, _, _ := reflect.Select(cases); i == 0 {
+			for _, m := range members {
+				t.Logf("%v, %v", m.Owned(), m.Err())
+			}
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func ownsAll(m *Member, n int) func() bool {
+	return func() bool { return slices.Equal(m.Owned(), upTo(n)) }
+}
+
+func ownsNone(m *Member) func() bool {
+	return func() bool { return len(m.Owned()) == 0 }
+}
+
+// divided tells whether n partitions are shared evenly.
+func divided(n int, members ...*Member) func() bool {
+	return func() bool {
+		var all []int
+		for _, m := range members {
+			owned := m.Owned()
+			if len(owned) < n/len(members) || len(owned) > (n+len(members)-1)/len(members) {
+				return false
+			}
+			all = append(all, owned...)
+		}
+		slices.Sort(all)
+		return slices.Equal(all, upTo(n))
+	}
+}
+
+// second opens another connection to the brokers of a log.
+func second(t *testing.T, l *Log) *Log {
+	t.Helper()
+	other := connect(t, l.Addr())
+	other.session, other.heartbeat, other.watch, other.settle = l.session, l.heartbeat, l.watch, l.settle
+	return other
+}
+
+func join(t *testing.T, l *Log, group, topic string) *Member {
+	t.Helper()
+	m := l.Join(group, topic)
+	t.Cleanup(func() { _ = m.Leave() })
+	return m
+}
+
+func testGroup(t *testing.T, l *Log, topic string) {
+	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 5}))
+	l.heartbeat = 20 * time.Millisecond
+	a := join(t, l, topic, topic)
+	until(t, "one owns all", ownsAll(a, 5), a)
+
+	other := second(t, l)
+	b := join(t, other, topic, topic)
+	until(t, "two share", divided(5, a, b), a, b)
+	if got := a.Owned(); !slices.Equal(got, upTo(3)) {
+		t.Errorf("the first keeps %v", got)
+	}
+	alone := join(t, other, topic+"-other", topic)
+	until(t, "another group has its own members", ownsAll(alone, 5), alone)
+	c := join(t, l, topic, topic) // one process may be in a group twice
+	until(t, "three share", divided(5, a, b, c), a, b, c)
+
+	noError(t, b.Leave())
+	noError(t, b.Leave())
+	if len(b.Owned()) > 0 || b.Err() != nil {
+		t.Errorf("who left owns %v, %v", b.Owned(), b.Err())
+	}
+	until(t, "two share what the third left", divided(5, a, c), a, c)
+	noError(t, c.Leave())
+	until(t, "one owns all again", ownsAll(a, 5), a)
+	if !ownsAll(alone, 5)() {
+		t.Errorf("the other group's member owns %v", alone.Owned())
+	}
+}
+
+// openGroup connects to brokers that take short sessions, with topic t of six partitions.
+func openGroup(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, *Log) {
+	t.Helper()
+	cluster, addresses := startCluster(t, append(options, kfake.GroupMinSessionTimeout(time.Millisecond))...)
+	l := connect(t, addresses)
+	l.heartbeat, l.watch, l.settle = 10*time.Millisecond, 10*time.Millisecond, 0
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 6}))
+	return cluster, l
+}
+
+func TestDeadMemberLosesItsPartitions(t *testing.T) {
+	_, l := openGroup(t, kfake.NumBrokers(1))
+	l.session = 500 * time.Millisecond
+	testDeadMember(t, l, "t")
+}
+
+// A process that dies without a word loses its partitions to the others when its session has expired.
+func testDeadMember(t *testing.T, l *Log, topic string) {
+	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 6}))
+	a := join(t, l, topic, topic)
+	until(t, "one owns all", ownsAll(a, 6), a)
+	dying := second(t, l)
+	b := join(t, dying, topic, topic)
+	until(t, "two share", divided(6, a, b), a, b)
+	had := a.Owned()
+
+	died := time.Now()
+	noError(t, dying.Close())
+	until(t, "the dead one knows", func() bool { return b.Err() != nil }, b)
+	if !errors.Is(b.Err(), ErrClosed) || len(b.Owned()) > 0 {
+		t.Errorf("the dead one owns %v, %v", b.Owned(), b.Err())
+	}
+	if err := b.Leave(); err != nil {
+		t.Errorf("nobody is there to leave: %v", err)
+	}
+	if got := a.Owned(); !slices.Equal(got, had) {
+		t.Errorf("%v became %v before the session expired", had, got)
+	}
+	until(t, "one takes over", ownsAll(a, 6), a)
+	if took := time.Since(died); took < l.session/2 || took > l.session+5*time.Second {
+		t.Errorf("taking over took %v", took)
+	}
+}
+
+// A member that the coordinator may have given up owns nothing, until it hears from it again.
+func TestSilentCoordinator(t *testing.T) {
+	cluster, l := openGroup(t, kfake.NumBrokers(1))
+	l.session, l.parting = 300*time.Millisecond, 100*time.Millisecond
+	a := join(t, l, "g", "t")
+	until(t, "one owns all", ownsAll(a, 6), a)
+	silence := make(chan struct{})
+	for _, key := range []kmsg.Key{kmsg.Heartbeat, kmsg.LeaveGroup} {
+		cluster.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
+			select {
+			case <-silence:
+				return nil, nil, false
+			default:
+				cluster.KeepControl()
+				return nil, nil, true
+			}
+		})
+	}
+	until(t, "nothing is owned", ownsNone(a), a)
+	if err := a.Err(); err != nil {
+		t.Errorf("silence is no end: %v", err)
+	}
+	b := join(t, l, "g", "t")
+	began := time.Now()
+	if err := a.Leave(); err == nil || time.Since(began) > 5*time.Second {
+		t.Errorf("leaving took %v, %v", time.Since(began), err)
+	}
+	close(silence)
+	until(t, "another owns all", ownsAll(b, 6), b)
+}
+
+func TestPassingTroubleOfGroups(t *testing.T) {
+	for key, troubles := range map[kmsg.Key][]*kerr.Error{
+		kmsg.FindCoordinator: {kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress},
+		kmsg.JoinGroup: {kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID,
+			kerr.RebalanceInProgress},
+		kmsg.SyncGroup:   {kerr.RebalanceInProgress, kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.NotCoordinator},
+		kmsg.OffsetFetch: {kerr.CoordinatorLoadInProgress},
+		kmsg.Heartbeat: {kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID,
+			kerr.IllegalGeneration, kerr.RebalanceInProgress},
+	} {
+		for _, trouble := range troubles {
+			t.Run(key.Name()+" "+trouble.Message, func(t *testing.T) {
+				t.Parallel()
+				cluster, l := openGroup(t, kfake.NumBrokers(1))
+				hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: "g", Err: trouble, Count: 2})
+				m := join(t, l, "g", "t")
+				if key != kmsg.OffsetFetch { // of which kafka-go does not look at the error
+					noError(t, hit.Wait(testContext(t), 2))
+				}
+				until(t, "it owns all", ownsAll(m, 6), m)
+				noError(t, m.Leave())
+			})
+		}
+	}
+}
+
+func TestLastingTroubleOfGroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault kfake.Fault
+		want  error
+	}{
+		"finding the coordinator is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"joining is not allowed":                 {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"no more allowed":                        {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"the topic is not to be seen":            {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
+		"others are no members like this":        {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
+		"brokers want longer sessions":           {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InvalidSessionTimeout}, kafka.InvalidSessionTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, l := openGroup(t, kfake.NumBrokers(1))
+			c.fault.Count = -1
+			cluster.Fault(c.fault)
+			m := join(t, l, "g", "t")
+			until(t, "it ends", func() bool { return m.Err() != nil }, m)
+			if !errors.Is(m.Err(), c.want) || len(m.Owned()) > 0 {
+				t.Errorf("%v, owned %v", m.Err(), m.Owned())
+			}
+			noError(t, m.Leave())
+		})
+	}
+}
+
+func TestTopicsOfGroups(t *testing.T) {
+	_, l := openGroup(t, kfake.NumBrokers(1))
+	nothing := join(t, l, "g", "none")
+	until(t, "there is no such topic", func() bool { return errors.Is(nothing.Err(), ErrUnknownTopic) }, nothing)
+
+	a, b := join(t, l, "g", "t"), join(t, second(t, l), "g", "t")
+	until(t, "two share", divided(6, a, b), a, b)
+	request := kmsg.NewPtrCreatePartitionsRequest()
+	request.TimeoutMillis = 10_000
+	more := kmsg.NewCreatePartitionsRequestTopic()
+	more.Topic, more.Count = "t", 9
+	request.Topics = append(request.Topics, more)
+	response, err := request.RequestWith(testContext(t), foreign(t, l))
+	noError(t, err)
+	noError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
+	until(t, "two share what was added", divided(9, a, b), a, b)
+
+	noError(t, l.Delete(testContext(t), "t"))
+	until(t, "the topic is gone", func() bool { return errors.Is(a.Err(), ErrUnknownTopic) && errors.Is(b.Err(), ErrUnknownTopic) }, a, b)
+}
+
+func TestCoordinatorMoves(t *testing.T) {
+	cluster, l := openGroup(t, kfake.NumBrokers(3))
+	a, b := join(t, l, "g", "t"), join(t, second(t, l), "g", "t")
+	until(t, "two share", divided(6, a, b), a, b)
+	before := cluster.CoordinatorFor("g")
+	for cluster.CoordinatorFor("g") == before {
+		cluster.RehashCoordinators()
+	}
+	c := join(t, l, "g", "t")
+	until(t, "three share", divided(6, a, b, c), a, b, c)
+}
+
+// A broker that was down remembers no members. They keep what they own while it is, and share it again afterwards.
+func TestGroupOutlivesItsBroker(t *testing.T) {
+	dir := t.TempDir()
+	cluster, l := openGroup(t, kfake.NumBrokers(1), kfake.DataDir(dir))
+	a := join(t, l, "g", "t")
+	until(t, "one owns all", ownsAll(a, 6), a)
+	cluster.Close()
+	if !ownsAll(a, 6)() {
+		t.Errorf("while the broker is down it owns %v", a.Owned())
+	}
+	_, port, err := net.SplitHostPort(l.Addr()[0])
+	noError(t, err)
+	number, err := strconv.Atoi(port)
+	noError(t, err)
+	startCluster(t, kfake.Ports(number), kfake.DataDir(dir), kfake.GroupMinSessionTimeout(time.Millisecond))
+	b := join(t, second(t, l), "g", "t")
+	until(t, "two share", divided(6, a, b), a, b)
+}
+
+// Whoever leaves does so while the group divides, before it has joined, and while there is no broker.
+func TestLeaveAtAnyTime(t *testing.T) {
+	cluster, l := openGroup(t, kfake.NumBrokers(1))
+	l.session, l.parting = 500*time.Millisecond, 200*time.Millisecond
+	stays := join(t, l, "g", "t")
+	for range 20 {
+		m := l.Join("g", "t")
+		ctx, cancel := context.WithTimeout(testContext(t), 5*time.Millisecond)
+		select {
+		case <-m.Changed():
+		case <-ctx.Done():
+		}
+		cancel()
+		_ = m.Leave() // in the middle of a rebalance there may be no time to say so
+		if m.Err() != nil || len(m.Owned()) > 0 {
+			t.Errorf("after leaving: %v, %v", m.Owned(), m.Err())
+		}
+	}
+	until(t, "who stays owns all", ownsAll(stays, 6), stays)
+	cluster.Close()
+	began := time.Now()
+	_ = stays.Leave()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("leaving a broker that is gone took %v", took)
+	}
+}
