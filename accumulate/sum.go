@@ -113,25 +113,68 @@ func (s *Sum) Merge(o *Sum) error {
 // of merges can be put between without changing a bit.
 const groupSize = 32
 
-// Reduce merges the sums of partitions, which are in the order of partitions.
-// It sums into them: they are not to be used again.
-func Reduce(parts []*Sum) (*Sum, error) {
-	var groups []*Sum
-	for group := range slices.Chunk(parts, groupSize) {
-		for _, part := range group[1:] {
-			if err := group[0].Merge(part); err != nil {
-				return nil, err
-			}
-		}
-		groups = append(groups, group[0])
+// Reduction merges the sums of partitions in a fixed order, in whatever order
+// they come: partitions in order within their group, then the groups in order.
+// It holds one sum a group.
+type Reduction struct {
+	parts  int
+	groups []*Sum
+	added  []int // to each group
+}
+
+// NewReduction is of so many partitions.
+func NewReduction(parts int) *Reduction {
+	groups := (parts + groupSize - 1) / groupSize
+	return &Reduction{parts, make([]*Sum, groups), make([]int, groups)}
+}
+
+// Groups is how many there are.
+func (r *Reduction) Groups() int { return len(r.groups) }
+
+// Next is the ordinal of the partition that a group needs next; false when it
+// has all of its own.
+func (r *Reduction) Next(group int) (part int, more bool) {
+	part = group*groupSize + r.added[group]
+	return part, part < min((group+1)*groupSize, r.parts)
+}
+
+// Add merges the sum of the partition that the group needs next. It sums into
+// the group's first, and keeps it. Errors are those of [Sum.Merge].
+func (r *Reduction) Add(group int, part *Sum) error {
+	r.added[group]++
+	if r.groups[group] == nil {
+		r.groups[group] = part
+		return nil
 	}
-	if len(groups) == 0 {
+	return r.groups[group].Merge(part)
+}
+
+// Sum is that of all partitions, once each is added.
+func (r *Reduction) Sum() (*Sum, error) {
+	for group := range r.groups {
+		if part, more := r.Next(group); more {
+			panic(fmt.Sprintf("accumulate: a reduction of %d partitions lacks the one at %d", r.parts, part))
+		}
+	}
+	if len(r.groups) == 0 {
 		return &Sum{}, nil
 	}
-	for _, group := range groups[1:] {
-		if err := groups[0].Merge(group); err != nil {
+	for _, group := range r.groups[1:] {
+		if err := r.groups[0].Merge(group); err != nil {
 			return nil, err
 		}
 	}
-	return groups[0], nil
+	return r.groups[0], nil
+}
+
+// Reduce merges the sums of partitions, which are in the order of partitions.
+// It sums into them: they are not to be used again.
+func Reduce(parts []*Sum) (*Sum, error) {
+	r := NewReduction(len(parts))
+	for i, part := range parts {
+		if err := r.Add(i/groupSize, part); err != nil {
+			return nil, err
+		}
+	}
+	return r.Sum()
 }

@@ -80,7 +80,20 @@ func (c *Config) problems() []schemas.Problem {
 	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != "latest" && (err != nil || n == 0) {
 		wrong("warm", c.Warm, "latest, or the number of a version")
 	}
+	if l := c.Metrics.Listen; l != "" && !canListen(l) {
+		wrong("metrics.listen", l, "host:port to listen on, or nothing")
+	}
 	return all
+}
+
+// canListen takes an empty host, which is every one that the machine has, and port 0, which is any that is free.
+func canListen(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // CheckStages is an *[Error] if there is nothing to train.

@@ -22,9 +22,19 @@ type Config struct {
 	Memory       Bytes  // for prepared rows and blocks; 0: half of what is free
 	Segment      int    // messages
 	Warm         string // "", latest, or the number of a version
+	Metrics      Metrics
 
 	path string // of the file, for CheckStages
 }
+
+// Metrics says where a service answers who asks how it is doing.
+type Metrics struct {
+	Listen string // host:port; empty: nowhere
+}
+
+// DefaultListen is that of Prometheus' exporters in general
+// (https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus), on loopback.
+const DefaultListen = "127.0.0.1:9464"
 
 // Stage is an entry of the list of stages: one stage, or the same stage several times in a row.
 type Stage struct {
@@ -42,6 +52,7 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: onBadQuarantine,
 		Segment:      16,
+		Metrics:      Metrics{Listen: DefaultListen},
 	}
 }
 

@@ -177,7 +177,7 @@ func TestWrongSettings(t *testing.T) {
 		{"", "seed", "--set: seed: no value: expected key=value"},
 		{"", "seeed=1", "--set: seeed: 1: expected a known key; did you mean seed?"},
 		{"", "seed=x", "--set: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"", "=x", `--set: "": x: expected one of the keys name, brokers, data_dir, examples, prepare, stages, seed, intercept, on_bad_message, memory, segment or warm`},
+		{"", "=x", `--set: "": x: expected one of the keys name, brokers, data_dir, examples, prepare, stages, seed, intercept, on_bad_message, memory, segment, warm or metrics`},
 		{"", "stages.1.passes=1", "--set: stages.1.passes: 1: expected the number of a stage, from 0; there are 1"},
 		{"", "stages.first.passes=1", "--set: stages.first.passes: 1: expected the number of a stage, from 0; there are 1"},
 		{"", "stages.-1.passes=1", "--set: stages.-1.passes: 1: expected the number of a stage, from 0; there are 1"},

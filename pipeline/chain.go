@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -24,7 +24,8 @@ type chain struct {
 	mem       memory.Allocator
 	rec       Recorder
 	accepted  []*schemas.Weights
-	digests   []schemas.Digest // of accepted
+	digests   []schemas.Digest                    // of accepted
+	early     map[schemas.Digest]*schemas.Weights // by the parent that is not accepted yet, the first
 	collector schemas.Collector[float32]
 	initial   map[int][]float32 // W that stages begin at in a warm start
 
@@ -34,7 +35,7 @@ type chain struct {
 }
 
 func newChain(plan *schemas.Plan, mem memory.Allocator, rec Recorder) *chain {
-	return &chain{plan: plan, run: plan.Run(), mem: mem, rec: rec, initial: map[int][]float32{}}
+	return &chain{plan: plan, run: plan.Run(), mem: mem, rec: rec, early: map[schemas.Digest]*schemas.Weights{}, initial: map[int][]float32{}}
 }
 
 // add takes the next message of the weights topic and tells whether the chain
@@ -49,15 +50,26 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 		c.rec.Record(Noticed{fmt.Sprintf("a message of the weights topic is passed over: %v", err)})
 		return false, nil
 	}
-	if r == nil || r.Parent != c.head() {
+	if r == nil {
 		return false, nil
 	}
-	if r.Kind == schemas.KindPrepare {
-		if c.prepared, err = stages.NewPreparation(c.plan.Prepare, r.Tensors); err != nil {
-			return false, fmt.Errorf("read the survey's result: %w", err)
+	// A record that was written twice stands where compaction has left it, which
+	// may be behind those that were computed from it.
+	if r.Parent != c.head() {
+		if c.early[r.Parent] == nil && r.Parent != c.plan.Digest() && !slices.Contains(c.digests, r.Parent) {
+			c.early[r.Parent] = r
 		}
+		return false, nil
 	}
-	c.accepted, c.digests = append(c.accepted, r), append(c.digests, r.Digest())
+	for ; r != nil; r = c.early[c.head()] {
+		delete(c.early, r.Parent)
+		if r.Kind == schemas.KindPrepare {
+			if c.prepared, err = stages.NewPreparation(c.plan.Prepare, r.Tensors); err != nil {
+				return false, fmt.Errorf("read the survey's result: %w", err)
+			}
+		}
+		c.accepted, c.digests = append(c.accepted, r), append(c.digests, r.Digest())
+	}
 	return true, nil
 }
 
@@ -228,25 +240,6 @@ func (c *chain) read(ctx context.Context, d desk) (next int64, err error) {
 		return 0, fmt.Errorf("read weights of run %s: %w", c.run, err)
 	}
 	return end, nil
-}
-
-// await follows the weights topic until the chain has grown; it answers false
-// after wait without that.
-func (c *chain) await(ctx context.Context, weights *kafkalog.Follower, wait time.Duration) (bool, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for {
-		m, err := weights.Next(limited)
-		if err != nil {
-			if ctx.Err() == nil && limited.Err() != nil {
-				return false, nil
-			}
-			return false, fmt.Errorf("follow weights: %w", err)
-		}
-		if grown, err := c.add(message(m)); err != nil || grown {
-			return grown, err
-		}
-	}
 }
 
 // warm takes from the version that the plan starts from where its stages begin.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
@@ -15,30 +16,36 @@ import (
 // the stage before published. What is not sealed, or is no longer there, is
 // computed and published again, if need be from the first stage on.
 func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
-	if err := w.settle(); err != nil {
+	if err := w.settle(shares); err != nil {
 		return err
 	}
-	if w.entered == stage {
+	var outside []*share
+	for _, s := range shares {
+		if s.entered != stage {
+			s.entered = unknown // what is read before it proves wrong stands in the batches
+			outside = append(outside, s)
+		}
+	}
+	if len(outside) == 0 {
 		return nil
 	}
 	if stage == 0 {
-		for _, s := range shares {
+		for _, s := range outside {
 			for _, segment := range s.segments {
 				for _, b := range segment.batches {
 					clear(b.score.Data)
 				}
 			}
+			s.entered = 0
 		}
-		w.entered = 0
 		return nil
 	}
 	before := w.scoresBefore(stage)
-	lacking, err := w.restore(ctx, before, shares)
+	lacking, err := w.restore(ctx, before, outside)
 	if err != nil {
 		return err
 	}
 	if len(lacking) > 0 {
-		w.entered = unknown // what was read before it proved wrong may stand in the batches
 		if err := w.enter(ctx, stage-1, lacking); err != nil {
 			return err
 		}
@@ -52,7 +59,9 @@ func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
 			return fmt.Errorf("partition %d: %w, although they were published again", lacking[0].span.Partition, errUnsealed)
 		}
 	}
-	w.entered = stage
+	for _, s := range outside {
+		s.entered = stage
+	}
 	return nil
 }
 
@@ -82,27 +91,27 @@ func (w *worker) scoresBefore(stage int) *residualsOf {
 	}
 }
 
-// settle takes from the survey's result what it has covered, once.
-func (w *worker) settle() error {
-	if w.settled {
-		return nil
-	}
-	covered, ok := w.chain.accepted[0].Tensors.Find(schemas.TensorCovered)
-	if !ok {
-		return &schemas.ShapeError{Tensor: schemas.TensorCovered, Want: []int{len(w.plan.Spans)}}
-	}
-	for _, text := range covered.Text {
-		c, err := coverageOf(text)
-		if err != nil {
-			return err
+// settle tells shares what the survey has covered of them.
+func (w *worker) settle(shares []*share) error {
+	if w.covered == nil {
+		covered, ok := w.chain.accepted[0].Tensors.Find(schemas.TensorCovered)
+		if !ok {
+			return &schemas.ShapeError{Tensor: schemas.TensorCovered, Want: []int{len(w.plan.Spans)}}
 		}
-		for _, s := range w.shares {
-			if len(c.Spans) == 1 && c.Spans[0] == s.span {
-				s.covered = c
+		w.covered = map[int]accumulate.Coverage{}
+		for _, text := range covered.Text {
+			c, err := coverageOf(text)
+			if err != nil {
+				return err
+			}
+			if len(c.Spans) == 1 {
+				w.covered[c.Spans[0].Partition] = c
 			}
 		}
 	}
-	w.settled = true
+	for _, s := range shares {
+		s.covered = w.covered[s.span.Partition]
+	}
 	return nil
 }
 
@@ -119,10 +128,15 @@ func (w *worker) sealStage(ctx context.Context, stage int) error {
 	if len(open) == 0 {
 		return nil
 	}
-	if err := w.enter(ctx, stage, w.shares); err != nil {
+	began := time.Now()
+	if err := w.enter(ctx, stage, open); err != nil {
 		return err
 	}
-	return w.publishStage(ctx, stage, open)
+	if err := w.publishStage(ctx, stage, open); err != nil {
+		return err
+	}
+	w.rec.Record(Sealed{Run: w.run, Stage: stage, Partitions: partitionsOf(open), Rows: w.counts(open), Elapsed: time.Since(began)})
+	return nil
 }
 
 // publishStage publishes the residuals of shares that have the scores before
@@ -155,7 +169,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 			}, nil
 		},
 	}
-	return s.run(ctx, shares)
+	return w.sweep(ctx, s, shares)
 }
 
 // opened is a seal in the making.

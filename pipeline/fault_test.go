@@ -185,12 +185,12 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	d, plan := submitted(t, log, job, recorder)
 	ctx, cancel := cancelled(t)
 	worked := make(chan error)
-	go func() { worked <- newWorker(d, openBLAS(t), plan, 1<<30, recorder).work(ctx) }()
+	go func() { worked <- newWorker(d, openBLAS(t), plan, 0, newAlone(4), 1<<30, recorder).work(ctx) }()
 	end := &schemas.End{Run: plan.Run(), Content: plan.Content(), State: schemas.Cancelled}
 	if _, err := d.write(t.Context(), d.plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := newSolver(d, plan, recorder).solve(t.Context()); err != nil {
+	if err := newSolver(d, plan, 0, newAlone(1), recorder).solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()

@@ -24,6 +24,20 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 	return writeRecord(ctx, s.desk, s.plans, 0, r)
 }
 
+// tellStage publishes what a stage came to, for who follows the run from
+// elsewhere.
+func (s *solver) tellStage(ctx context.Context, report StageReport) error {
+	content, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	_, err = s.write(ctx, s.plans, 0, schemas.Message{
+		Key: fmt.Sprintf("stage/%s/%d", s.run, report.Stage), Value: content,
+		Headers: []schemas.Header{{Key: "kind", Value: string(schemas.KindStage)}, {Key: "run", Value: s.run}},
+	})
+	return err
+}
+
 // finish publishes the manifest of the version, which makes it count.
 func (s *solver) finish(ctx context.Context) (*Report, error) {
 	l, err := s.ledger(ctx)

@@ -158,6 +158,12 @@ func train(t *testing.T, log *kafkalog.Log, job Job) (*Report, *Model) {
 	return report, model
 }
 
+// aloneOn is a worker and a solver that own everything.
+func aloneOn(t *testing.T, d desk, job Job, rec Recorder) *crew {
+	t.Helper()
+	return &crew{desk: d, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: newAlone(job.Examples.Partitions), solves: newAlone(1), leave: func() {}}
+}
+
 // failing runs a job that has to fail, and answers with its error.
 func failing(t *testing.T, log *kafkalog.Log, job Job) error {
 	t.Helper()

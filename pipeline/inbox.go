@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sync"
+	"maps"
+	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
@@ -14,13 +16,15 @@ type FailureError struct{ schemas.Failure }
 
 func (e *FailureError) Error() string { return e.Reason }
 
-// follow starts a goroutine for each partition of statistics, from where the
-// run's own begin.
-func (s *solver) follow(ctx context.Context, followers *sync.WaitGroup) error {
+// addresses are what a solver follows: the statistics from where the run's own
+// begin, the weights from where the chain has been read to, and the plans, for
+// somebody may end the run.
+func (s *solver) addresses(ctx context.Context, weights int64) ([]address, error) {
 	partitions, err := s.log.Partitions(ctx, s.statistics)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	list := []address{{s.weights, 0, weights, true}, {s.plans, 0, s.watch, true}}
 	for p := range partitions {
 		// If retention has deleted any of the run's own, it ends: what is missing
 		// might be waited for for ever.
@@ -28,41 +32,42 @@ func (s *solver) follow(ctx context.Context, followers *sync.WaitGroup) error {
 		if p < len(s.plan.Since.Statistics) {
 			from = s.plan.Since.Statistics[p]
 		}
-		follower := s.log.Follow(s.statistics, p, from)
-		followers.Go(func() {
-			defer follower.Close()
-			for {
-				m, err := follower.Next(ctx)
-				out := message(m)
-				if err != nil {
-					reason := fmt.Sprintf("follow %s[%d]: %v", s.statistics, p, err)
-					out = (&schemas.Failure{Run: s.run, Reason: reason}).Message()
-				}
-				if out.Get("run") != s.run {
-					continue
-				}
-				select {
-				case s.inbox <- out:
-				case <-ctx.Done():
-				}
-				if err != nil || ctx.Err() != nil {
-					return
-				}
-			}
-		})
+		list = append(list, address{s.statistics, p, from, false})
 	}
-	return nil
+	return list, nil
 }
 
-// receive takes one message of the run's statistics. Records that come twice,
-// and parts of records that nobody asked for any more, are dropped.
-func (s *solver) receive(ctx context.Context) error {
-	var m schemas.Message
-	select {
-	case m = <-s.inbox:
-	case <-ctx.Done():
-		return ctx.Err()
+// receive takes one letter, whatever it is about, or is late.
+func (s *solver) receive(ctx context.Context, within time.Duration) (late bool, err error) {
+	l, late, err := s.mail.Next(ctx, within)
+	switch {
+	case err != nil || late:
+		return late, err
+	case l == nil:
+		mine, err := owns(s.owner, 0)
+		if err == nil && !mine {
+			err = errNotOwner
+		}
+		return false, err
 	}
+	m := message(l.Message)
+	switch {
+	case m.Get("run") != s.run:
+		return false, nil
+	case l.topic == s.statistics:
+		return false, s.take(m)
+	case l.topic == s.weights:
+		_, err := s.chain.add(m)
+		return false, err
+	case isEndOf(m, s.run):
+		return false, errEnded
+	}
+	return false, nil
+}
+
+// take adds a message of the run's statistics. Records that come twice, and
+// parts of records that nobody asked for any more, are dropped.
+func (s *solver) take(m schemas.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
 		if err != nil {
@@ -75,7 +80,7 @@ func (s *solver) receive(ctx context.Context) error {
 		s.drop(err)
 		return nil
 	}
-	if id.Stage < s.current && id.Kind != schemas.KindSeal {
+	if id.Stage < s.current {
 		return nil // of a stage that is solved
 	}
 	if digest, twice := s.digests[id]; twice {
@@ -139,14 +144,10 @@ func (s *solver) identity(kind schemas.Kind, v visit, partition int) schemas.Ide
 // gather waits until every span of the plan is covered by records of these
 // kinds, and reduces them in the order of partitions.
 func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*accumulate.Sum, error) {
-	var parts []*accumulate.Sum
-	for _, span := range s.plan.Spans {
+	return s.reduce(ctx, v, kinds, func(span schemas.Span) (*accumulate.Sum, error) {
 		var part *accumulate.Sum
 		for _, kind := range kinds {
-			r, err := s.wait(ctx, s.identity(kind, v, span.Partition))
-			if err != nil {
-				return nil, err
-			}
+			r := s.record(s.identity(kind, v, span.Partition))
 			if part != nil {
 				part = accumulate.NewSum(part.Coverage, append(part.Tensors(), r.Tensors...))
 				continue
@@ -160,37 +161,84 @@ func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*a
 			}
 			part = accumulate.NewSum(covered, r.Tensors)
 		}
-		parts = append(parts, part)
-	}
-	sum, err := accumulate.Reduce(parts)
-	if err != nil {
-		return nil, fmt.Errorf("reduce visit %d: %w", v.number, err)
-	}
-	return sum, nil
+		return part, nil
+	})
 }
 
-// wait for a record, which is handed over: the solver keeps nothing.
-func (s *solver) wait(ctx context.Context, id schemas.Identity) (*schemas.Statistics, error) {
-	for s.records[id] == nil {
-		if last, any := s.latest[id.Partition]; any && id.Kind != schemas.KindSeal && id.Before(last) {
+// reduce has take make a sum of each span's records, and adds it, as soon as it
+// can be: of a thousand partitions' Gram matrices few are there at once.
+func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take func(schemas.Span) (*accumulate.Sum, error)) (*accumulate.Sum, error) {
+	all := accumulate.NewReduction(len(s.plan.Spans))
+	for wait := patience; ; {
+		missing, err := s.addTo(all, v, kinds, take)
+		if err != nil {
+			return nil, fmt.Errorf("reduce visit %d: %w", v.number, err)
+		}
+		if missing == nil {
+			return all.Sum()
+		}
+		late, err := s.receive(ctx, wait)
+		if err != nil {
+			return nil, err
+		}
+		if wait = patience; late {
+			s.rec.Record(Noticed{fmt.Sprintf("no worker has sent the %v yet: waiting", *missing)})
+			wait = mostPatience
+		}
+	}
+}
+
+// addTo adds what has come, and answers with the first record that has not.
+func (s *solver) addTo(all *accumulate.Reduction, v visit, kinds []schemas.Kind, take func(schemas.Span) (*accumulate.Sum, error)) (missing *schemas.Identity, err error) {
+	for group := range all.Groups() {
+		for ordinal, more := all.Next(group); more; ordinal, more = all.Next(group) {
+			span := s.plan.Spans[ordinal]
+			lacking, err := s.lacking(v, span.Partition, kinds)
+			if err != nil {
+				return nil, err
+			}
+			if lacking != nil {
+				missing = cmp.Or(missing, lacking)
+				break
+			}
+			part, err := take(span)
+			if err != nil {
+				return nil, err
+			}
+			if err := all.Add(group, part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return missing, nil
+}
+
+// lacking is the first of these records that has not come, nil if all have; an
+// error if it never will.
+func (s *solver) lacking(v visit, partition int, kinds []schemas.Kind) (*schemas.Identity, error) {
+	for _, kind := range kinds {
+		id := s.identity(kind, v, partition)
+		if s.records[id] != nil || s.sampled[id] != nil {
+			continue
+		}
+		if last, any := s.latest[partition]; any && kind != schemas.KindSeal && id.Before(last) {
 			return nil, &GoneError{id}
 		}
-		if err := s.receive(ctx); err != nil {
-			return nil, err
-		}
+		return &id, nil
 	}
-	r := s.records[id]
-	delete(s.records, id)
-	return r, nil
+	return nil, nil
 }
 
-func (s *solver) waitSample(ctx context.Context, id schemas.Identity) (*accumulate.Sample, error) {
-	for s.sampled[id] == nil {
-		if err := s.receive(ctx); err != nil {
-			return nil, err
-		}
-	}
-	r := s.sampled[id]
-	delete(s.sampled, id)
-	return accumulate.SampleOf(r.Tensors)
+// record hands over one that has come: the solver keeps nothing.
+func (s *solver) record(id schemas.Identity) *schemas.Statistics {
+	r := s.records[id]
+	delete(s.records, id)
+	return r
+}
+
+// forget drops what is kept of stages before one.
+func (s *solver) forget(before int) {
+	maps.DeleteFunc(s.records, func(id schemas.Identity, _ *schemas.Statistics) bool { return id.Stage < before })
+	maps.DeleteFunc(s.sampled, func(id schemas.Identity, _ *schemas.Sample) bool { return id.Stage < before })
+	maps.DeleteFunc(s.digests, func(id schemas.Identity, _ schemas.Digest) bool { return id.Stage < before })
 }

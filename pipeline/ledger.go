@@ -16,11 +16,17 @@ type ledger struct {
 	ends    map[string]*schemas.End
 	sources []schemas.SourceSeal // in the order of seals
 	damaged []error              // why messages were passed over
+	next    int64                // the offset after what it has read
 }
 
+// ledger is what the topic says now.
 func (d desk) ledger(ctx context.Context) (*ledger, error) {
-	l := &ledger{ends: map[string]*schemas.End{}}
-	err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error {
+	l := &ledger{}
+	first, end, err := d.log.Bounds(ctx, d.plans, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	err = d.between(ctx, d.plans, 0, first, end, func(r kafkalog.Message) error {
 		if err := l.add(r); err != nil {
 			l.damaged = append(l.damaged, fmt.Errorf("%s[0]@%d: %w", d.plans, r.Offset, err))
 		}
@@ -29,12 +35,17 @@ func (d desk) ledger(ctx context.Context) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
+	l.next = end
 	return l, nil
 }
 
 func (l *ledger) add(r kafkalog.Message) error {
+	l.next = r.Offset + 1
 	if r.Value == nil {
 		return nil
+	}
+	if l.ends == nil {
+		l.ends = map[string]*schemas.End{}
 	}
 	m := message(r)
 	switch m.Kind() {
@@ -62,6 +73,23 @@ func (l *ledger) add(r kafkalog.Message) error {
 		l.sources = append(l.sources, *seal)
 	}
 	return nil
+}
+
+// isEndOf tells whether a message ends a run.
+func isEndOf(m schemas.Message, run string) bool {
+	return m.Kind() == schemas.KindEnd && m.Get("run") == run && endOf(m) != nil
+}
+
+// endOf is the end that a message says; nil if it is none, or damaged.
+func endOf(m schemas.Message) *schemas.End {
+	if m.Kind() != schemas.KindEnd {
+		return nil
+	}
+	end, err := schemas.DecodeJSON[schemas.End](m)
+	if err != nil {
+		return nil
+	}
+	return end
 }
 
 func (l *ledger) plan(run string) *schemas.Plan {

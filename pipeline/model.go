@@ -37,7 +37,10 @@ type fittedBlock struct {
 
 // LoadModel reads a version of a pipeline: a number, a run, or Latest.
 func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*Model, error) {
-	d := newDesk(log, name, nil)
+	return newDesk(log, name, nil).model(ctx, version)
+}
+
+func (d desk) model(ctx context.Context, version string) (*Model, error) {
 	manifest, err := d.version(ctx, version)
 	if err != nil {
 		return nil, err

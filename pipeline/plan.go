@@ -127,7 +127,7 @@ func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas
 }
 
 func (d desk) checkRetention(ctx context.Context, topic string) error {
-	config, err := d.log.Config(ctx, topic)
+	config, err := d.admin.Config(ctx, topic)
 	if err != nil {
 		return err
 	}

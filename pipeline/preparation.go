@@ -61,26 +61,24 @@ type surveyed struct {
 }
 
 func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
-	all := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}
-	var parts []*accumulate.Sum
-	for _, span := range s.plan.Spans {
-		part, err := s.surveyedSpan(ctx, v, span, all)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, part)
+	kinds := []schemas.Kind{schemas.KindVisit, schemas.KindSample}
+	if s.plan.Prepare.PCA > 0 {
+		kinds = append(kinds, schemas.KindGram)
 	}
+	all, covered := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}, map[int]string{}
 	var err error
-	all.sum, err = accumulate.Reduce(parts)
+	all.sum, err = s.reduce(ctx, v, kinds, func(span schemas.Span) (*accumulate.Sum, error) {
+		return s.surveyedSpan(v, span, all, covered)
+	})
+	for _, span := range s.plan.Spans {
+		all.covered = append(all.covered, covered[span.Partition])
+	}
 	return all, err
 }
 
 // surveyedSpan adds the statistics of one span to all, and answers with its sums.
-func (s *solver) surveyedSpan(ctx context.Context, v visit, span schemas.Span, all *surveyed) (*accumulate.Sum, error) {
-	r, err := s.wait(ctx, s.identity(schemas.KindVisit, v, span.Partition))
-	if err != nil {
-		return nil, err
-	}
+func (s *solver) surveyedSpan(v visit, span schemas.Span, all *surveyed, covered map[int]string) (*accumulate.Sum, error) {
+	r := s.record(s.identity(schemas.KindVisit, v, span.Partition))
 	tensors := schemas.Tensors[float64]{}
 	for _, t := range r.Tensors {
 		switch t.Name {
@@ -98,23 +96,21 @@ func (s *solver) surveyedSpan(ctx context.Context, v visit, span schemas.Span, a
 		}
 	}
 	if s.plan.Prepare.PCA > 0 {
-		gram, err := s.wait(ctx, s.identity(schemas.KindGram, v, span.Partition))
-		if err != nil {
-			return nil, err
-		}
-		tensors = append(tensors, gram.Tensors...)
+		tensors = append(tensors, s.record(s.identity(schemas.KindGram, v, span.Partition)).Tensors...)
 	}
-	rows, err := s.waitSample(ctx, s.identity(schemas.KindSample, v, span.Partition))
+	sample := s.identity(schemas.KindSample, v, span.Partition)
+	rows, err := accumulate.SampleOf(s.sampled[sample].Tensors)
 	if err != nil {
 		return nil, err
 	}
+	delete(s.sampled, sample)
 	all.sample.Merge(rows)
 	n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
 	}
 	all.quarantined += n
-	all.covered = append(all.covered, r.Note(noteCovered))
+	covered[span.Partition] = r.Note(noteCovered)
 	coverage, err := coverageOf(r.Note(noteCovered))
 	if err != nil {
 		return nil, err

@@ -40,6 +40,40 @@ type (
 		Offset    int64
 		Reason    string
 	}
+	// Owned: the partitions that a worker owns have changed.
+	Owned struct {
+		Run        string
+		Partitions []int
+	}
+	// Visited: a worker has published the sums of partitions for a visit.
+	Visited struct {
+		Run          string
+		Stage, Visit int
+		Partitions   []int
+		Rows         int64
+		Elapsed      time.Duration
+	}
+	// Sealed: a worker has published and sealed the residuals of partitions after a stage.
+	Sealed struct {
+		Run        string
+		Stage      int
+		Partitions []int
+		Rows       int64
+		Elapsed    time.Duration
+	}
+	// Solved: the solver has published the weights for a visit.
+	Solved struct {
+		Run          string
+		Stage, Visit int
+		Waited       time.Duration // for the statistics that they were made of
+		Elapsed      time.Duration // since these were complete
+	}
+	// Advanced: weights are accepted, and a run that others work on is at this visit; Stage is the number of stages when
+	// there are no more.
+	Advanced struct {
+		Run          string
+		Stage, Visit int
+	}
 	// Surveyed: the survey's result is on the weights topic.
 	Surveyed struct {
 		Rows     map[schemas.Split]int64
@@ -65,6 +99,13 @@ type (
 	Ended struct {
 		Run, State, Reason string
 	}
+	// Waiting: trouble with the brokers has been waited out for so long, or is over.
+	Waiting struct {
+		What  string
+		Since time.Duration
+		Err   error
+		Over  bool
+	}
 	// Noticed: something that whoever looks after it should know.
 	Noticed struct{ Text string }
 )
@@ -80,8 +121,14 @@ func (Ingested) event()    {}
 func (Began) event()       {}
 func (Progressed) event()  {}
 func (Quarantined) event() {}
+func (Owned) event()       {}
+func (Visited) event()     {}
+func (Sealed) event()      {}
+func (Solved) event()      {}
+func (Advanced) event()    {}
 func (Surveyed) event()    {}
 func (Passed) event()      {}
 func (StageEnded) event()  {}
 func (Ended) event()       {}
+func (Waiting) event()     {}
 func (Noticed) event()     {}

@@ -72,7 +72,7 @@ var errUnsealed = errors.New("the residuals are not as they were sealed")
 // partition, have left between them.
 type residualsReader struct {
 	*residualsOf
-	messages *kafkalog.Range
+	messages reader
 	attempt  string
 	ahead    *schemas.Residuals // read, and not yet asked for
 	at       int64              // offset on the residuals topic of the last part

@@ -143,7 +143,7 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	results, twins := make(chan result), 4
 	for range twins {
 		go func() {
-			report, err := d.execute(t.Context(), openBLAS(t), plan, job.Memory, recorder)
+			report, err := aloneOn(t, d, job, recorder).execute(t.Context(), plan, 0)
 			results <- result{report, err}
 		}()
 	}
@@ -263,18 +263,18 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorker(d, openBLAS(t), l.plans[0], 1<<30, ignored{})
+	w := newWorker(d, openBLAS(t), l.plans[0], 0, newAlone(4), 1<<30, ignored{})
 	if w.partitions, err = log.Partitions(t.Context(), d.statistics); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.chain.read(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.findSeals(t.Context()); err != nil {
+	if err := w.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	visits := w.chain.visits(1)
-	if err := w.visit(t.Context(), visits[0]); err != nil { // the batches are in memory
+	if err := w.visit(t.Context(), visits[0], w.shares); err != nil { // the batches are in memory
 		t.Fatal(err)
 	}
 	first := map[int]schemas.Digest{}

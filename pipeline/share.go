@@ -15,6 +15,8 @@ type share struct {
 	ordinal  int // of the span in the plan
 	segments []*segment
 	covered  accumulate.Coverage // by the survey: later visits must cover the same
+	visited  visit               // that the worker has published last
+	entered  int                 // the stage that the batches have the scores before, or unknown
 	seals    map[int]*seal       // by stage
 	sealed   int                 // the stage whose scores the batches have as theirs after it, or unknown
 }
@@ -68,6 +70,18 @@ type batch struct {
 	blockOf  int
 }
 
+// release gives back what the share took of the budget: it is not to be used
+// after that.
+func (s *share) release(b *budget) {
+	for _, segment := range s.segments {
+		segment.drop(b)
+		for _, one := range segment.batches {
+			b.give(int64(one.inputs.Rows)*rowBytes(one.inputs.Cols, one.score.Cols) + int64(4*cap(one.block.Data)))
+		}
+		segment.batches = nil
+	}
+}
+
 // budget shares out the memory that a worker may use for what it could also
 // read or compute again.
 type budget struct {
@@ -99,7 +113,7 @@ func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes +
 
 // divide cuts a partition's span into segments.
 func divide(span schemas.Span, ordinal int, length int64) *share {
-	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}, sealed: unknown}
+	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}, sealed: unknown, entered: unknown}
 	for _, part := range span.Segments(length) {
 		s.segments = append(s.segments, &segment{span: part})
 	}

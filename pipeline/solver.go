@@ -2,13 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -20,10 +19,12 @@ type solver struct {
 	rec   Recorder
 	plan  *schemas.Plan
 	run   string
+	watch int64 // where on the plans topic the run's end may be
+	owner owner // of the one partition of the plans topic
 	chain *chain
 	began time.Time
 
-	inbox   chan schemas.Message
+	mail    mail
 	sums    schemas.Collector[float64]
 	grams   schemas.Collector[float32] // of blocks
 	samples schemas.Collector[float32]
@@ -31,7 +32,6 @@ type solver struct {
 	sampled map[schemas.Identity]*schemas.Sample
 	digests map[schemas.Identity]schemas.Digest
 	latest  map[int]schemas.Identity // by partition, of the last visit that came
-	barrier *kafkalog.Follower       // of the weights topic
 	current int                      // the stage that is solved
 
 	quarantined int64
@@ -40,25 +40,34 @@ type solver struct {
 	last        *accumulate.Sum // the seals of the last stage, reduced
 }
 
-func newSolver(d desk, plan *schemas.Plan, rec Recorder) *solver {
+// newSolver is the solver of an unfinished run. Its end, if somebody else ends
+// it, is on the plans topic from watch on.
+func newSolver(d desk, plan *schemas.Plan, watch int64, o owner, rec Recorder) *solver {
 	return &solver{
-		desk: d, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), began: time.Now(),
-		inbox: make(chan schemas.Message, 64), records: map[schemas.Identity]*schemas.Statistics{},
-		sampled: map[schemas.Identity]*schemas.Sample{}, digests: map[schemas.Identity]schemas.Digest{}, latest: map[int]schemas.Identity{},
+		desk: d, rec: rec, plan: plan, run: plan.Run(), watch: watch, owner: o, chain: newChain(plan, d.mem, rec), began: time.Now(),
+		records: map[schemas.Identity]*schemas.Statistics{}, sampled: map[schemas.Identity]*schemas.Sample{},
+		digests: map[schemas.Identity]schemas.Digest{}, latest: map[int]schemas.Identity{},
 	}
 }
 
+// Why a solver stops before it has come to the run's end.
+var (
+	errEnded    = errors.New("the run has ended")
+	errNotOwner = errors.New("another solver goes on")
+)
+
 // solve goes on with the run until it has ended, and says so on the plans
 // topic. An error is of the brokers, or of ctx; a run that can't go on is an
-// end like another.
+// end like another. It answers errNotOwner when the run is another solver's now.
 func (s *solver) solve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	followers := sync.WaitGroup{}
-	defer followers.Wait()
-	defer cancel()
-	report, err := s.stagesOf(ctx, &followers)
-	if ctx.Err() != nil {
+	report, err := s.stagesOf(ctx)
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errEnded):
+		return nil
+	case errors.Is(err, errNotOwner):
+		return err
 	}
 	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done}
 	if err != nil {
@@ -73,7 +82,7 @@ func (s *solver) solve(ctx context.Context) error {
 }
 
 // stagesOf solves the survey and each stage in turn.
-func (s *solver) stagesOf(ctx context.Context, followers *sync.WaitGroup) (*Report, error) {
+func (s *solver) stagesOf(ctx context.Context) (*Report, error) {
 	kept, err := s.chain.warm(ctx, s.desk)
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)
@@ -82,22 +91,24 @@ func (s *solver) stagesOf(ctx context.Context, followers *sync.WaitGroup) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	s.barrier = s.log.Follow(s.weights, 0, next)
-	s.barrier.SkipDeleted = true
-	defer s.barrier.Close()
-	if err := s.follow(ctx, followers); err != nil {
+	addresses, err := s.addresses(ctx, next)
+	if err != nil {
 		return nil, err
 	}
+	s.mail = s.log.Mail(ctx, s.owner.Changed(), addresses...)
+	defer s.mail.Close()
 	if err := s.survey(ctx, kept); err != nil {
-		return nil, fmt.Errorf("survey: %w", err)
+		return nil, during("survey", err)
 	}
 	for t := range s.plan.Stages {
 		if err := s.stage(ctx, t); err != nil {
-			return nil, fmt.Errorf("stage %d: %w", t, err)
+			return nil, during(stageName(t), err)
 		}
 	}
 	return s.finish(ctx)
 }
+
+func during(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
 
 // stage solves one stage: it folds the visits that are accepted, and goes on
 // from there.
@@ -109,11 +120,14 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	}
 	shape := s.chain.shape(m)
 	s.current = t
+	s.forget(t)
 	fit, passes := solve.NewFit(s.plan.Stages[t], shape), 0
 	final, parent := s.chain.final(t)
 	if final != nil { // by a solver before this one
 		passes = gradients(s.plan.Stages[t].Link, len(s.chain.visits(t)))
 	}
+	var gathered time.Time
+	var waited time.Duration
 	for seen := 0; final == nil; final, parent = s.chain.final(t) {
 		visits := s.chain.visits(t)
 		for ; seen < len(visits); seen++ {
@@ -126,10 +140,12 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			if v.number == 0 || s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
 				kinds = append(kinds, schemas.KindGram)
 			}
+			waiting := time.Now()
 			sum, err := s.gather(ctx, v, kinds...)
 			if err != nil {
 				return err
 			}
+			gathered, waited = time.Now(), time.Since(waiting)
 			pass, err := fit.Observe(v.number, step, sum.Tensors())
 			if err != nil {
 				return err
@@ -139,7 +155,8 @@ func (s *solver) stage(ctx context.Context, t int) error {
 				s.rec.Record(Passed{Stage: t, Visit: v.number, Pass: pass.Number, Accepted: pass.Accepted, Objective: pass.Objective, Scores: scoresOf(sum)})
 			}
 		}
-		if final, _ := s.chain.final(t); final != nil {
+		// Another solver's may have been accepted meanwhile.
+		if final, _ := s.chain.final(t); final != nil || len(s.chain.visits(t)) > seen {
 			continue
 		}
 		step, err := fit.Next()
@@ -148,7 +165,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		}
 		last := visits[len(visits)-1]
 		r := &schemas.Weights{
-			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: t, Visit: last.number + 1, Parent: s.chain.head()},
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: t, Visit: last.number + 1, Parent: last.parent},
 			Tensors:  step.Tensors(shape),
 		}
 		if step.Final {
@@ -157,6 +174,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		if err := s.publish(ctx, r); err != nil {
 			return err
 		}
+		s.rec.Record(Solved{Run: s.run, Stage: t, Visit: r.Visit, Waited: waited, Elapsed: time.Since(gathered)})
 	}
 	sealed, err := s.gather(ctx, visit{t, 0, parent}, schemas.KindSeal)
 	if err != nil {
@@ -165,6 +183,9 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	s.last = sealed
 	report := stageReport(t, s.plan.Stages[t].Link, passes, time.Since(began), sealed)
 	s.stages = append(s.stages, report)
+	if err := s.tellStage(ctx, report); err != nil {
+		return err
+	}
 	s.rec.Record(StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
 	return nil
 }
@@ -184,8 +205,14 @@ func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
 		if err := writeRecord(ctx, s.desk, s.weights, 0, r); err != nil {
 			return err
 		}
-		if grown, err := s.chain.await(ctx, s.barrier, wait); err != nil || grown {
-			return err
+		for {
+			late, err := s.receive(ctx, wait)
+			if err != nil || s.chain.head() != r.Parent {
+				return err
+			}
+			if late {
+				break
+			}
 		}
 	}
 }

@@ -108,7 +108,7 @@ type surveyBench struct {
 
 // survey takes moments, samples rows, finds the labels, and puts into
 // quarantine what can't be used.
-func (w *worker) survey(ctx context.Context, v visit) error {
+func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 	shift, err := w.shift(ctx)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 	if len(w.plan.Classes) > 0 {
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
-	progress, sums, all := w.progress(v), map[*share]*accumulate.Sum{}, map[*share]*found{}
+	progress, sums, all := w.progress(v, shares), map[*share]*accumulate.Sum{}, map[*share]*found{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, whole: true, writers: publishers,
 		bench: func() func(context.Context, *load) (*outcome, error) {
@@ -146,7 +146,7 @@ func (w *worker) survey(ctx context.Context, v visit) error {
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, s, sum, found, shift) }, nil
 		},
 	}
-	return s.run(ctx, w.shares)
+	return w.sweep(ctx, s, shares)
 }
 
 func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {

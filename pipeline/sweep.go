@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"runtime"
 	"sync"
 
@@ -19,15 +20,15 @@ import (
 
 // A sweep goes once through shares of the examples, on all cores:
 //
-//	feed ──loads──▶ benches ──outcomes──▶ collect
+//	feeds ──loads──▶ benches ──outcomes──▶ collect
 //
-// feed reads the segments in order, ahead of the benches; each bench turns one
+// A feed reads the segments in order, ahead of the benches; each bench turns one
 // segment into an outcome; collect takes the outcomes of each share in the
 // order of its segments, whatever order they were made in.
 type sweep struct {
 	desk
 	plan *schemas.Plan
-	// scores tells feed to read the scores before the stage with the examples of
+	// scores tells feeds to read the scores before the stage with the examples of
 	// segments that are not kept; nil: there are none yet.
 	scores *residualsOf
 	// whole tells that all segments are read: then every message of the plan's
@@ -109,9 +110,24 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 
 	group.Go(func() error {
 		defer close(loads)
+		turn := func() error {
+			select {
+			case tokens <- struct{}{}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		for _, share := range shares {
-			if err := s.feed(ctx, share, loads, tokens); err != nil {
-				return err
+			for l, err := range s.loads(ctx, share, turn) {
+				if err != nil {
+					return err
+				}
+				select {
+				case loads <- l:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 			}
 		}
 		return nil
@@ -179,80 +195,97 @@ func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, behind 
 	return nil
 }
 
-// feed reads a share's segments in order: those that are not in memory.
-func (s *sweep) feed(ctx context.Context, share *share, loads chan<- *load, tokens chan<- struct{}) error {
-	var examples *kafkalog.Range
-	var scores *residualsReader
-	defer func() {
-		if examples != nil {
-			examples.Close()
-		}
-		if scores != nil {
-			scores.close()
-		}
-	}()
-	replay := ingest.NewReplay(s.plan, share.span.Partition)
-	var ahead *kafkalog.Message
-	for at, segment := range share.segments {
-		l := &load{share: share, at: at}
-		select {
-		case tokens <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if l.raw = segment.raw; segment.batches == nil {
-			if l.raw == nil {
-				if examples == nil {
-					// Every message before decides which of a source's is a repetition, so a
-					// share that is not all in memory is read from its beginning.
-					examples = s.log.Range(s.examples, share.span.Partition, share.span.From, share.span.To)
-				}
-				if err := s.read(ctx, examples, &ahead, replay, l); err != nil {
-					return fmt.Errorf("read examples %s%v: %w", s.examples, segment.span, err)
-				}
+// loads reads a share's segments in order: those that are not in memory. It waits
+// for its turn before each.
+func (s *sweep) loads(ctx context.Context, share *share, turn func() error) iter.Seq2[*load, error] {
+	return func(yield func(*load, error) bool) {
+		f := &feed{sweep: s, share: share, replay: ingest.NewReplay(s.plan, share.span.Partition)}
+		defer f.close()
+		for at := range share.segments {
+			l := &load{share: share, at: at}
+			err := turn()
+			if err == nil {
+				err = f.read(ctx, l)
 			}
-			if s.scores != nil {
-				if scores == nil {
-					scores = s.scores.reader(s.desk, share, segment.residuals)
-				}
-				if err := scores.fill(ctx, l); err != nil {
-					return fmt.Errorf("read residuals %s%v: %w", s.residuals, segment.span, err)
-				}
+			if !yield(l, err) || err != nil {
+				return
 			}
 		}
-		select {
-		case loads <- l:
-		case <-ctx.Done():
-			return ctx.Err()
+		if s.whole {
+			if err := f.replay.Complete(); err != nil {
+				yield(nil, err)
+			}
 		}
 	}
-	if s.whole {
-		return replay.Complete()
+}
+
+// feed reads what the segments of one share need, one after the other.
+type feed struct {
+	*sweep
+	share    *share
+	examples reader // once one is read
+	ahead    *kafkalog.Message
+	replay   *ingest.Replay
+	scores   *residualsReader // likewise
+}
+
+func (f *feed) close() {
+	if f.examples != nil {
+		f.examples.Close()
+	}
+	if f.scores != nil {
+		f.scores.close()
+	}
+}
+
+func (f *feed) read(ctx context.Context, l *load) error {
+	segment, span := l.segment(), f.share.span
+	if l.raw = segment.raw; segment.batches != nil {
+		return nil
+	}
+	if l.raw == nil {
+		if f.examples == nil {
+			// Every message before decides which of a source's is a repetition, so a
+			// share that is not all in memory is read from its beginning.
+			f.examples = f.log.Range(f.sweep.examples, span.Partition, span.From, span.To)
+		}
+		if err := f.messages(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v: %w", f.sweep.examples, segment.span, err)
+		}
+	}
+	if f.sweep.scores == nil {
+		return nil
+	}
+	if f.scores == nil {
+		f.scores = f.sweep.scores.reader(f.desk, f.share, segment.residuals)
+	}
+	if err := f.scores.fill(ctx, l); err != nil {
+		return fmt.Errorf("read residuals %s%v: %w", f.residuals, segment.span, err)
 	}
 	return nil
 }
 
-// read takes the accepted messages of the load's segment, passing over those of
-// segments before it that are in memory.
-func (s *sweep) read(ctx context.Context, examples *kafkalog.Range, ahead **kafkalog.Message, replay *ingest.Replay, l *load) error {
+// messages takes the accepted messages of the load's segment, passing over those
+// of segments before it that are in memory.
+func (f *feed) messages(ctx context.Context, l *load) error {
 	span := l.segment().span
 	for {
-		if *ahead == nil {
-			m, err := examples.Next(ctx)
+		if f.ahead == nil {
+			m, err := f.examples.Next(ctx)
 			if err == io.EOF {
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			*ahead = &m
+			f.ahead = &m
 		}
-		m := **ahead
+		m := *f.ahead
 		if m.Offset >= span.To {
 			return nil
 		}
-		*ahead = nil
-		if r := (raw{m.Offset, message(m)}); replay.Accept(r.message) && m.Offset >= span.From {
+		f.ahead = nil
+		if r := (raw{m.Offset, message(m)}); f.replay.Accept(r.message) && m.Offset >= span.From {
 			l.raw = append(l.raw, r)
 		}
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,11 +15,11 @@ import (
 )
 
 // topics are the names of a pipeline's topics.
-type topics struct{ examples, residuals, statistics, weights, plans, quarantine string }
+type topics struct{ name, examples, residuals, statistics, weights, plans, quarantine string }
 
 func topicsOf(name string) topics {
 	return topics{
-		examples: name + ".examples", residuals: name + ".residuals", statistics: name + ".statistics",
+		name: name, examples: name + ".examples", residuals: name + ".residuals", statistics: name + ".statistics",
 		weights: name + ".weights", plans: name + ".plans", quarantine: name + ".quarantine",
 	}
 }
@@ -59,26 +60,42 @@ func (e *PartitionsError) Error() string {
 // create makes the topics that are missing. An examples topic that is there
 // keeps its number of partitions, which is the job's from then on.
 func (d desk) create(ctx context.Context, job *Job) error {
-	if err := d.log.Create(ctx, Topics(*job)[0]); err != nil {
+	if err := d.admin.Create(ctx, Topics(*job)[0]); err != nil {
 		return err
 	}
 	var err error
 	if job.Examples.Partitions, err = d.log.Partitions(ctx, d.examples); err != nil {
 		return err
 	}
-	if err := d.log.Create(ctx, Topics(*job)...); err != nil {
+	if err := d.admin.Create(ctx, Topics(*job)...); err != nil {
 		return err
 	}
 	have, err := d.log.Partitions(ctx, d.residuals)
-	if err == nil && have < job.Examples.Partitions && !d.log.Embedded() {
+	if err == nil && have < job.Examples.Partitions && !d.admin.Embedded() {
 		return &PartitionsError{d.residuals, have, job.Examples.Partitions}
 	}
 	return err
 }
 
+// prepare makes the topics that are missing, for a role: one that may not make
+// any needs them to be there.
+func (d desk) prepare(ctx context.Context, job *Job) error {
+	for _, t := range Topics(*job) {
+		_, err := d.log.Partitions(ctx, t.Name)
+		if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return d.create(ctx, job)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // desk is a log with the names of a pipeline's topics: what all roles hold.
 type desk struct {
-	log *kafkalog.Log
+	log   journal
+	admin *kafkalog.Log // the same, for who sets topics up
 	topics
 	mem memory.Allocator // of Arrow
 }
@@ -88,11 +105,16 @@ func newDesk(log *kafkalog.Log, name string, mem memory.Allocator) desk {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return desk{log, topicsOf(name), mem}
+	return desk{brokers{log}, log, topicsOf(name), mem}
 }
 
 // write appends messages of ours to a partition.
 func (d desk) write(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	return d.log.Append(ctx, topic, partition, records(messages)...)
+}
+
+// records are messages as the log has them.
+func records(messages []schemas.Message) []kafkalog.Message {
 	records := make([]kafkalog.Message, len(messages))
 	for i, m := range messages {
 		records[i] = kafkalog.Message{Key: []byte(m.Key), Value: m.Value}
@@ -100,7 +122,7 @@ func (d desk) write(ctx context.Context, topic string, partition int, messages .
 			records[i].Headers = append(records[i].Headers, kafkalog.Header{Key: h.Key, Value: []byte(h.Value)})
 		}
 	}
-	return d.log.Append(ctx, topic, partition, records...)
+	return records
 }
 
 // message is what a record of the log says.

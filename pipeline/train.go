@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -48,64 +47,99 @@ func (e *StandAsideError) Error() string {
 
 // Train ingests the job's files, makes a run of the job and brings a worker and
 // a solver of its own to it, until the run has ended. A run of the same content
-// that is unfinished is gone on with.
+// that is unfinished is gone on with. With brokers, others may work and solve too.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec Recorder) (*Report, *Model, error) {
 	rec = &serialised{to: rec}
-	began := time.Now()
 	d := newDesk(log, job.Name, o.Allocator)
 	if err := d.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
-	sources, err := d.ingest(ctx, job, rec)
+	own, err := d.crew(job, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}
-	ingested := time.Since(began)
-	l, err := d.ledger(ctx)
+	defer own.leave()
+	s, err := d.submission(ctx, blas, job, o, rec)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, earlier := range s.first {
+		if earlier.Arithmetic != s.plan.Arithmetic {
+			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
+		}
+		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
+		if _, err := own.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
+			return nil, nil, err
+		}
+	}
+	rec.Record(Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
+	report, err := own.execute(ctx, s.plan, s.watch)
+	if err != nil {
+		return nil, nil, err
+	}
+	report.IngestSeconds = s.ingested.Seconds()
+	model, err := LoadModel(ctx, log, job.Name, s.plan.Run())
+	return report, model, err
+}
+
+// Submit ingests the job's files and makes a run of the job, which it leaves to
+// workers and solvers elsewhere. It answers with the run's id.
+func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec Recorder) (run string, err error) {
+	rec = &serialised{to: rec}
+	d := newDesk(log, job.Name, o.Allocator)
+	if err := d.create(ctx, &job); err != nil {
+		return "", err
+	}
+	s, err := d.submission(ctx, blas, job, o, rec)
+	if err != nil {
+		return "", err
+	}
+	return s.plan.Run(), nil
+}
+
+// submission is a run that is on the plans topic.
+type submission struct {
+	plan     *schemas.Plan
+	first    []*schemas.Plan // unfinished runs before it
+	known    bool            // it was there before
+	watch    int64           // from there on the plans topic it may end
+	ingested time.Duration
+}
+
+// submission ingests the job's files and submits its run.
+func (d desk) submission(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec Recorder) (*submission, error) {
+	began := time.Now()
+	sources, err := d.ingest(ctx, job, rec)
+	if err != nil {
+		return nil, err
+	}
+	s := &submission{ingested: time.Since(began)}
+	l, err := d.ledger(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for _, damaged := range l.damaged {
 		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
 	}
-	if log.Embedded() && len(l.unfinished()) == 0 {
+	if d.admin.Embedded() && len(l.unfinished()) == 0 {
 		if err := d.clear(ctx, job); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	plan, err := d.plan(ctx, job, blas, sources, l)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	known := l.plan(plan.Run()) != nil
-	plan, first, err := d.submit(ctx, plan, l, o.Supersede || log.Embedded(), rec)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, earlier := range first {
-		if earlier.Arithmetic != plan.Arithmetic {
-			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, plan.Arithmetic}
-		}
-		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
-		if _, err := d.execute(ctx, blas, earlier, job.Memory, rec); err != nil && !errors.As(err, new(*RunError)) {
-			return nil, nil, err
-		}
-	}
-	rec.Record(Began{Run: plan.Run(), Resumed: known, Stages: plan.Stages})
-	report, err := d.execute(ctx, blas, plan, job.Memory, rec)
-	if err != nil {
-		return nil, nil, err
-	}
-	report.IngestSeconds = ingested.Seconds()
-	model, err := LoadModel(ctx, log, job.Name, plan.Run())
-	return report, model, err
+	s.known, s.watch = l.plan(plan.Run()) != nil, l.next
+	s.plan, s.first, err = d.submit(ctx, plan, l, o.Supersede || d.admin.Embedded(), rec)
+	return s, err
 }
 
 // clear empties the topics that only a run under way reads. The embedded
 // broker deletes nothing by age, and a run leaves a Gram matrix a stage and
 // partition.
 func (d desk) clear(ctx context.Context, job Job) error {
-	if err := d.log.Delete(ctx, d.statistics, d.residuals); err != nil {
+	if err := d.admin.Delete(ctx, d.statistics, d.residuals); err != nil {
 		return err
 	}
 	return d.create(ctx, &job)
@@ -148,36 +182,57 @@ func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, superse
 	return nil, nil, &RunError{Run: run, State: "ended", Reason: "somebody else finished or cancelled it meanwhile; the same command begins the next"}
 }
 
-// execute brings a worker and a solver to a run, and follows it to its end.
-func (d desk) execute(ctx context.Context, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) (*Report, error) {
-	bytes, err := memoryBudget(bytes)
+// crew is a worker and a solver of a process of their own, for the runs that it
+// has submitted.
+type crew struct {
+	desk
+	blas          *kernel.BLAS
+	bytes         int64
+	rec           Recorder
+	works, solves owner
+	leave         func()
+}
+
+// crew joins the groups of the pipeline, or on the embedded broker owns it all.
+// It does so before there is a plan, as a group takes its time.
+func (d desk) crew(job Job, blas *kernel.BLAS, rec Recorder) (*crew, error) {
+	bytes, err := memoryBudget(job.Memory)
 	if err != nil {
 		return nil, err
 	}
+	c := &crew{desk: d, blas: blas, bytes: bytes, rec: rec, leave: func() {}}
+	if d.admin.Embedded() {
+		c.works, c.solves = newAlone(job.Examples.Partitions), newAlone(1)
+		return c, nil
+	}
+	works, solves := d.admin.Join(d.workers(), d.examples), d.admin.Join(d.solvers(), d.plans)
+	c.works, c.solves = works, solves
+	c.leave = func() {
+		if err := errors.Join(works.Leave(), solves.Leave()); err != nil {
+			rec.Record(Noticed{fmt.Sprintf("leave the groups: %v", err)})
+		}
+	}
+	return c, nil
+}
+
+// execute takes part in a run, and follows it to its end.
+func (c *crew) execute(ctx context.Context, plan *schemas.Plan, watch int64) (report *Report, err error) {
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	var (
-		end    *schemas.End
-		report *Report
-	)
-	roles.Go(func() error { return unlessStopped(working, newWorker(d, blas, plan, bytes, rec).work(working)) })
-	roles.Go(func() error { return unlessStopped(working, newSolver(d, plan, rec).solve(working)) })
+	rec := &serialised{to: newOnce(c.rec)}
+	roles.Go(func() error {
+		return unlessStopped(working, newWorker(c.desk, c.blas, plan, watch, c.works, c.bytes, rec).work(working))
+	})
+	roles.Go(func() error { return unlessStopped(working, c.solveWhenOwner(working, c.solves, plan, watch, rec)) })
 	roles.Go(func() error {
 		defer stop()
 		var err error
-		end, report, err = d.awaitEnd(ctx, plan.Run())
+		report, err = c.follow(ctx, plan, rec)
 		return err
 	})
 	if err := roles.Wait(); err != nil {
 		return nil, err
-	}
-	rec.Record(Ended{Run: end.Run, State: end.State, Reason: end.Reason})
-	if end.State != schemas.Done {
-		return nil, &RunError{end.Run, end.State, end.Reason}
-	}
-	if report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is not on %s", end.Run, d.plans)
 	}
 	return report, nil
 }
@@ -188,47 +243,4 @@ func unlessStopped(working context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// awaitEnd follows the plans topic until the run has ended, and reads its report
-// on the way. Damaged messages are none.
-func (d desk) awaitEnd(ctx context.Context, run string) (end *schemas.End, report *Report, err error) {
-	plans := d.log.Follow(d.plans, 0, 0)
-	plans.SkipDeleted = true
-	defer plans.Close()
-	var reports schemas.Collector[float32]
-	for {
-		r, err := plans.Next(ctx)
-		if err != nil {
-			return nil, nil, fmt.Errorf("follow plans: %w", err)
-		}
-		m := message(r)
-		if m.Get("run") != run {
-			continue
-		}
-		switch m.Kind() {
-		case schemas.KindReport:
-			if whole, err := reports.Add(m, d.mem); err == nil && whole != nil && report == nil {
-				if report, err = reportOf(whole); err != nil {
-					return nil, nil, err
-				}
-			}
-		case schemas.KindEnd:
-			if end, err := schemas.DecodeJSON[schemas.End](m); err == nil {
-				return end, report, nil
-			}
-		}
-	}
-}
-
-// serialised lets one goroutine at a time record.
-type serialised struct {
-	mutex sync.Mutex
-	to    Recorder
-}
-
-func (s *serialised) Record(e Event) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.to.Record(e)
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -22,43 +20,50 @@ type worker struct {
 	rec    Recorder
 	plan   *schemas.Plan
 	run    string
+	watch  int64 // where on the plans topic the run's end may be
+	owner  owner // of partitions of the examples
 	chain  *chain
-	shares []*share
+	shares []*share // of the partitions that it owns, in the plan's order
+	seals  seals
 	budget budget
 
-	partitions int  // of the statistics topic
-	settled    bool // what the survey has covered is known
-	entered    int  // the stage that the shares have the scores before, or unknown
+	partitions int                         // of the statistics topic
+	covered    map[int]accumulate.Coverage // by the survey, of each partition
+	sweep      func(context.Context, *sweep, []*share) error
 }
 
 const unknown = -1
 
-// patience is how long a worker waits for newer weights before it publishes its
-// visit again; it doubles from the first to the second.
+// patience is how long a role waits for the others before it publishes again
+// what it has published; it doubles from the first to the second.
 const (
 	patience     = 30 * time.Second
 	mostPatience = 5 * time.Minute
 )
 
-// newWorker owns all partitions of the plan, within so many bytes of memory.
-func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, bytes int64, rec Recorder) *worker {
-	w := &worker{desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), chain: newChain(plan, d.mem, rec), budget: budget{left: bytes}, entered: unknown}
-	for i, span := range plan.Spans {
-		w.shares = append(w.shares, divide(span, i, plan.Segment))
+// newWorker is a worker of an unfinished run within so many bytes of memory. The
+// run's end, once there is one, is on the plans topic from watch on.
+func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, watch int64, o owner, bytes int64, rec Recorder) *worker {
+	return &worker{
+		desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), watch: watch, owner: o,
+		chain: newChain(plan, d.mem, rec), budget: budget{left: bytes},
+		sweep: func(ctx context.Context, s *sweep, shares []*share) error { return s.run(ctx, shares) },
 	}
-	return w
 }
 
-// work makes visits until ctx ends or there are none left.
+// work makes visits until the run or ctx ends.
 func (w *worker) work(ctx context.Context) error {
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	// What can't be mended here ends the run, wherever its solver is.
-	failure := &schemas.Failure{Run: w.run, Partition: w.shares[0].span.Partition, Reason: err.Error()}
+	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
+	if len(w.shares) > 0 {
+		failure.Partition = w.shares[0].span.Partition
+	}
 	if _, err := w.write(ctx, w.statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
-		return err
+		return fmt.Errorf("report that %s: %w", failure.Reason, err)
 	}
 	return nil
 }
@@ -74,33 +79,135 @@ func (w *worker) visits(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := w.findSeals(ctx); err != nil {
-		return err
-	}
-	weights := w.log.Follow(w.weights, 0, next)
-	weights.SkipDeleted = true
-	defer weights.Close()
+	mail := w.log.Mail(ctx, w.owner.Changed(), address{w.weights, 0, next, true}, address{w.plans, 0, w.watch, true})
+	defer mail.Close()
 	for wait := patience; ; {
-		v, sealed, sealing := w.chain.due()
-		if sealing {
-			if err := w.sealStage(ctx, sealed); err != nil {
-				return fmt.Errorf("publish the residuals of stage %d: %w", sealed, err)
-			}
-		}
-		if v.stage == len(w.plan.Stages) {
-			return nil
-		}
-		if err := w.visit(ctx, v); err != nil {
-			return fmt.Errorf("visit %d of %s: %w", v.number, stageName(v.stage), err)
-		}
-		newer, err := w.chain.await(ctx, weights, wait)
-		if err != nil {
+		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
-		if wait = min(2*wait, mostPatience); newer {
+		switch found, err := w.await(ctx, mail, wait); {
+		case err != nil:
+			return err
+		case found == ended:
+			return nil
+		case found == late:
+			// whoever waits for them gets them again
+			for _, s := range w.shares {
+				s.visited = visit{}
+			}
+			wait = min(2*wait, mostPatience)
+		default:
 			wait = patience
 		}
 	}
+}
+
+// finding is what a role was waiting for.
+type finding int
+
+const (
+	late  finding = iota // nothing within the time
+	woken                // what the role owns may have changed
+	grown                // the chain of accepted weights
+	ended                // the run
+)
+
+// await waits for something that changes what is due.
+func (w *worker) await(ctx context.Context, mail mail, within time.Duration) (finding, error) {
+	for {
+		l, isLate, err := mail.Next(ctx, within)
+		switch {
+		case err != nil:
+			return late, err
+		case isLate:
+			return late, nil
+		case l == nil:
+			return woken, nil
+		case l.topic == w.plans && isEndOf(message(l.Message), w.run):
+			return ended, nil
+		case l.topic == w.weights:
+			if more, err := w.chain.add(message(l.Message)); err != nil || more {
+				return grown, err
+			}
+		}
+	}
+}
+
+// catchUp does whatever is due now for what the worker owns.
+func (w *worker) catchUp(ctx context.Context) error {
+	if err := w.adopt(ctx); err != nil {
+		return err
+	}
+	v, sealed, sealing := w.chain.due()
+	if sealing {
+		if err := w.sealStage(ctx, sealed); err != nil {
+			return fmt.Errorf("publish the residuals of stage %d: %w", sealed, err)
+		}
+	}
+	if v.stage == len(w.plan.Stages) {
+		return nil
+	}
+	var due []*share
+	for _, s := range w.shares {
+		if s.visited != v {
+			due = append(due, s)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	began := time.Now()
+	if err := w.visit(ctx, v, due); err != nil {
+		return fmt.Errorf("visit %d of %s: %w", v.number, stageName(v.stage), err)
+	}
+	for _, s := range due {
+		s.visited = v
+	}
+	w.rec.Record(Visited{Run: w.run, Stage: v.stage, Visit: v.number, Partitions: partitionsOf(due), Rows: w.counts(due), Elapsed: time.Since(began)})
+	return nil
+}
+
+// adopt takes on the partitions that have become the worker's, and lets go of
+// those that are so no more.
+func (w *worker) adopt(ctx context.Context) error {
+	if err := w.owner.Err(); err != nil {
+		return err
+	}
+	held := map[int]*share{}
+	for _, s := range w.shares {
+		held[s.span.Partition] = s
+	}
+	var shares, adopted []*share
+	owned := w.owner.Owned()
+	for i, span := range w.plan.Spans {
+		if _, mine := slices.BinarySearch(owned, span.Partition); !mine {
+			continue
+		}
+		s := held[span.Partition]
+		if s == nil {
+			s = divide(span, i, w.plan.Segment)
+			adopted = append(adopted, s)
+		}
+		delete(held, span.Partition)
+		shares = append(shares, s)
+	}
+	for _, s := range held {
+		s.release(&w.budget)
+	}
+	w.shares = shares
+	if len(adopted) == 0 && len(held) == 0 {
+		return nil
+	}
+	w.rec.Record(Owned{Run: w.run, Partitions: partitionsOf(shares)})
+	return w.findSeals(ctx, adopted)
+}
+
+func partitionsOf(shares []*share) []int {
+	partitions := make([]int, len(shares))
+	for i, s := range shares {
+		partitions[i] = s.span.Partition
+	}
+	return partitions
 }
 
 func stageName(stage int) string {
@@ -112,18 +219,18 @@ func stageName(stage int) string {
 
 // visit publishes the statistics of one visit, a partition at a time as they
 // are complete.
-func (w *worker) visit(ctx context.Context, v visit) error {
+func (w *worker) visit(ctx context.Context, v visit, shares []*share) error {
 	if v.stage == schemas.Survey {
-		return w.survey(ctx, v)
+		return w.survey(ctx, v, shares)
 	}
-	if err := w.enter(ctx, v.stage, w.shares); err != nil {
+	if err := w.enter(ctx, v.stage, shares); err != nil {
 		return err
 	}
 	p, err := w.pass(v)
 	if err != nil {
 		return err
 	}
-	progress, sums := w.progress(v), map[*share]*accumulate.Sum{}
+	progress, sums := w.progress(v, shares), map[*share]*accumulate.Sum{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage), writers: publishers,
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).visit },
@@ -133,13 +240,13 @@ func (w *worker) visit(ctx context.Context, v visit) error {
 			if err != nil || whole == nil {
 				return nil, err
 			}
-			if v.number == 0 { // even of a share whose messages are not in the sample
+			if v.number == 0 && s.ordinal == 0 { // also of no rows
 				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 			}
-			return func(ctx context.Context) error { return w.publish(ctx, v, s, whole, p.calibrating()) }, nil
+			return func(ctx context.Context) error { return w.publish(ctx, p, s, whole) }, nil
 		},
 	}
-	return s.run(ctx, w.shares)
+	return w.sweep(ctx, s, shares)
 }
 
 // publishers is how many shares' sums may be on their way at once: a Gram matrix
@@ -175,22 +282,26 @@ func (e *CoverageError) Error() string {
 }
 
 // publish sends the sums of a partition for a visit; the Gram matrix is a
-// record of its own. That of a block is sums in single precision already, and is
+// record of its own, without one where no row of the partition is in the sample:
+// of a thousand partitions few are. That of a block is sums in single precision already, and is
 // sent so: measured on MNIST, identity, 10 × 1024, ridge 1e-5, predictions move by
 // 1e-6 (RMS). That of a calibration is nearly singular, and double.
-func (w *worker) publish(ctx context.Context, v visit, s *share, sum *accumulate.Sum, double bool) error {
-	id := w.identity(schemas.KindVisit, v, s)
-	gram, ok := sum.Take(schemas.FieldGram)
+func (w *worker) publish(ctx context.Context, p *pass, s *share, sum *accumulate.Sum) error {
+	id := w.identity(schemas.KindVisit, p.visit, s)
+	grams := schemas.Tensors[float64]{}
+	if gram, ok := sum.Take(schemas.FieldGram); ok {
+		grams = append(grams, gram)
+	}
 	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
-	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r); err != nil || !ok {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r); err != nil || p.number > 0 && !p.calibrating() {
 		return err
 	}
 	id.Kind = schemas.KindGram
-	if !double {
-		r := &schemas.Record[float32]{Identity: id, Tensors: schemas.Narrow(schemas.Tensors[float64]{gram})}
+	if !p.calibrating() {
+		r := &schemas.Record[float32]{Identity: id, Tensors: schemas.Narrow(grams)}
 		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 	}
-	r = &schemas.Statistics{Identity: id, Tensors: schemas.Tensors[float64]{gram}}
+	r = &schemas.Statistics{Identity: id, Tensors: grams}
 	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 }
 
@@ -220,65 +331,19 @@ func (w *worker) statisticsOf(partition int) int {
 	return statisticsPartition(partition, max(w.partitions, 1))
 }
 
-// writeRecord appends the messages of a record: chunks may come in any order, so
-// those of a large one are on their way at the same time.
+// writeRecord appends the messages of a record: chunks may come in any order.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
 	messages, err := r.Encode(d.mem)
 	if err != nil {
 		return err
 	}
-	chunks, ctx := errgroup.WithContext(ctx)
-	chunks.SetLimit(3)
-	for _, m := range messages {
-		chunks.Go(func() error {
-			_, err := d.write(ctx, topic, partition, m)
-			return err
-		})
-	}
-	return chunks.Wait()
-}
-
-// findSeals reads which residuals were sealed before this worker came.
-func (w *worker) findSeals(ctx context.Context) error {
-	for p := range w.partitions {
-		first, end, err := w.log.Bounds(ctx, w.statistics, p)
-		if err != nil {
-			return err
-		}
-		from := first
-		if p < len(w.plan.Since.Statistics) {
-			from = min(max(first, w.plan.Since.Statistics[p]), end)
-		}
-		collector := schemas.Collector[float64]{}
-		err = w.between(ctx, w.statistics, p, from, end, func(r kafkalog.Message) error {
-			m := message(r)
-			if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
-				return nil
-			}
-			record, err := collector.Add(m, w.mem)
-			if err != nil || record == nil {
-				return nil // a damaged seal is none
-			}
-			for _, s := range w.shares {
-				if _, final := w.chain.final(record.Stage); s.span.Partition == record.Partition && record.Parent == final {
-					if found, err := sealOf(record); err == nil {
-						s.seals[record.Stage] = found
-					}
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read seals: %w", err)
-		}
-	}
-	return nil
+	return d.log.Scatter(ctx, topic, partition, records(messages)...)
 }
 
 // progress tells the recorder how far a visit is.
-func (w *worker) progress(v visit) func(rows int64) {
-	done, of := int64(0), w.counts(w.shares)
-	if v.stage == schemas.Survey && !w.plan.Foreign {
+func (w *worker) progress(v visit, shares []*share) func(rows int64) {
+	done, of := int64(0), w.counts(shares)
+	if v.stage == schemas.Survey && !w.plan.Foreign && len(shares) == len(w.plan.Spans) {
 		for _, s := range w.plan.Sources {
 			of += s.Rows
 		}

@@ -50,6 +50,7 @@ const (
 	KindManifest  Kind = "manifest"  // weights: a finished version
 	KindPlan      Kind = "plan"      // plans: what a run is
 	KindEnd       Kind = "end"       // plans: how it ended
+	KindStage     Kind = "stage"     // plans: what a stage of a run came to
 	KindReport    Kind = "report"    // plans: what a run that is done says of itself
 	KindSource    Kind = "source"    // plans: the seal of an ingested source
 )

@@ -37,6 +37,22 @@ func (l *logs) Record(e pipeline.Event) {
 		l.Info("stage ended", attributes...)
 	case pipeline.Ended:
 		l.Info("ended", "run", e.Run, "state", e.State, "reason", e.Reason)
+	case pipeline.Owned:
+		l.Info("owns", "run", e.Run, "partitions", e.Partitions)
+	case pipeline.Visited:
+		l.Info("visited", "run", e.Run, "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+	case pipeline.Sealed:
+		l.Info("sealed", "run", e.Run, "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+	case pipeline.Solved:
+		l.Info("solved", "run", e.Run, "stage", e.Stage, "visit", e.Visit, "waited", e.Waited, "elapsed", e.Elapsed)
+	case pipeline.Advanced:
+		l.Info("advanced", "run", e.Run, "stage", e.Stage, "visit", e.Visit)
+	case pipeline.Waiting:
+		if e.Over {
+			l.Info("goes on", "after", e.What)
+		} else {
+			l.Warn("waiting", "for", e.What, "since", e.Since, "because", e.Err)
+		}
 	case pipeline.Noticed:
 		l.Warn(e.Text)
 	}

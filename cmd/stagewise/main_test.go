@@ -52,8 +52,11 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 	}{
 		{"", "no command; see stagewise --help"},
 		{"tain", `unknown command "tain" for stagewise; did you mean train?`},
-		{"work -c good.yaml", "unknown command \"work\" for stagewise"},
-		{"work", `unknown command "work" for stagewise; see stagewise --help`},
+		{"work", `required flag(s) "config" not set`},
+		{"work -c good.yaml", "brokers: not set: expected those of a Kafka cluster: the embedded broker has no room for a second process"},
+		{"solve -c good.yaml --log xml", "--log: xml: expected text or json"},
+		{"train -c good.yaml --detach", "brokers: not set: expected those of a Kafka cluster: the embedded broker has no room for a second process"},
+		{"train -c good.yaml --detach --attach 0123", "--detach and --attach: expected one of them"},
 		{"weights", "no command; see stagewise weights --help"},
 		{"weights follow", `unknown command "follow" for stagewise weights; see stagewise weights --help`},
 		{"train", `required flag(s) "config" not set`},

@@ -62,6 +62,14 @@ func (p *progress) Record(e pipeline.Event) {
 		}
 	case pipeline.StageEnded:
 		p.stage(e)
+	case pipeline.Advanced:
+		p.progressed(pipeline.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
+	case pipeline.Waiting:
+		if e.Over {
+			p.line("%s: goes on", e.What)
+		} else {
+			p.line("%s: waiting for %v: %v", e.What, e.Since.Round(time.Second), e.Err)
+		}
 	case pipeline.Noticed:
 		p.line("%s", e.Text)
 	}

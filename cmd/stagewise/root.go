@@ -15,11 +15,12 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
 )
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := group("stagewise", "Stagewise least squares over a Kafka log",
-		newTrain(), newIngest(), newPredict(), newWeights(), newTopics(), newCheck(), newVersion())
+		newTrain(), newWork(), newSolve(), newIngest(), newPredict(), newWeights(), newTopics(), newCheck(), newVersion())
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true
@@ -67,9 +68,11 @@ func (c *choice) flags(cmd *cobra.Command) {
 
 func (c *choice) load() (*config.Config, error) { return config.Load(c.file, c.set) }
 
-// withLog opens the log of a configuration for as long as do runs.
-func withLog(ctx context.Context, c *config.Config, do func(*kafkalog.Log) error) (err error) {
-	log, err := kafkalog.Open(ctx, kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir})
+// withLog opens the log of a configuration for as long as do runs, and tells the recorder what it waits for.
+func withLog(ctx context.Context, c *config.Config, rec pipeline.Recorder, do func(*kafkalog.Log) error) (err error) {
+	log, err := kafkalog.Open(ctx, kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Waiting: func(w kafkalog.Wait) {
+		rec.Record(pipeline.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
+	}})
 	if err != nil {
 		return err
 	}

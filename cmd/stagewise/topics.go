@@ -25,7 +25,7 @@ func newTopicsCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
 				return log.Create(cmd.Context(), pipeline.Topics(c.Job())...)
 			}))
 		},
@@ -43,7 +43,7 @@ func newTopicsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
 				found, err := log.Topics(cmd.Context(), c.Name+".")
 				if err != nil {
 					return err
@@ -74,7 +74,7 @@ func newTopicsDelete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
 				names := topicNames(c)
 				if err := log.Delete(cmd.Context(), names...); err != nil {
 					return err

@@ -10,14 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 func newTrain() *cobra.Command {
 	var (
 		from          choice
 		report, model string
+		attach        string
+		detach        bool
 		supersede     bool
 		show          telling
 	)
@@ -28,8 +32,21 @@ func newTrain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(c.CheckStages(), show.check(), writable(report), writable(model)); err != nil {
+			if err := errors.Join(show.check(), writable(report), writable(model)); err != nil {
 				return err
+			}
+			if detach && attach != "" {
+				return errors.New("--detach and --attach: expected one of them")
+			}
+			if detach || attach != "" {
+				if err := elsewhere(c); err != nil {
+					return err
+				}
+			}
+			if attach == "" {
+				if err := c.CheckStages(); err != nil {
+					return err
+				}
 			}
 			blas, err := openBLAS()
 			if err != nil {
@@ -42,13 +59,34 @@ func newTrain() *cobra.Command {
 				people = cmd.ErrOrStderr()
 			}
 			recorder, finish := show.recorder(people, cmd.ErrOrStderr())
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.toPeople() {
 					describe(people, c, blas)
 				}
-				result, trained, err := pipeline.Train(cmd.Context(), log, blas, c.Job(), pipeline.TrainOptions{Supersede: supersede}, recorder)
-				finish()
-				if err != nil {
+				var (
+					result  *pipeline.Report
+					trained *pipeline.Model
+					err     error
+					run     = attach
+					options = pipeline.TrainOptions{Supersede: supersede}
+				)
+				defer finish()
+				if detach {
+					if run, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+						return err
+					}
+					if report == "" && model == "" {
+						finish()
+						fmt.Fprintf(cmd.OutOrStdout(), "run %s\n", run)
+						return nil
+					}
+				}
+				if run != "" {
+					result, trained, err = pipeline.Attach(cmd.Context(), log, c.Name, run, recorder)
+				} else {
+					result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
+				}
+				if finish(); err != nil {
 					return err
 				}
 				if err := writeReport(report, cmd.OutOrStdout(), result); err != nil {
@@ -68,8 +106,18 @@ func newTrain() *cobra.Command {
 	show.flags(cmd)
 	cmd.Flags().StringVar(&report, "report", "", "write the report, JSON, to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&model, "model", "", "write the model to a `file`, for predict")
+	cmd.Flags().BoolVar(&detach, "detach", false, "leave the run to workers and solvers elsewhere, and print its id; with --report or --model, wait for its end")
+	cmd.Flags().StringVar(&attach, "attach", "", "submit nothing: follow this `run` to its end")
 	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel a run that another configuration has left unfinished; on the embedded broker this is implied")
 	return cmd
+}
+
+// elsewhere tells whether others can take part in a run.
+func elsewhere(c *config.Config) error {
+	if len(c.Brokers) == 0 {
+		return schemas.Problem{Key: "brokers", Value: "not set", Want: "those of a Kafka cluster: the embedded broker has no room for a second process"}
+	}
+	return nil
 }
 
 func newIngest() *cobra.Command {
@@ -92,7 +140,7 @@ func newIngest() *cobra.Command {
 			}
 			recorder, finish := show.recorder(cmd.OutOrStdout(), cmd.ErrOrStderr())
 			defer finish()
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return pipeline.Ingest(cmd.Context(), log, c.Job(), recorder)
 			}))
 		},
@@ -110,7 +158,7 @@ type telling struct {
 
 func (t *telling) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&t.quiet, "quiet", false, "say nothing but errors")
-	cmd.Flags().StringVar(&t.log, "log", "", "instead of a table write logs to standard error, as `text or json`")
+	cmd.Flags().StringVar(&t.log, "log", t.log, "instead of a table write logs to standard error, as `text or json`")
 }
 
 func (t *telling) check() error {
@@ -125,15 +173,20 @@ func (t *telling) toPeople() bool { return !t.quiet && t.log == "" }
 // recorder answers with the recorder that tells it so, and what to call when nothing more will happen.
 func (t *telling) recorder(out, stderr io.Writer) (recorder pipeline.Recorder, finish func()) {
 	switch {
-	case t.log == "json":
-		return &logs{slog.New(slog.NewJSONHandler(stderr, nil))}, func() {}
-	case t.log == "text":
-		return &logs{slog.New(slog.NewTextHandler(stderr, nil))}, func() {}
 	case t.quiet:
 		return nothing{}, func() {}
+	case t.log == "json":
+		return pipeline.Serialised(&logs{slog.New(slog.NewJSONHandler(stderr, nil))}), func() {}
+	case t.log == "text":
+		return pipeline.Serialised(&logs{slog.New(slog.NewTextHandler(stderr, nil))}), func() {}
 	}
 	p := newProgress(out, stderr, time.Now)
-	return p, p.finish
+	return pipeline.Serialised(p), p.finish
+}
+
+// trouble is the recorder of commands that have nothing to tell but what they wait for.
+func trouble(cmd *cobra.Command) pipeline.Recorder {
+	return pipeline.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
 }
 
 type nothing struct{}

@@ -24,7 +24,7 @@ func newWeightsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
 				versions, err := pipeline.Versions(cmd.Context(), log, c.Name)
 				if err != nil {
 					return err
@@ -64,7 +64,7 @@ func newWeightsExport() *cobra.Command {
 			if err := writable(output); err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
 				m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, version)
 				if err != nil {
 					return err

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// metrics is the recorder for Prometheus, and for whoever asks whether the process is well.
+type metrics struct {
+	registry *prometheus.Registry
+	waiting  atomic.Pointer[string] // for what; nil: nothing
+
+	rows, visits, quarantined            prometheus.Counter
+	seconds, runs                        *prometheus.CounterVec
+	partitions, stage, visit, pass, left prometheus.Gauge
+	waits, objective                     prometheus.Gauge
+	err, loss                            *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
+		m.registry.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help})
+		m.registry.MustRegister(g)
+		return g
+	}
+	m.rows = counter("rows_total", "Rows that visits went through.")
+	m.visits = counter("visits_total", "Visits to partitions whose statistics are published.")
+	m.quarantined = counter("quarantined_total", "Messages that were put into quarantine.")
+	m.partitions = gauge("partitions", "Partitions of the examples that this worker owns.")
+	m.stage = gauge("stage", "Stage of the run, from 0; -1 in the survey.")
+	m.visit = gauge("visit", "Visit of the stage, from 0.")
+	m.pass = gauge("pass", "Passes of the stage that are reduced.")
+	m.left = gauge("lag_rows", "Rows of the visit that is due which this worker has yet to go through.")
+	m.waits = gauge("waiting", "1 while trouble with the brokers is waited out.")
+	m.objective = gauge("objective", "What the stage minimises, at its last pass.")
+	m.seconds = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "stagewise", Name: "seconds_total", Help: "Seconds by phase: survey, visit, residuals, gather, solve.",
+	}, []string{"phase"})
+	m.runs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "stagewise", Name: "runs_total", Help: "Runs that have ended, by state.",
+	}, []string{"state"})
+	m.err = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "stagewise", Name: "error_percent", Help: "Error of the last pass, by split.",
+	}, []string{"split"})
+	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "stagewise", Name: "loss", Help: "Mean loss of the last pass, by split.",
+	}, []string{"split"})
+	m.registry.MustRegister(m.seconds, m.runs, m.err, m.loss,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) Record(e pipeline.Event) {
+	switch e := e.(type) {
+	case pipeline.Quarantined:
+		m.quarantined.Inc()
+	case pipeline.Owned:
+		m.partitions.Set(float64(len(e.Partitions)))
+	case pipeline.Progressed:
+		m.at(e.Stage, e.Visit)
+		m.left.Set(max(0, float64(e.Of-e.Rows)))
+	case pipeline.Visited:
+		phase := "visit"
+		if e.Stage == schemas.Survey {
+			phase = "survey"
+		}
+		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
+		m.visits.Add(float64(len(e.Partitions)))
+		m.rows.Add(float64(e.Rows))
+		m.left.Set(0)
+	case pipeline.Sealed:
+		m.seconds.WithLabelValues("residuals").Add(e.Elapsed.Seconds())
+		m.rows.Add(float64(e.Rows))
+	case pipeline.Solved:
+		m.seconds.WithLabelValues("gather").Add(e.Waited.Seconds())
+		m.seconds.WithLabelValues("solve").Add(e.Elapsed.Seconds())
+		m.at(e.Stage, e.Visit)
+	case pipeline.Passed:
+		m.at(e.Stage, e.Visit)
+		m.pass.Set(float64(e.Pass))
+		m.objective.Set(e.Objective)
+		for split, s := range e.Scores {
+			m.err.WithLabelValues(split.String()).Set(s.Error)
+			m.loss.WithLabelValues(split.String()).Set(s.Loss)
+		}
+	case pipeline.Ended:
+		m.runs.WithLabelValues(e.State).Inc()
+		m.partitions.Set(0)
+	case pipeline.Waiting:
+		m.waitFor(e)
+	}
+}
+
+func (m *metrics) at(stage, visit int) {
+	m.stage.Set(float64(stage))
+	m.visit.Set(float64(visit))
+}
+
+func (m *metrics) waitFor(e pipeline.Waiting) {
+	if e.Over {
+		m.waiting.Store(nil)
+		m.waits.Set(0)
+		return
+	}
+	what := fmt.Sprintf("%s: %v", e.What, e.Err)
+	m.waiting.Store(&what)
+	m.waits.Set(1)
+}
+
+// handler answers at /metrics, /live and /ready. A process that waits for brokers is alive and not ready.
+func (m *metrics) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if what := m.waiting.Load(); what != nil {
+			http.Error(w, "waiting: "+*what, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return mux
+}
+
+// listenOn opens the address for metrics. Where that is the default and another process of this machine has it, any
+// free port will do: two workers on one machine need no configuration.
+func listenOn(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) && address == config.DefaultListen {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, schemas.Problem{Key: "metrics.listen", Value: address, Want: fmt.Sprintf("host:port that can be listened on (%v)", err)}
+	}
+	return listener, nil
+}
+
+// serveMetrics answers until ctx ends. What it returns waits for that.
+func serveMetrics(ctx context.Context, listener net.Listener, m *metrics) (wait func()) {
+	server := &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // ends with Close, and says so
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	return func() {
+		stop()
+		_ = server.Close()
+		<-ended
+	}
+}

@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// UnknownRunError says that no such run was ever submitted.
+type UnknownRunError struct{ Run, Topic string }
+
+func (e *UnknownRunError) Error() string {
+	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
+}
+
+// Attach follows a run that others work on to its end, or finds how it has
+// ended, and answers with its report and its model.
+func Attach(ctx context.Context, log *kafkalog.Log, name, run string, rec Recorder) (*Report, *Model, error) {
+	d := newDesk(log, name, nil)
+	l, err := d.ledger(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan := l.plan(run)
+	if plan == nil {
+		return nil, nil, &UnknownRunError{run, d.plans}
+	}
+	rec.Record(Began{Run: run, Resumed: true, Stages: plan.Stages})
+	report, err := d.follow(ctx, plan, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	model, err := LoadModel(ctx, log, name, run)
+	return report, model, err
+}
+
+// follow follows a run to its end, and tells what its topics say of it.
+func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Report, error) {
+	f := &follower{desk: d, plan: plan, run: plan.Run(), rec: rec, chain: newChain(plan, d.mem, ignored{}), began: time.Now()}
+	news := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true}, address{d.weights, 0, plan.Since.Weights, true})
+	defer news.Close()
+	for f.end == nil {
+		l, _, err := news.Next(ctx, mostPatience)
+		if err != nil {
+			return nil, err
+		}
+		if l == nil {
+			continue
+		}
+		switch m := message(l.Message); {
+		case m.Get("run") != f.run:
+		case l.topic == d.weights:
+			f.weight(m)
+		default:
+			f.plans(m)
+		}
+	}
+	rec.Record(Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
+	if f.end.State != schemas.Done {
+		return nil, &RunError{f.run, f.end.State, f.end.Reason}
+	}
+	if f.report == nil {
+		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, d.topics.plans)
+	}
+	return f.report, nil
+}
+
+// follower is who follows a run without a part in it. Damaged messages are none.
+type follower struct {
+	desk
+	plan    *schemas.Plan
+	run     string
+	rec     Recorder
+	chain   *chain
+	began   time.Time
+	reports schemas.Collector[float32]
+	report  *Report
+	end     *schemas.End
+}
+
+// weight takes a message of the weights topic.
+func (f *follower) weight(m schemas.Message) {
+	if more, err := f.chain.add(m); err != nil || !more {
+		return
+	}
+	if len(f.chain.accepted) > 1 {
+		v, _, _ := f.chain.due()
+		f.rec.Record(Advanced{Run: f.run, Stage: v.stage, Visit: v.number})
+		return
+	}
+	counts, err := f.chain.rows()
+	if err != nil {
+		return
+	}
+	rows := map[schemas.Split]int64{}
+	for split, n := range counts {
+		rows[schemas.Split(split)] = n
+	}
+	p := f.chain.prepared
+	f.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: time.Since(f.began)})
+}
+
+// plans takes a message of the plans topic.
+func (f *follower) plans(m schemas.Message) {
+	switch m.Kind() {
+	case schemas.KindStage:
+		var stage StageReport
+		if err := json.Unmarshal(m.Value, &stage); err == nil {
+			f.rec.Record(StageEnded{StageReport: stage, Stages: len(f.plan.Stages)})
+		}
+	case schemas.KindReport:
+		if whole, err := f.reports.Add(m, f.mem); err == nil && whole != nil && f.report == nil {
+			if report, err := reportOf(whole); err == nil {
+				f.report = report
+			}
+		}
+	case schemas.KindEnd:
+		f.end = endOf(m)
+	}
+}
+
+// once tells of a survey and of a stage the first time: a solver here tells of
+// them, and so does who follows the run, as it may be solved elsewhere.
+type once struct {
+	to       Recorder
+	surveyed bool
+	stages   map[int]bool
+}
+
+func newOnce(to Recorder) *once { return &once{to: to, stages: map[int]bool{}} }
+
+func (o *once) Record(e Event) {
+	switch e := e.(type) {
+	case Surveyed:
+		if o.surveyed {
+			return
+		}
+		o.surveyed = true
+	case StageEnded:
+		if o.stages[e.Stage] {
+			return
+		}
+		o.stages[e.Stage] = true
+	}
+	o.to.Record(e)
+}

@@ -1,0 +1,219 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+)
+
+// errKilled is what every call of an actor answers that has been killed.
+var errKilled = errors.New("killed")
+
+// simLog is a log in memory. It knows no time: what happens when is the
+// scheduler's choice, which every call of an actor gives way to.
+type simLog struct {
+	topics map[string][]*simPartition
+	check  func(topic string, m kafkalog.Message) // what is written
+	writes int
+}
+
+// simPartition is what a partition holds. Offsets may be missing in between.
+type simPartition struct {
+	first, end int64
+	messages   []kafkalog.Message
+}
+
+func (p *simPartition) append(m kafkalog.Message, partition int) int64 {
+	m.Partition, m.Offset = partition, p.end
+	p.end++
+	p.messages = append(p.messages, m)
+	return m.Offset
+}
+
+// at is the place of the first message of an offset or a later one.
+func (p *simPartition) at(offset int64) int {
+	at, _ := slices.BinarySearchFunc(p.messages, offset, func(m kafkalog.Message, offset int64) int { return int(m.Offset - offset) })
+	return at
+}
+
+// expire deletes the messages before an offset, as retention does.
+func (p *simPartition) expire(before int64) {
+	p.messages = slices.Clone(p.messages[p.at(before):])
+	p.first = max(p.first, before)
+}
+
+// compact keeps the last message of each key among those before an offset, as the
+// log cleaner does with what is older than min.compaction.lag.ms.
+func (p *simPartition) compact(before int64) {
+	last := map[string]int64{}
+	for _, m := range p.messages {
+		last[string(m.Key)] = m.Offset
+	}
+	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m kafkalog.Message) bool {
+		return m.Offset < before && last[string(m.Key)] != m.Offset
+	})
+}
+
+func (l *simLog) write(topic string, partition int, m kafkalog.Message) int64 {
+	l.writes++
+	if l.check != nil {
+		l.check(topic, m)
+	}
+	return l.topics[topic][partition].append(m, partition)
+}
+
+// simJournal is the log as one actor has it.
+type simJournal struct {
+	*simLog
+	*actor
+	faults *rand.Rand // nil: none
+}
+
+// chance tells whether a fault that is so likely is due.
+func (j simJournal) chance(of float64) bool { return j.faults != nil && j.faults.Float64() < of }
+
+// Append writes in one or several requests, each of which may be written again,
+// as its answer is lost.
+func (j simJournal) Append(_ context.Context, topic string, partition int, messages ...kafkalog.Message) (base int64, err error) {
+	for base = -1; len(messages) > 0; {
+		n := len(messages)
+		if j.chance(0.3) {
+			n = 1 + j.faults.IntN(n)
+		}
+		var first int64
+		for again := true; again; again = j.chance(0.05) {
+			if err := j.turn(); err != nil {
+				return base, err
+			}
+			for i, m := range messages[:n] {
+				if at := j.write(topic, partition, m); i == 0 {
+					first = at
+				}
+			}
+		}
+		if base < 0 {
+			base = first
+		}
+		messages = messages[n:]
+	}
+	return base, j.turn()
+}
+
+func (j simJournal) Scatter(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) error {
+	messages = slices.Clone(messages)
+	if j.faults != nil {
+		j.faults.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
+	}
+	for _, m := range messages {
+		if _, err := j.Append(ctx, topic, partition, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j simJournal) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
+	if err := j.turn(); err != nil {
+		return 0, 0, err
+	}
+	p := j.topics[topic][partition]
+	return p.first, p.end, nil
+}
+
+func (j simJournal) Partitions(_ context.Context, topic string) (int, error) {
+	return len(j.topics[topic]), j.turn()
+}
+
+func (j simJournal) Range(topic string, partition int, from, to int64) reader {
+	return &simRange{simJournal: j, topic: topic, partition: partition, position: from, to: to}
+}
+
+type simRange struct {
+	simJournal
+	topic        string
+	partition    int
+	position, to int64
+	begun        bool
+}
+
+func (r *simRange) Next(context.Context) (kafkalog.Message, error) {
+	if !r.begun || r.chance(0.1) { // what it reads may be deleted under it
+		r.begun = true
+		if err := r.turn(); err != nil {
+			return kafkalog.Message{}, err
+		}
+	}
+	p := r.topics[r.topic][r.partition]
+	if r.position < p.first && r.position < r.to {
+		return kafkalog.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
+	}
+	at := p.at(r.position)
+	if at == len(p.messages) || p.messages[at].Offset >= r.to {
+		return kafkalog.Message{}, io.EOF
+	}
+	r.position = p.messages[at].Offset + 1
+	return p.messages[at], nil
+}
+
+func (r *simRange) Close() error { return nil }
+
+func (j simJournal) Mail(_ context.Context, wake <-chan struct{}, from ...address) mail {
+	return &simMail{j, wake, slices.Clone(from)}
+}
+
+type simMail struct {
+	simJournal
+	wake <-chan struct{}
+	from []address
+}
+
+// news are the addresses that have some.
+func (m *simMail) news() (with []int) {
+	for i, a := range m.from {
+		p := m.topics[a.topic][a.partition]
+		if p.at(a.from) < len(p.messages) || a.from < p.first && !a.compact {
+			with = append(with, i)
+		}
+	}
+	return with
+}
+
+func (m *simMail) Next(context.Context, time.Duration) (*letter, bool, error) {
+	m.waits = func() bool { return len(m.wake) == 0 && len(m.news()) == 0 }
+	err := m.turn()
+	m.waits = nil
+	if err != nil {
+		return nil, false, err
+	}
+	news := m.news()
+	if len(m.wake) > 0 && (len(news) == 0 || m.choose(2) == 0) {
+		<-m.wake
+		return nil, false, nil
+	}
+	if len(news) == 0 || m.chance(0.02) {
+		return nil, true, nil
+	}
+	a := &m.from[news[m.choose(len(news))]]
+	p := m.topics[a.topic][a.partition]
+	if a.from < p.first && !a.compact {
+		return nil, false, &kafkalog.DeletedError{Topic: a.topic, Partition: a.partition, Wanted: a.from, First: p.first, End: p.end}
+	}
+	message := p.messages[p.at(a.from)]
+	a.from = message.Offset + 1
+	return &letter{a.topic, message}, false, nil
+}
+
+// choose is one of n, by chance; without faults the first.
+func (j simJournal) choose(n int) int {
+	if j.faults == nil {
+		return 0
+	}
+	return j.faults.IntN(n)
+}
+
+func (m *simMail) Close() {}
