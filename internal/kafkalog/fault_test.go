@@ -72,6 +72,53 @@ func TestBoundsOutliveAConnection(t *testing.T) {
 	}
 }
 
+// A broker that takes a connection and breaks it is asked again, one that takes none is not there.
+func TestOpenOutlivesAConnection(t *testing.T) {
+	broker := openEmbedded(t).Addr()[0]
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	noError(t, err)
+	defer front.Close()
+	taken := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { taken <- n }()
+		for {
+			client, err := front.Accept()
+			if err != nil {
+				return
+			}
+			if n++; n < 3 {
+				client.Close()
+				continue
+			}
+			behind, err := net.Dial("tcp", broker)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				defer behind.Close()
+				_, _ = io.Copy(behind, client)
+			}()
+			go func() {
+				defer client.Close()
+				_, _ = io.Copy(client, behind)
+			}()
+		}
+	}()
+	l, err := Open(testContext(t), Options{Brokers: []string{front.Addr().String()}})
+	noError(t, err)
+	noError(t, l.Close())
+	front.Close()
+	if n := <-taken; n < 3 {
+		t.Errorf("%d connections", n)
+	}
+	began := time.Now()
+	if _, err := Open(testContext(t), Options{Brokers: []string{front.Addr().String()}}); err == nil || time.Since(began) > requestTimeout/2 {
+		t.Errorf("%v after %v where nobody is", err, time.Since(began))
+	}
+}
+
 // A write that was applied and answered with an error is there twice, and what was sent after it comes after it.
 func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	for _, trouble := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {

@@ -118,10 +118,29 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		return nil
 	})
 
-	if _, err := l.metadata(ctx, []string{}); err != nil {
+	if err := l.reach(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
+}
+
+// reach waits until a broker answers. One that takes a connection and breaks it is about to die or has just come back. Where
+// none takes a connection there is nobody, or the addresses are wrong, and whoever wrote them hears of it at once.
+func (l *Log) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var nobody error
+	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
+		_, err := l.metadata(ctx, []string{})
+		if o, ok := errors.AsType[*net.OpError](err); ok && o.Op == "dial" {
+			nobody, err = err, nil
+		}
+		return err
+	})
+	if nobody != nil {
+		return nobody
+	}
+	return err
 }
 
 // Close ends every reader, every membership and every waiting call, and stops the embedded broker. Its log can be opened again.
