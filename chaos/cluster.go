@@ -22,7 +22,7 @@ const (
 	// patience is how many seconds a broker may take to start, on a machine that others keep busy.
 	patience = "300"
 	// advertised is how far the port of the listener that a proxy stands before is from the broker's other one (kafka.sh).
-	advertised = 200
+	advertised = 300
 )
 
 // cluster is brokers, each with a proxy that its clients go through.

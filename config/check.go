@@ -53,6 +53,13 @@ func (c *Config) problems() []schemas.Problem {
 			wrong("brokers", broker, "host:port of each")
 		}
 	}
+	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
+		wrong("brokers", notSaid, "the brokers that security is about: the embedded one is inside this process")
+	} else {
+		for _, p := range c.Security.Check() {
+			wrong("security."+p.Key, p.Value, p.Want)
+		}
+	}
 	if c.DataDir == "" {
 		wrong("data_dir", c.DataDir, "a directory")
 	}

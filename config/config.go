@@ -2,6 +2,7 @@ package config
 
 import (
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -12,7 +13,8 @@ import (
 type Config struct {
 	Name         string   // prefix of the topics
 	Brokers      []string // host:port; empty: the embedded broker, its log under DataDir
-	DataDir      string   `mapstructure:"data_dir"`
+	Security     kafkalog.Security
+	DataDir      string `mapstructure:"data_dir"`
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []Stage
@@ -65,6 +67,11 @@ func DefaultStage() Stage {
 
 // DefaultStop is when a stage stops that says something of it. One that says nothing has no stop.
 func DefaultStop() *schemas.Stop { return &schemas.Stop{Split: schemas.Holdout.String(), Patience: 2} }
+
+// Log is where the log is, and how it is reached.
+func (c *Config) Log() kafkalog.Options {
+	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Security: c.Security}
+}
 
 // Job is what the pipeline is to do, each repeated stage as often as it repeats.
 func (c *Config) Job() pipeline.Job {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
 var documented = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\| ([^|]+) \\| .+ \\|$")
@@ -23,7 +25,7 @@ func TestDocumentation(t *testing.T) {
 		have = append(have, strings.Join(row[1:], " | "))
 	}
 	names := [...]string{kindText: "text", kindTexts: "list", kindWhole: "whole number", kindNatural: "whole number",
-		kindReal: "number", kindFlag: "flag", kindSize: "size", kindColumn: "column"}
+		kindReal: "number", kindFlag: "flag", kindSize: "size", kindColumn: "column", kindSecret: "secret"}
 	full := Defaults()
 	full.Stages = []Stage{DefaultStage()}
 	full.Stages[0].Stop = DefaultStop()
@@ -65,7 +67,7 @@ func defaultOf(v reflect.Value, key string) string {
 		return fmt.Sprintf("`%d`", int64(value))
 	case []string:
 		return fmt.Sprintf("`%v`", value)
-	case *bool:
+	case *bool, kafkalog.Secret:
 		return "none"
 	}
 	if v.Kind() == reflect.String && v.Len() == 0 {

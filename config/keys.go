@@ -57,6 +57,18 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
+// at is the place of a full key, or nil.
+func (n *node) at(key string) *node {
+	for name := range strings.SplitSeq(key, ".") {
+		if n.element != nil {
+			n = n.element
+		} else if n = n.child(name); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
 // walk visits every value below n with its full key, in which * stands for the number of an element of a list.
 func (n *node) walk(key string, visit func(key string, value *node)) {
 	switch {

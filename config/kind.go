@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -22,6 +23,7 @@ const (
 	kindFlag
 	kindSize
 	kindColumn
+	kindSecret
 )
 
 // String is the kind in the words of an error message, after "expected".
@@ -30,6 +32,7 @@ func (k kind) String() string {
 		kindText: "text", kindTexts: "a list, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
 		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes",
 		kindColumn: "the number or the name of a column",
+		kindSecret: "it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
 	}[k]
 }
 
@@ -39,6 +42,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindSize, true
 	case reflect.TypeFor[ingest.Column]():
 		return kindColumn, true
+	case reflect.TypeFor[kafkalog.Secret]():
+		return kindSecret, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	}
@@ -57,8 +62,12 @@ func kindOf(t reflect.Type) (kind, bool) {
 	return 0, false
 }
 
-// read is the value of a YAML node, or false if it is not of the kind.
+// read is the value of a YAML node, or false if it is not of the kind. None is a secret: configurations are kept with code,
+// and every user of a machine sees command lines.
 func (k kind) read(n *yaml.Node) (any, bool) {
+	if k == kindSecret {
+		return nil, false
+	}
 	if k == kindTexts {
 		if n.Kind != yaml.SequenceNode {
 			return nil, false

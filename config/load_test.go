@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -172,12 +174,35 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// A password is what the variable says, letter by letter, and no YAML; nothing that prints the configuration prints it.
+func TestPassword(t *testing.T) {
+	for _, password := range []string{"hunter2", "1234567890", "*hunter2", "{hunter2", `"hunter2"`, " null", "a: hunter2", "# hunter2"} {
+		environ := []string{"STAGEWISE_SECURITY_SASL_PASSWORD=" + password}
+		c := loaded(t, "secured.yaml", environ, nil)
+		want := kafkalog.Security{
+			TLS:  kafkalog.TLS{Enabled: true, ServerName: "kafka.example"},
+			SASL: kafkalog.SASL{Mechanism: "SCRAM-SHA-512", Username: "alice", Password: kafkalog.NewSecret(password)},
+		}
+		if !reflect.DeepEqual(c.Security, want) || !reflect.DeepEqual(c.Log().Security, want) {
+			t.Errorf("%s: got another", password)
+		}
+		if text := fmt.Sprintf("%v %+v %#v", c, *c, c); strings.Contains(text, password) {
+			t.Errorf("%s is in %s", password, text)
+		}
+	}
+}
+
 func TestWrongSettings(t *testing.T) {
 	for _, test := range []struct{ environ, set, want string }{
 		{"", "seed", "--set: seed: no value: expected key=value"},
 		{"", "seeed=1", "--set: seeed: 1: expected a known key; did you mean seed?"},
 		{"", "seed=x", "--set: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"", "=x", `--set: "": x: expected one of the keys name, brokers, data_dir, examples, prepare, stages, seed, intercept, on_bad_message, memory, segment, warm or metrics`},
+		{"", "=x", `--set: "": x: expected one of the keys name, brokers, security, data_dir, examples, prepare, stages, seed, intercept, on_bad_message, memory, segment, warm or metrics`},
+		{"", "security.sasl.password=hunter2", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
+		{"", "security.sasl.password=*hunter2", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
+		{"", "security.sasl={password: hunter2}", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
+		{"", "security.sasl=hunter2", "--set: security.sasl: (not shown): expected a mapping with mechanism, username, password or password_file"},
+		{"", "security.sasl.pwd=hunter2", "--set: security.sasl.pwd: (not shown): expected one of the keys mechanism, username, password or password_file"},
 		{"", "stages.1.passes=1", "--set: stages.1.passes: 1: expected the number of a stage, from 0; there are 1"},
 		{"", "stages.first.passes=1", "--set: stages.first.passes: 1: expected the number of a stage, from 0; there are 1"},
 		{"", "stages.-1.passes=1", "--set: stages.-1.passes: 1: expected the number of a stage, from 0; there are 1"},
@@ -188,6 +213,7 @@ func TestWrongSettings(t *testing.T) {
 		{"", "seed={a: 1}", "--set: seed: a mapping: expected a whole number from 0 to 2^64-1"},
 		{"STAGEWISE_SED=1", "", "environment: STAGEWISE_SED: 1: expected a variable that is named after a key; did you mean STAGEWISE_SEED?"},
 		{"STAGEWISE_seed=1", "", "environment: STAGEWISE_seed: 1: expected a variable that is named after a key; did you mean STAGEWISE_SEED?"},
+		{"STAGEWISE_SASL_PASSWORD=hunter2", "", "environment: STAGEWISE_SASL_PASSWORD: (not shown): expected a variable that is named after a key"},
 		{"STAGEWISE_=1", "", "environment: STAGEWISE_: 1: expected a variable that is named after a key"},
 		{"STAGEWISE_EXAMPLES=1", "", "environment: STAGEWISE_EXAMPLES: 1: expected a variable that is named after a key"},
 		{"STAGEWISE_SEED=x", "", "STAGEWISE_SEED: seed: x: expected a whole number from 0 to 2^64-1"},

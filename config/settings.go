@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,10 +180,18 @@ func (s *settings) elements(key string, element *node) []any {
 	return list
 }
 
-// wrong notes a value that can't be.
+// wrong notes a value that can't be, in the wrong place, or of an unknown key. None is shown that may be a secret.
 func (s *settings) wrong(key, value, want string, at origin) {
+	if secretive.MatchString(key) {
+		value = notShown
+	}
 	s.problems = append(s.problems, Problem{schemas.Problem{Key: key, Value: value, Want: want}, at.source, at.line})
 }
+
+// secretive are keys and variables that hold a secret, that it is below, or that may be meant for one and are misspelt.
+var secretive = regexp.MustCompile(`(?i)pas+w|phrase|secret|sasl|^security$`)
+
+const notShown = "(not shown)"
 
 // unknown notes a name that is not below n, which is the place of key.
 func (s *settings) unknown(n *node, key, name, value string, at origin) {
@@ -207,7 +216,7 @@ func (s *settings) impossible(p schemas.Problem) {
 	} else if mapping, ok := s.mappings[parent(p.Key)]; ok {
 		at = mapping
 	}
-	s.wrong(p.Key, p.Value, p.Want, at)
+	s.problems = append(s.problems, Problem{p, at.source, at.line})
 }
 
 func parent(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }

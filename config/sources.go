@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -79,7 +80,7 @@ func explain(err error) (all []explanation) {
 const prefix = "STAGEWISE_"
 
 // elsewhere are the variables of our namespace that are no keys: the choice of a BLAS, and what tests need.
-var elsewhere = []string{"STAGEWISE_BLAS", "STAGEWISE_KAFKA", "STAGEWISE_MNIST"}
+var elsewhere = []string{"STAGEWISE_BLAS", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST"}
 
 // environment takes the variables of our namespace. Empty ones count as absent, as is the custom.
 func (s *settings) environment(environ []string) {
@@ -99,7 +100,11 @@ func (s *settings) environment(environ []string) {
 	}
 	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) }) // stages before stages.0
 	for _, v := range variables {
-		s.assign(v.key, v.value, origin{source: v.name})
+		if at := (origin{source: v.name}); s.root.at(v.key).kind == kindSecret {
+			s.values[v.key] = setting{kafkalog.NewSecret(v.value), notShown, at} // as it is, not as YAML
+		} else {
+			s.assign(v.key, v.value, at)
+		}
 	}
 }
 
@@ -154,6 +159,10 @@ func (s *settings) commandLine(set []string) {
 
 // assign sets a key to what a line of text says as YAML. A list of texts may do without brackets.
 func (s *settings) assign(key, line string, at origin) {
+	if n := s.root.at(key); n != nil && n.kind == kindSecret {
+		s.wrong(key, notShown, n.kind.String(), at)
+		return
+	}
 	var document yaml.Node
 	err := yaml.Unmarshal([]byte(line), &document)
 	if err == nil && len(document.Content) > 0 {

@@ -215,7 +215,7 @@ func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder Recorder) (des
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := d.plan(t.Context(), job, openBLAS(t), sources, l)
+	plan, err := d.plan(t.Context(), job, openBLAS(t), sources, l, &events{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -37,7 +39,7 @@ func (e *NoExamplesError) Error() string {
 // plan fixes what a run of the job is, now: the spans of the examples topic as
 // they are committed at this moment, and what counts in them: the sources of
 // the job's files, or if it names none to train on, whatever is there.
-func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *ledger) (*schemas.Plan, error) {
+func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *ledger, rec Recorder) (*schemas.Plan, error) {
 	p := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
@@ -48,7 +50,12 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 		return nil, err
 	}
 	for _, topic := range []string{d.examples, d.residuals, d.statistics} {
-		if err := d.checkRetention(ctx, topic); err != nil {
+		err := d.checkRetention(ctx, topic)
+		if errors.As(err, new(*kafkalog.AccessError)) {
+			rec.Record(Noticed{fmt.Sprintf("whether the topics keep messages for as long as a run is not checked: %v", err)})
+			break // what we may not ask of one we may not ask of the others
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

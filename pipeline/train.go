@@ -126,7 +126,7 @@ func (d desk) submission(ctx context.Context, blas *kernel.BLAS, job Job, o Trai
 			return nil, err
 		}
 	}
-	plan, err := d.plan(ctx, job, blas, sources, l)
+	plan, err := d.plan(ctx, job, blas, sources, l, rec)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Real Apache Kafka on loopback, from Maven Central's jars: KRaft nodes, each broker and controller at once.
 #
-#   kafka.sh start [--nodes N] [--port P|free]   fetches the jars if absent, formats a new cluster, starts what is not
-#                                                running, waits until it answers, prints BOOTSTRAP=host:port,...
+#   kafka.sh start [--nodes N] [--port P|free] [--secure]
+#                                                fetches the jars if absent, formats a new cluster, starts what is not
+#                                                running, waits until it answers, prints BOOTSTRAP=host:port,... and,
+#                                                where it is secured, SECURITY=folder
 #   kafka.sh stop                                clean shutdown, SIGKILL after 20 s
 #   kafka.sh kill --node I                       SIGKILL for one node
 #   kafka.sh revive --node I                     starts one node again
@@ -12,9 +14,15 @@
 # Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. A cluster lives in --dir, which remembers its
 # nodes and ports, so that only start needs them. extra.properties in that folder is added to each node's configuration.
 # --advertise P1,P2,... (start): something stands between clients and brokers. Node I has a further listener at
-# 127.0.0.1:P+I+199, and who asks it for addresses is told 127.0.0.1:P1, P2, ...; brokers and BOOTSTRAP do without.
+# 127.0.0.1:P+I+299, and who asks it for addresses is told 127.0.0.1:P1, P2, ...; brokers and BOOTSTRAP do without. Not with --secure.
+#
+# With --secure brokers speak SASL_SSL with PLAIN and SCRAM, want a client certificate of a CA that is made for the cluster,
+# and allow nothing to anybody but the user admin: ACLs are the others', train, work, solve and subscribe. Among themselves
+# they use TLS, at P+I+199. The folder that start prints has what clients need: client.yaml is what a configuration says as
+# admin, brokers their addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
+#
 # Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
-# (where jars are kept). Needs Java 17 and Maven, and installs them where it may.
+# (where jars are kept). Needs Java 17 and Maven, with --secure openssl, and installs them where it may.
 set -euo pipefail
 # shellcheck source=scripts/install.sh
 . "$(dirname "$0")/install.sh"
@@ -25,11 +33,16 @@ usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}
 [ $# -eq 0 ] || shift
-nodes='' port='' node='' advertise='' wait_seconds=90
+nodes='' port='' node='' secure='' advertise='' wait_seconds=90
 dir=${KAFKA_DIR:-${TMPDIR:-/tmp}/stagewise-kafka}
 version=${KAFKA_VERSION:-4.1.2}
 heap=${KAFKA_HEAP:-512m}
 while [ $# -gt 0 ]; do
+  if [ "$1" = --secure ]; then
+    secure=1
+    shift
+    continue
+  fi
   [ $# -ge 2 ] || usage
   case $1 in
     --nodes) nodes=$2 ;;
@@ -112,11 +125,101 @@ POM
   rm -rf "$work" "$jars/jars"
 }
 
+need_openssl() {
+  command -v openssl >/dev/null && return
+  say "installing openssl"
+  install_packages openssl openssl || fail "certificates need openssl: $(how_to_install openssl openssl)"
+}
+
+# --- What a secured cluster needs
+
+users="admin train work solve subscribe"
+
+# certify NAME makes NAME.key and NAME.pem, signed by the CA, for servers and clients at this machine's addresses.
+certify() {
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$1.key" -out "$1.csr" -subj "/CN=$1" &&
+    openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -sha256 -out "$1.pem" -extfile names &&
+    rm "$1.csr"
+}
+
+# Every step with its &&: errexit is off wherever a failure is looked at.
+make_security() {
+  local user
+  cd "$1" && umask 077 &&
+    echo 'subjectAltName=IP:127.0.0.1,DNS:localhost' >names &&
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -sha256 -keyout ca.key -out ca.pem \
+      -subj "/CN=stagewise throw-away CA" &&
+    certify broker && certify client &&
+    cat broker.key broker.pem >broker.keys.pem && # how Kafka wants them
+    for user in $users; do
+      head -c 18 /dev/urandom | base64 | tr '+/' '-_' >"$user.password" || return 1
+    done
+}
+
+# Makes the folder security once: it appears by a rename when it is complete. Its CA is good for this cluster alone.
+need_security() {
+  local work=$dir/.security
+  [ ! -d "$dir/security" ] || return 0
+  need_openssl
+  rm -rf "$work"
+  mkdir -m 700 "$work"
+  if ! (make_security "$work") >"$dir/openssl.log" 2>&1; then
+    cat "$dir/openssl.log" >&2
+    fail "openssl could not make the certificates"
+  fi
+  rm "$dir/openssl.log"
+  mv "$work" "$dir/security"
+}
+
+password() { cat "$dir/security/$1.password"; }
+
+# The part of a node's configuration that opens its doors. Brokers and controllers know each other by their certificate.
+secured_listeners() {
+  local i=$1 user plain=''
+  for user in $users; do plain+=" user_$user=\"$(password "$user")\""; done
+  cat <<PROPERTIES
+listeners=CLIENTS://127.0.0.1:$(broker_port "$i"),BROKERS://127.0.0.1:$(inner_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
+advertised.listeners=CLIENTS://127.0.0.1:$(broker_port "$i"),BROKERS://127.0.0.1:$(inner_port "$i")
+listener.security.protocol.map=CLIENTS:SASL_SSL,BROKERS:SSL,CONTROLLER:SSL
+inter.broker.listener.name=BROKERS
+ssl.keystore.type=PEM
+ssl.keystore.location=$dir/security/broker.keys.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$dir/security/ca.pem
+listener.name.clients.ssl.client.auth=required
+listener.name.brokers.ssl.client.auth=required
+listener.name.controller.ssl.client.auth=required
+listener.name.clients.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required$plain;
+listener.name.clients.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:CN=broker
+PROPERTIES
+}
+
+plain_listeners() {
+  local i=$1
+  cat <<PROPERTIES
+listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
+advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i")
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+PROPERTIES
+}
+
 # --- One node
 
 broker_port() { echo $((port + $1 - 1)); }
 controller_port() { echo $((port + $1 + 99)); }
-fronted_port() { echo $((port + $1 + 199)); }
+inner_port() { echo $((port + $1 + 199)); }
+fronted_port() { echo $((port + $1 + 299)); }
+ports() {
+  broker_port "$1"
+  controller_port "$1"
+  [ -z "$secure" ] || inner_port "$1"
+  [ -z "$advertise" ] || fronted_port "$1"
+}
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
 
@@ -141,10 +244,7 @@ process.roles=broker,controller
 node.id=$i
 controller.quorum.voters=$voters
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i")
-advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i")
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=PLAINTEXT
+$(if [ -n "$secure" ]; then secured_listeners "$i"; else plain_listeners "$i"; fi)
 log.dirs=$dir/n$i/data
 
 auto.create.topics.enable=false
@@ -190,18 +290,27 @@ PROPERTIES
 }
 
 format() {
-  local i=$1
+  local i=$1 user
+  local -a credentials=()
   [ -f "$dir/n$i/data/meta.properties" ] && return
+  if [ -n "$secure" ]; then
+    for user in $users; do
+      credentials+=(--add-scram "SCRAM-SHA-256=[name=$user,password=$(password "$user")]")
+      credentials+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(password "$user")]")
+    done
+  fi
+  # An empty array is unset to the bash of macOS.
   "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
     -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
-    kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/n$i/server.properties" >"$dir/n$i/format.log" 2>&1 ||
+    kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/n$i/server.properties" \
+    ${credentials[@]+"${credentials[@]}"} >"$dir/n$i/format.log" 2>&1 ||
     { cat "$dir/n$i/format.log" >&2; return 1; }
 }
 
 launch() {
   local i=$1 p
   process "$i" >/dev/null && return
-  for p in $(broker_port "$i") $(controller_port "$i") ${advertise:+"$(fronted_port "$i")"}; do
+  for p in $(ports "$i"); do
     if listens "$p"; then
       say "port $p is taken"
       return 1
@@ -255,8 +364,10 @@ recall() {
   . "$dir/cluster.env"
   [ "${nodes:-$CLUSTER_NODES}" = "$CLUSTER_NODES" ] || fail "$dir has a cluster of $CLUSTER_NODES; wipe it first"
   case $port in '' | free | "$CLUSTER_PORT") ;; *) fail "$dir has a cluster on port $CLUSTER_PORT; wipe it first" ;; esac
+  [ -z "$secure" ] || [ -n "${CLUSTER_SECURE:-}" ] || fail "$dir has a cluster that is not secured; wipe it first"
   nodes=$CLUSTER_NODES
   port=$CLUSTER_PORT
+  secure=${CLUSTER_SECURE:-}
   advertise=${CLUSTER_ADVERTISE:-}
 }
 
@@ -266,7 +377,7 @@ free_port() {
   while :; do
     p=$((20000 + RANDOM % 12000)) taken=''
     for ((i = 0; i < nodes; i++)); do
-      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)); then taken=1; fi
+      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)) || listens $((p + i + 300)); then taken=1; fi
     done
     [ -n "$taken" ] || { echo $p; return; }
   done
@@ -279,21 +390,37 @@ found() {
   while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
     CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
   done
-  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_ADVERTISE=%s\n' \
-    "$nodes" "$port" "$CLUSTER_ID" "$advertise" >"$dir/cluster.env"
+  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_SECURE=%s\nCLUSTER_ADVERTISE=%s\n' \
+    "$nodes" "$port" "$CLUSTER_ID" "$secure" "$advertise" >"$dir/cluster.env"
 }
 
 start() {
   local i bootstrap=''
+  [ -z "$secure" ] || [ -z "$advertise" ] || fail "--advertise is for brokers without --secure"
   need_java
   need_jars
   [ -f "$dir/cluster.env" ] || found
+  [ -z "$secure" ] || need_security
   for ((i = 1; i <= nodes; i++)); do configure $i; done
   for ((i = 1; i <= nodes; i++)); do format $i || fail "node $i could not be formatted"; done
   for ((i = 1; i <= nodes; i++)); do launch $i || { stop; exit 1; }; done
   for ((i = 1; i <= nodes; i++)); do wait_ready $i || { stop; exit 1; }; done
   for ((i = 1; i <= nodes; i++)); do bootstrap+=${bootstrap:+,}127.0.0.1:$(broker_port $i); done
   echo "BOOTSTRAP=$bootstrap"
+  [ -z "$secure" ] || tell "$bootstrap"
+}
+
+# Leaves beside the certificates what else a client needs.
+tell() {
+  local files=$dir/security
+  echo "$1" >"$files/brokers"
+  cat >"$files/client.yaml" <<YAML
+brokers: [$1]
+security:
+  tls: {enabled: true, ca: $files/ca.pem, certificate: $files/client.pem, key: $files/client.key}
+  sasl: {mechanism: SCRAM-SHA-512, username: admin, password_file: $files/admin.password}
+YAML
+  echo "SECURITY=$files"
 }
 
 stop() {
@@ -347,7 +474,7 @@ status() {
 wipe() {
   [ -f "$dir/cluster.env" ] || return 0
   stop
-  rm -rf "$dir"/n[0-9]* "$dir/cluster.env"
+  rm -rf "$dir"/n[0-9]* "$dir/cluster.env" "$dir"/security "$dir"/.security "$dir/openssl.log"
   cd / && { rmdir "$dir" 2>/dev/null || true; }
 }
 

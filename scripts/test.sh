@@ -2,7 +2,7 @@
 # test.sh STEP... runs these steps in order and stops at the first that fails:
 #   format  gofmt            vet    go vet, tagged files included     unit   every test without a tag
 #   race    what runs concurrently, under the race detector           fuzz   every fuzz target for FUZZTIME (20s)
-#   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on a real broker
+#   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on real brokers
 #   chaos   a fault campaign of two runs, on three brokers
 # Nothing is skipped: what a step needs is installed, or the step fails and says what to install.
 set -euo pipefail
@@ -67,15 +67,17 @@ mnist() {
 }
 
 kafka() {
-  local packages bootstrap
+  local packages bootstrap secured
   packages=$(tagged kafka)
   broker=$(mktemp -d)
-  trap 'scripts/kafka.sh wipe --dir "$broker"' EXIT
+  trap 'scripts/kafka.sh wipe --dir "$broker/open"; scripts/kafka.sh wipe --dir "$broker/secured"; rmdir "$broker"' EXIT
   trap 'exit 1' INT TERM
-  bootstrap=$(scripts/kafka.sh start --dir "$broker" --port free)
-  say "Kafka is at ${bootstrap#BOOTSTRAP=}"
+  bootstrap=$(scripts/kafka.sh start --dir "$broker/open" --port free)
+  secured=$(scripts/kafka.sh start --dir "$broker/secured" --port free --secure)
+  say "Kafka is at ${bootstrap#BOOTSTRAP=}, and what reaches a secured one in ${secured#*SECURITY=}"
   # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
+  STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} \
+    go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
 }
 
 chaos() { scripts/chaos.sh --runs 2; }

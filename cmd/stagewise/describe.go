@@ -22,7 +22,14 @@ func whereabouts(c *config.Config) string {
 	if len(c.Brokers) == 0 {
 		return "the embedded broker in " + c.DataDir
 	}
-	return "Kafka at " + strings.Join(c.Brokers, ", ")
+	words := []string{"Kafka at", strings.Join(c.Brokers, ", ")}
+	if c.Security.TLS.Enabled {
+		words = append(words, "by TLS")
+	}
+	if s := c.Security.SASL; s.Mechanism != "" {
+		words = append(words, "as", s.Username, "by", s.Mechanism)
+	}
+	return strings.Join(words, " ")
 }
 
 // conclude is the end of a run: what it is worth, and where the model is.

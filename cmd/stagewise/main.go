@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -68,7 +69,8 @@ func (f *failure) Unwrap() error { return f.error }
 func failed(err error) error {
 	switch {
 	case err == nil,
-		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)):
+		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)),
+		errors.As(err, new(*kafkalog.SecurityError)):
 		return err
 	}
 	return &failure{err}

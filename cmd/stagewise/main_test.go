@@ -45,6 +45,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		"empty.yaml":  "name: a\n",
 		"bad.yaml":    "name: a\nstages: [{pases: 3, link: probit}]\nseed: x\n",
 		"syntax.yaml": "name: a\nstages: [\n",
+		"secure.yaml": "name: a\nbrokers: [127.0.0.1:1]\nsecurity: {tls: {enabled: true, ca: none.pem}}\nstages: [{}]\n",
 	}
 	for _, test := range []struct {
 		args   string
@@ -72,6 +73,9 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 			"bad.yaml:3: seed: x: expected a whole number from 0 to 2^64-1"},
 		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage, from 0; there are 2"},
 		{"check -c good.yaml --set stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},
+		{"train -c secure.yaml", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory"},
+		{"topics list -c secure.yaml --set security.sasl.password=hunter2", "--set: security.sasl.password: (not shown): expected it in the environment\n" +
+			"secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory"},
 		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},

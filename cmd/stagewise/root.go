@@ -70,9 +70,11 @@ func (c *choice) load() (*config.Config, error) { return config.Load(c.file, c.s
 
 // withLog opens the log of a configuration for as long as do runs, and tells the recorder what it waits for.
 func withLog(ctx context.Context, c *config.Config, rec pipeline.Recorder, do func(*kafkalog.Log) error) (err error) {
-	log, err := kafkalog.Open(ctx, kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Waiting: func(w kafkalog.Wait) {
+	where := c.Log()
+	where.Waiting = func(w kafkalog.Wait) {
 		rec.Record(pipeline.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
-	}})
+	}
+	log, err := kafkalog.Open(ctx, where)
 	if err != nil {
 		return err
 	}

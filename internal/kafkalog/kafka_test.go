@@ -3,12 +3,16 @@
 package kafkalog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/segmentio/kafka-go"
 )
 
 // TestKafka runs what must hold of every log against real brokers.
@@ -48,13 +52,57 @@ func openKafka(t testing.TB) *Log {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start brokers with `scripts/kafka-up.sh start`, " +
+		t.Fatal("STAGEWISE_KAFKA is not set: start brokers with `scripts/kafka.sh start`, " +
 			"which prints their addresses, and put these into STAGEWISE_KAFKA")
 	}
 	l, err := Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")})
 	noError(t, err)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
+}
+
+// TestKafkaSecurity lets us in by each mechanism and by no other way. Access to topics is pipeline's to test.
+func TestKafkaSecurity(t *testing.T) {
+	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
+	if dir == "" {
+		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: scripts/kafka.sh start --secure starts Kafka and names that folder")
+	}
+	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
+	trust := TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
+	secret := filepath.Join(dir, "admin.password")
+	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
+		l := openSecured(t, brokers, Security{trust, SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
+		must(l.Topics(testContext(t), ""))(t)
+		denied := access(t, brokers, Security{trust, as(mechanism, "admin", password)})
+		if !errors.Is(denied, kafka.SASLAuthenticationFailed) {
+			t.Errorf("wrong password: %v", denied)
+		}
+	}
+	admin := SASL{Mechanism: mechanismPlain, Username: "admin", PasswordFile: secret}
+	other := newAuthority(t)
+	other.issue(t, "client", false)
+	for name, c := range map[string]struct {
+		security Security
+		check    string
+	}{
+		"no TLS":                   {Security{SASL: admin}, "security.tls.enabled"},
+		"neither":                  {Security{}, "security.tls.enabled"},
+		"no user":                  {Security{TLS: trust}, "security.sasl"},
+		"another CA":               {Security{TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, admin}, "security.tls.ca"},
+		"no certificate":           {Security{TLS{Enabled: true, CA: trust.CA}, admin}, "security.tls.certificate"},
+		"a certificate of another": {Security{TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, admin}, "security.tls.certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if denied := access(t, brokers, c.security); !strings.HasPrefix(denied.Check, c.check) {
+				t.Errorf("%v; expected %q", denied, c.check)
+			}
+		})
+	}
+	if open := os.Getenv("STAGEWISE_KAFKA"); open != "" {
+		if denied := access(t, strings.Split(open, ","), Security{trust, admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
+			t.Errorf("TLS to a plain text port: %v", denied)
+		}
+	}
 }
 
 func BenchmarkKafka(b *testing.B) { benchmarkLog(b, openKafka) }

@@ -58,6 +58,8 @@ type Options struct {
 	// Waiting is told what an operation waits for when that takes longer than a second, then less and less often, and when it
 	// is over. It is called from many goroutines, which wait for it to return. nil: nobody is told.
 	Waiting func(Wait)
+	// Security is how Brokers are reached. The broker inside this process has none.
+	Security Security
 }
 
 const (
@@ -72,11 +74,14 @@ const (
 	stallTime = 10 * time.Second
 	// dialTime is how long it may take to connect to a broker, as in kafka-go's own dialer.
 	dialTime = 10 * time.Second
+	// mismatchTimeout is how long a broker that closed a connection may take to show why.
+	mismatchTimeout = 2 * time.Second
 )
 
 // Log is a connection to the brokers. Its methods may be called from any goroutine.
 type Log struct {
 	addresses []string
+	identity  identity
 	transport *kafka.Transport
 	client    *kafka.Client
 	broker    *broker // nil when the brokers are elsewhere
@@ -91,14 +96,20 @@ type Log struct {
 }
 
 // Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
-// DataDir, or returns a *LockedError when another process has that open.
+// DataDir, or returns a *LockedError when another process has that open. A Security that can't be is a *SecurityError,
+// brokers that don't let us in are an *AccessError.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
 		settle: settleTime, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, parting: partingTime,
 	}
-	if len(o.Brokers) == 0 {
+	if len(o.Brokers) > 0 {
+		var wrong []*SecurityError
+		if l.identity, wrong = o.Security.identity(); len(wrong) > 0 {
+			return nil, wrong[0]
+		}
+	} else {
 		var err error
 		if l.broker, err = startBroker(o.DataDir); err != nil {
 			return nil, err
@@ -107,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	var end context.CancelFunc
 	l.ctx, end = context.WithCancel(context.Background())
-	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, Context: l.ctx}
+	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, Context: l.ctx}
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	l.close = sync.OnceValue(func() error {
 		end()
@@ -119,26 +130,27 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	})
 
 	if err := l.reach(ctx); err != nil {
+		err = l.identity.explain(l.mismatch(ctx, err))
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
 }
 
-// reach waits until a broker answers. One that takes a connection and breaks it is about to die or has just come back. Where
-// none takes a connection there is nobody, or the addresses are wrong, and whoever wrote them hears of it at once.
+// reach makes sure that a broker answers. One that takes a connection and breaks it may be about to die or have just come
+// back, so it, or another, is asked again for a moment. Where none takes a connection there is nobody, or the addresses are
+// wrong, and whoever wrote them hears of it at once.
 func (l *Log) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	var nobody error
+	began := time.Now()
+	var lasting error
 	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
 		_, err := l.metadata(ctx, []string{})
-		if o, ok := errors.AsType[*net.OpError](err); ok && o.Op == "dial" {
-			nobody, err = err, nil
+		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.settle) {
+			lasting, err = err, nil
 		}
 		return err
 	})
-	if nobody != nil {
-		return nobody
+	if lasting != nil {
+		return lasting
 	}
 	return err
 }
@@ -155,34 +167,8 @@ func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
 // metadata asks the cluster afresh; nil means all topics. The shared transport would answer from what it heard up to
 // six seconds ago, so this one is made for a single question.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, MetadataTopics: topics}
+	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, MetadataTopics: topics}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
 	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
-}
-
-// dial makes connections that end with the log. kafka-go would leave a request that nobody waits for any more under way
-// until the broker answers.
-func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	forget := context.AfterFunc(l.ctx, func() { conn.Close() })
-	return &connection{conn, forget}, nil
-}
-
-// dialer makes the connections that are not the transport's.
-func (l *Log) dialer() *kafka.Dialer {
-	return &kafka.Dialer{ClientID: clientID, DialFunc: l.dial, Timeout: dialTime}
-}
-
-type connection struct {
-	net.Conn
-	forget func() bool
-}
-
-func (c *connection) Close() error {
-	c.forget()
-	return c.Conn.Close()
 }

@@ -55,12 +55,12 @@ func (l *Log) retry(ctx context.Context, what string, do func(context.Context) e
 		case !unknown(err):
 			unknownSince = time.Time{}
 			if !retriable(err) {
-				return err
+				return l.identity.explain(err)
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
 		case time.Since(unknownSince) > l.settle:
-			return ErrUnknownTopic
+			return l.identity.unknownTopic()
 		}
 		wait.failed(began, trouble)
 		l.transport.CloseIdleConnections()
@@ -111,6 +111,9 @@ func retriable(err error) bool {
 			return false
 		}
 		return code.Temporary()
+	}
+	if alert(err) { // a net.Error too
+		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded, here of a single request
 		return true

@@ -85,7 +85,7 @@ func retried(t *testing.T, trouble error, lasts time.Duration, then error) []Wai
 			}
 			return then
 		})
-		if err != then {
+		if !errors.Is(err, then) {
 			t.Errorf("%v, want %v", err, then)
 		}
 	})

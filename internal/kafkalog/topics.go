@@ -20,7 +20,7 @@ type Topic struct {
 }
 
 // Create makes the topics that are not there, and waits until they can be used; those that are there are left as they
-// are. With three brokers or more each message has three replicas, of which two must have it before it counts.
+// are, for which no permission to create is needed. With three brokers or more each message has three replicas, of which two must have it before it counts.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
@@ -33,13 +33,18 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	for _, t := range topics {
 		request.Topics = append(request.Topics, creation(t, len(cluster.Brokers)))
 	}
+	var denied error // which says nothing of whether the topic is there
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
 		response, err := l.client.CreateTopics(ctx, request)
 		if err != nil {
 			return err
 		}
 		for _, t := range topics {
-			if err := response.Errors[t.Name]; err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+			switch err := response.Errors[t.Name]; {
+			case err == nil, errors.Is(err, kafka.TopicAlreadyExists):
+			case errors.Is(err, kafka.TopicAuthorizationFailed):
+				denied = fmt.Errorf("%s: %w", t.Name, err)
+			default:
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}
 		}
@@ -49,6 +54,9 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		return fmt.Errorf("create topics: %w", err)
 	}
 	if _, err := l.fresh(ctx, names(topics)); err != nil {
+		if denied != nil && errors.Is(err, ErrUnknownTopic) {
+			return fmt.Errorf("create topics: %w", l.identity.explain(denied))
+		}
 		return fmt.Errorf("wait for topics: %w", err)
 	}
 	l.transport.CloseIdleConnections()
