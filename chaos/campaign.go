@@ -51,7 +51,6 @@ type campaign struct {
 
 // outcome is what is told of a run.
 type outcome struct {
-	run      string
 	seconds  float64
 	faults   map[kind]int
 	recovery injury
@@ -128,12 +127,17 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 		return w.follow(within)
 	})
 	parts.Go(func() error { return i.run(within, faults) })
-	parts.Go(func() error { return c.guard(within) })
+	var took time.Duration // without the mending of what is no longer needed
+	parts.Go(func() error {
+		err := c.guard(within)
+		took = time.Since(began)
+		return err
+	})
 	parts.Go(func() error { return submit(false) })
 	if err = parts.Wait(); ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	o := outcome{run: w.id(), seconds: time.Since(began).Seconds(), faults: i.done, recovery: w.recovery()}
+	o := outcome{seconds: took.Seconds(), faults: i.done, recovery: w.recovery()}
 	if err != nil {
 		return o, fmt.Errorf("%v: %w", w, err)
 	}
