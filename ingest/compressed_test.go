@@ -19,7 +19,7 @@ const plainRows = "a,1,2\nb,3,4\n"
 // bzip2Rows is plainRows by bzip2 1.0.8; Go has no writer.
 const bzip2Rows = "425a683931415926535954c5397e0000055900001000043c003000200021a0c9ea10c088fa0090bc5dc914e142415314e5f8"
 
-func gzipped(t *testing.T, content string) []byte {
+func gzipped(t testing.TB, content string) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w := gzip.NewWriter(&file)
@@ -32,7 +32,7 @@ func gzipped(t *testing.T, content string) []byte {
 	return file.Bytes()
 }
 
-func bzipped(t *testing.T, file string) []byte {
+func bzipped(t testing.TB, file string) []byte {
 	t.Helper()
 	content, err := hex.DecodeString(file)
 	if err != nil {
@@ -154,4 +154,25 @@ func TestContentReadFails(t *testing.T) {
 			t.Errorf("after %q: %v", start, err)
 		}
 	}
+}
+
+// Any bytes are a content, or a *FileError before or at its end.
+func FuzzContent(f *testing.F) {
+	zipped := gzipped(f, plainRows)
+	for _, file := range [][]byte{
+		nil, []byte(plainRows), zipped, append(zipped, zipped...), append(zipped, "more"...), zipped[:len(zipped)-3], bzipped(f, bzip2Rows),
+		gzipped(f, strings.Repeat("0", 1<<20)), []byte("BZh9"), []byte("BZh9\x17\x72\x45\x38\x50\x90\x00\x00\x00\x00"),
+	} {
+		f.Add(file)
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		c, err := newContent(t.Context(), "file", io.NopCloser(bytes.NewReader(file)))
+		if err != nil {
+			checkFuzzError(t, err)
+			return
+		}
+		if _, err := io.Copy(io.Discard, io.LimitReader(c, 16<<20)); err != nil {
+			checkFuzzError(t, err)
+		}
+	})
 }

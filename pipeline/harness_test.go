@@ -73,7 +73,7 @@ func rings(rows, features, classes int, seed uint64) table {
 }
 
 // csv writes the table, label first, then the weight if there is one.
-func (d table) csv(t *testing.T, dir, name string) string {
+func (d table) csv(t testing.TB, dir, name string) string {
 	t.Helper()
 	var text strings.Builder
 	for i, row := range d.rows {
@@ -94,7 +94,7 @@ func (d table) csv(t *testing.T, dir, name string) string {
 }
 
 // jobOn is a small job over the files of two tables.
-func jobOn(t *testing.T, train, test table, list ...schemas.Stage) Job {
+func jobOn(t testing.TB, train, test table, list ...schemas.Stage) Job {
 	t.Helper()
 	dir, options := t.TempDir(), ingest.Defaults()
 	options.Train, options.BatchRows = []string{train.csv(t, dir, "train.csv")}, 64
@@ -206,7 +206,7 @@ func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Me
 }
 
 // probabilities of a table's rows.
-func probabilities(t *testing.T, m *Model, data table) kernel.Dense {
+func probabilities(t testing.TB, m *Model, data table) kernel.Dense {
 	t.Helper()
 	x := kernel.NewDense(len(data.rows), m.Width())
 	for i, row := range data.rows {

@@ -54,6 +54,9 @@ func (l *ledger) add(r kafkalog.Message) error {
 		if err != nil {
 			return err
 		}
+		if err := sound(plan); err != nil {
+			return err
+		}
 		if l.plan(plan.Run()) == nil {
 			l.plans = append(l.plans, plan)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
-	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -97,13 +96,8 @@ func modelOf(c *chain, manifest *schemas.Manifest) (*Model, error) {
 // newModel makes a model of the tensors of its file.
 func newModel(manifest *schemas.Manifest, tensors schemas.Tensors[float32]) (*Model, error) {
 	plan := manifest.Plan
-	if plan == nil || len(plan.Stages) == 0 {
-		return nil, fmt.Errorf("%w: a manifest without a plan", schemas.ErrDamaged)
-	}
-	for _, s := range plan.Stages {
-		if problems := append(stages.Check(s.Features), solve.Check(s)...); len(problems) > 0 {
-			return nil, fmt.Errorf("%w: manifest: %w", schemas.ErrDamaged, problems[0])
-		}
+	if err := sound(plan); err != nil {
+		return nil, err
 	}
 	prepared, err := stages.NewPreparation(plan.Prepare, tensors)
 	if err != nil {
@@ -169,18 +163,22 @@ func (m *Model) WriteTo(w io.Writer) (int64, error) {
 
 // ReadModel reads a model's file. Its digest is checked.
 func ReadModel(r io.Reader) (*Model, error) {
+	m, err := readModel(r)
+	if err != nil {
+		return nil, err
+	}
+	if got, want := m.Digest(), m.Manifest.WeightsDigest; got != want {
+		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", schemas.ErrDamaged, got.Short(), want.Short())
+	}
+	return m, nil
+}
+
+func readModel(r io.Reader) (*Model, error) {
 	manifest, tensors, err := schemas.ReadModel(r, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(manifest, tensors)
-	if err != nil {
-		return nil, err
-	}
-	if got := m.Digest(); got != manifest.WeightsDigest {
-		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", schemas.ErrDamaged, got.Short(), manifest.WeightsDigest.Short())
-	}
-	return m, nil
+	return newModel(manifest, tensors)
 }
 
 // Labels are the classes, in the order of the probabilities.

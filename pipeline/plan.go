@@ -12,6 +12,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // shortestRun is how long a run may well take: retention shorter than that
@@ -92,6 +94,9 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 	}
 	if len(p.Spans) == 0 {
 		return nil, &NoExamplesError{d.examples}
+	}
+	if err := p.Check(); err != nil {
+		return nil, fmt.Errorf("plan a run over %s: %w", d.examples, err)
 	}
 	if job.Warm != "" {
 		m, err := d.version(ctx, job.Warm)
@@ -182,6 +187,22 @@ func compatible(p, earlier *schemas.Plan) error {
 		if here.Features != there.Features || here.Scores != there.Scores || here.Link != there.Link {
 			return fmt.Errorf("its stage %d has other features or another link", t)
 		}
+	}
+	return nil
+}
+
+// sound tells whether a plan that stands on a topic, or in a file, is one that
+// could have been submitted: what follows it relies on that.
+func sound(p *schemas.Plan) error {
+	problems := stages.CheckPrepare(p.Prepare)
+	for _, s := range p.Stages {
+		problems = append(append(problems, stages.Check(s.Features)...), solve.Check(s)...)
+	}
+	switch {
+	case len(p.Stages) == 0:
+		return fmt.Errorf("%w: a plan without stages", schemas.ErrDamaged)
+	case len(problems) > 0:
+		return fmt.Errorf("%w: plan: %w", schemas.ErrDamaged, problems[0])
 	}
 	return nil
 }

@@ -2,8 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -21,36 +24,117 @@ const quarantineRoom = 8 << 10
 
 func cut(text string) string { return text[:min(len(text), quarantineRoom/4)] }
 
-// quarantineAll puts messages that can't be used onto the quarantine topic:
-// their bytes, as many as fit, where they came from, and why. What is there from
-// an earlier run is not put there again.
-func (w *worker) quarantineAll(ctx context.Context, partition int, bad []unusable) error {
+// reasonOf is what people are told of an error about a message.
+func reasonOf(err error) string { return strings.ToValidUTF8(cut(err.Error()), "") }
+
+// quarantine is where one survey puts what can't be used: the bytes of each
+// message, as many as fit, where it came from, and why.
+//
+// What is there from an earlier survey is not put there again. To know it, the
+// first bad message of a survey makes it read the topic once, from end to end:
+// a message's key says of which offset it is, but only compaction would let a
+// broker find a key, and a topic of which people look at the reasons is to keep
+// each of them until its time is over. Nothing of what is read is kept but a bit
+// for each offset of the plan. Two surveys of a partition at the same time, which
+// is what a worker makes that does not know that it was superseded, may put a
+// message there twice; its key is the same.
+type quarantine struct {
+	desk
+	plan *schemas.Plan
+
+	mutex sync.Mutex
+	there map[int]offsets // by partition; nil: the topic is not read yet
+}
+
+// put returns when all of a segment's bad messages are there: no more of them
+// are in memory than benches have segments.
+func (q *quarantine) put(ctx context.Context, partition int, bad []unusable) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	there := map[string]bool{}
-	err := w.each(ctx, w.quarantine, 0, func(m kafkalog.Message) error {
-		there[string(m.Key)] = true
+	lacking, err := q.lacking(ctx, partition, bad)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", q.desk.quarantine, err)
+	}
+	messages := make([]schemas.Message, len(lacking))
+	for i, u := range lacking {
+		messages[i] = q.message(partition, u)
+	}
+	if _, err := q.write(ctx, q.desk.quarantine, 0, messages...); err != nil {
+		return fmt.Errorf("put %d messages of %s[%d] into quarantine: %w", len(messages), q.examples, partition, err)
+	}
+	return nil
+}
+
+// lacking is which of them are not there yet.
+func (q *quarantine) lacking(ctx context.Context, partition int, bad []unusable) (lacking []unusable, err error) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	for q.there == nil {
+		err := q.read(ctx)
+		if errors.As(err, new(*kafkalog.DeletedError)) {
+			continue // retention was faster; what it has deleted is not there
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, u := range bad {
+		if !q.there[partition].has(u.offset) {
+			lacking = append(lacking, u)
+		}
+	}
+	return lacking, nil
+}
+
+// read finds out which messages of the plan's spans are there.
+func (q *quarantine) read(ctx context.Context) error {
+	there, spans := map[int]offsets{}, map[int]schemas.Span{}
+	for _, span := range q.plan.Spans {
+		there[span.Partition], spans[span.Partition] = offsets{}, span
+	}
+	err := q.each(ctx, q.desk.quarantine, 0, func(m kafkalog.Message) error {
+		place, ours := strings.CutPrefix(string(m.Key), q.examples+"/")
+		partition, offset, _ := strings.Cut(place, "/")
+		p, err := strconv.Atoi(partition)
+		at, wrong := strconv.ParseInt(offset, 10, 64)
+		if span, known := spans[p]; ours && err == nil && wrong == nil && known && span.From <= at && at < span.To {
+			there[p].add(at)
+		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read quarantine: %w", err)
+		return err
 	}
-	for _, u := range bad {
-		w.rec.Record(Quarantined{Partition: partition, Offset: u.offset, Reason: u.reason})
-		key := fmt.Sprintf("%s/%d/%d", w.examples, partition, u.offset)
-		if there[key] {
-			continue
-		}
-		value := u.message.Value
-		m := schemas.Message{Key: key, Value: value[:min(len(value), schemas.MaxMessage-quarantineRoom)], Headers: []schemas.Header{
-			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: w.examples},
-			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
-			{Key: "reason", Value: cut(u.reason)}, {Key: "key", Value: cut(u.message.Key)}, {Key: "bytes", Value: strconv.Itoa(len(value))},
-		}}
-		if _, err := w.write(ctx, w.quarantine, 0, m); err != nil {
-			return fmt.Errorf("put %s into quarantine: %w", key, err)
-		}
-	}
+	q.there = there
 	return nil
+}
+
+func (q *quarantine) message(partition int, u unusable) schemas.Message {
+	value := u.message.Value
+	return schemas.Message{
+		Key: fmt.Sprintf("%s/%d/%d", q.examples, partition, u.offset), Value: value[:min(len(value), schemas.MaxMessage-quarantineRoom)],
+		Headers: []schemas.Header{
+			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: q.examples},
+			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
+			{Key: "reason", Value: u.reason}, {Key: "key", Value: cut(u.message.Key)}, {Key: "bytes", Value: strconv.Itoa(len(value))},
+		},
+	}
+}
+
+// offsets is a set of offsets: of each page of 4096 that has any, a bit for each.
+type offsets map[int64]*[64]uint64
+
+func (o offsets) add(offset int64) {
+	page := o[offset>>12]
+	if page == nil {
+		page = new([64]uint64)
+		o[offset>>12] = page
+	}
+	page[offset>>6&63] |= 1 << (offset & 63)
+}
+
+func (o offsets) has(offset int64) bool {
+	page := o[offset>>12]
+	return page != nil && page[offset>>6&63]&(1<<(offset&63)) != 0
 }

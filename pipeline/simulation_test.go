@@ -584,8 +584,8 @@ func (w *world) disturbed(seed uint64, tell func(string, ...any)) *simulation {
 	s.crew(1+s.random.IntN(3), 1+s.random.IntN(2))
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
 		s.faults = s.random.IntN(10)
-		for submitters := 1 + s.random.IntN(4)/3; submitters > 0; submitters-- {
-			s.submit(uint64(1+s.random.IntN(5)/4), s.random.IntN(8) == 0)
+		for submitters := 1 + s.random.IntN(3)/2; submitters > 0; submitters-- {
+			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0)
 		}
 		s.settle()
 	}

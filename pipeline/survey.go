@@ -21,11 +21,12 @@ const (
 	OnBadStop       = "stop"
 )
 
-// found is what the survey found in a segment.
+// found is what the survey found in a segment, or in all of a share.
 type found struct {
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
-	quarantined []unusable
+	quarantined []Quarantined // of a segment
+	bad         int           // how many they are in all
 }
 
 // shift is the mean of the plan's first usable message, which moments are
@@ -103,12 +104,18 @@ type surveyBench struct {
 	labels      *schemas.Labels // the plan's classes; nil: all are taken
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
-	seen        map[int64]bool
+	quarantine  *quarantine
 }
 
 // survey takes moments, samples rows, finds the labels, and puts into
-// quarantine what can't be used.
+// quarantine what can't be used. Made again it reads all messages again: what
+// is in memory lacks the bad ones, and is no evidence of what the log has.
 func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
+	for _, s := range shares {
+		for _, segment := range s.segments {
+			segment.drop(&w.budget)
+		}
+	}
 	shift, err := w.shift(ctx)
 	if err != nil {
 		return err
@@ -121,14 +128,19 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
 	progress, sums, all := w.progress(v, shares), map[*share]*accumulate.Sum{}, map[*share]*found{}
+	bad := &quarantine{desk: w.desk, plan: w.plan}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, whole: true, writers: publishers,
 		bench: func() func(context.Context, *load) (*outcome, error) {
-			b := &surveyBench{worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}}
+			b := &surveyBench{worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			return b.segment
 		},
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
+			for _, q := range o.found.quarantined {
+				w.rec.Record(q)
+			}
+			o.found.bad, o.found.quarantined = len(o.found.quarantined), nil
 			if sums[s] == nil {
 				sums[s], all[s] = o.sum, o.found
 			} else {
@@ -137,7 +149,10 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 				}
 				all[s].sample.Merge(o.found.sample)
 				all[s].labels.Merge(o.found.labels)
-				all[s].quarantined = append(all[s].quarantined, o.found.quarantined...)
+				all[s].bad += o.found.bad
+			}
+			if err := solve.CheckClasses(len(all[s].labels)); err != nil {
+				return nil, err
 			}
 			if o.at < len(s.segments)-1 {
 				return nil, nil
@@ -149,21 +164,32 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 	return w.sweep(ctx, s, shares)
 }
 
-func (b *surveyBench) segment(_ context.Context, l *load) (*outcome, error) {
+func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 	partition := l.share.span.Partition
 	result := &found{sample: &accumulate.Sample{}, labels: accumulate.LabelSet{}}
 	b.accumulator.Begin(len(b.shift), 0, b.plan.Prepare.PCA > 0)
 	sum := b.accumulator.Sum()
+	var bad []unusable
+	good := l.raw[:0]
 	for _, r := range l.raw {
 		err := b.message(sum, result, partition, r)
 		switch {
 		case err == nil:
+			good = append(good, r)
 		case fatal(err) || b.plan.OnBadMessage == OnBadStop:
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", b.examples, partition, r.offset, err)
 		default:
-			result.quarantined = append(result.quarantined, unusable{r, err.Error()})
+			bad = append(bad, unusable{r, reasonOf(err)})
 		}
 	}
+	if err := b.quarantine.put(ctx, partition, bad); err != nil {
+		return nil, err
+	}
+	for _, u := range bad {
+		result.quarantined = append(result.quarantined, Quarantined{Partition: partition, Offset: u.offset, Reason: u.reason})
+	}
+	clear(l.raw[len(good):])
+	l.raw = good
 	sum = b.accumulator.End()
 	sum.Take(schemas.FieldCross) // with nothing
 	sum.Spans = schemas.Spans{l.segment().span}
@@ -229,9 +255,6 @@ const (
 )
 
 func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accumulate.Sum, f *found, shift []float32) error {
-	if err := w.quarantineAll(ctx, s.span.Partition, f.quarantined); err != nil {
-		return err
-	}
 	f.sample.Keep(sampleRows(w.plan.Spans, s.span))
 	sample := &schemas.Sample{Identity: w.identity(schemas.KindSample, v, s), Tensors: f.sample.Tensors()}
 	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
@@ -248,7 +271,7 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 	tensors := append(sum.Tensors(), schemas.Vector(tensorShift, wide), schemas.Words[float64](schemas.FieldLabels, f.labels.Text()))
 	r := &schemas.Statistics{
 		Identity: w.identity(schemas.KindVisit, v, s), Tensors: tensors,
-		Notes: append(coverageNotes(sum.Coverage), schemas.Header{Key: noteQuarantined, Value: strconv.Itoa(len(f.quarantined))}),
+		Notes: append(coverageNotes(sum.Coverage), schemas.Header{Key: noteQuarantined, Value: strconv.Itoa(f.bad)}),
 	}
 	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r); err != nil || !hasGram {
 		return err

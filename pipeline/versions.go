@@ -29,7 +29,7 @@ func (d desk) versions(ctx context.Context) (manifests []schemas.Manifest, err e
 			return nil // by a solver that did not know that its run was cancelled
 		}
 		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
-		if err != nil {
+		if err != nil || sound(manifest.Plan) != nil {
 			return nil // a damaged manifest is none: a version counts when it can be read
 		}
 		seen[manifest.Run] = true

@@ -181,10 +181,10 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 	for i := range int(record.NumCols()) {
 		name, column := record.ColumnName(i), record.Column(i)
 		if len(record.Schema().FieldIndices(name)) > 1 {
-			return nil, fmt.Errorf("%w: column %q twice", ErrDamaged, name)
+			return nil, fmt.Errorf("%w: column %s twice", ErrDamaged, quote(name))
 		}
 		if err := e.take(name, column); err != nil {
-			return nil, fmt.Errorf("%w: column %q: %w", ErrDamaged, name, err)
+			return nil, fmt.Errorf("%w: column %s: %w", ErrDamaged, quote(name), err)
 		}
 	}
 	if e.floats == nil && e.bytes == nil && e.lists == nil {

@@ -136,7 +136,7 @@ func TestExamplesOfSlices(t *testing.T) {
 	}
 }
 
-func list(n int32, item arrow.DataType) arrow.Field {
+func dense(n int32, item arrow.DataType) arrow.Field {
 	return arrow.Field{Name: "features", Type: arrow.FixedSizeListOf(n, item), Nullable: true}
 }
 
@@ -181,14 +181,14 @@ func TestExamplesOfOthers(t *testing.T) {
 		fields []arrow.Field
 		labels string
 	}{
-		{`[{"features":[1,2],"label":7}]`, []arrow.Field{list(2, f32), field("label", arrow.PrimitiveTypes.Int8)}, "7"},
-		{`[{"features":[1,2],"label":65535}]`, []arrow.Field{list(2, f32), field("label", arrow.PrimitiveTypes.Uint16)}, "65535"},
-		{`[{"label":-9,"features":[1,2]}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64), list(2, f32)}, "-9"},
-		{`[{"features":[1,2],"label":null},{"features":[1,2],"label":"x"}]`, []arrow.Field{list(2, f32), field("label", arrow.BinaryTypes.String)}, "-,x"},
-		{`[{"features":[1,2],"label":null}]`, []arrow.Field{list(2, f32), field("label", arrow.Null)}, "-"},
-		{`[{"features":[1,2],"split":null}]`, []arrow.Field{list(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
-		{`[{"features":[1,2],"split":""}]`, []arrow.Field{list(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
-		{`[{"features":[1,2],"id":"a","at":1,"tags":["x","y"]}]`, []arrow.Field{list(2, f32), field("id", arrow.BinaryTypes.LargeString),
+		{`[{"features":[1,2],"label":7}]`, []arrow.Field{dense(2, f32), field("label", arrow.PrimitiveTypes.Int8)}, "7"},
+		{`[{"features":[1,2],"label":65535}]`, []arrow.Field{dense(2, f32), field("label", arrow.PrimitiveTypes.Uint16)}, "65535"},
+		{`[{"label":-9,"features":[1,2]}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64), dense(2, f32)}, "-9"},
+		{`[{"features":[1,2],"label":null},{"features":[1,2],"label":"x"}]`, []arrow.Field{dense(2, f32), field("label", arrow.BinaryTypes.String)}, "-,x"},
+		{`[{"features":[1,2],"label":null}]`, []arrow.Field{dense(2, f32), field("label", arrow.Null)}, "-"},
+		{`[{"features":[1,2],"split":null}]`, []arrow.Field{dense(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
+		{`[{"features":[1,2],"split":""}]`, []arrow.Field{dense(2, f32), field("split", arrow.BinaryTypes.String)}, "-"},
+		{`[{"features":[1,2],"id":"a","at":1,"tags":["x","y"]}]`, []arrow.Field{dense(2, f32), field("id", arrow.BinaryTypes.LargeString),
 			field("at", arrow.PrimitiveTypes.Date32), field("tags", arrow.ListOf(arrow.BinaryTypes.LargeString))}, "-"},
 	} {
 		mem := checked(t)
@@ -222,11 +222,11 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"no features", `[{"label":1}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64)}, damaged + `no column "features"`},
-		{"null features", `[{"features":[1]},{"features":null}]`, []arrow.Field{list(1, f32)}, damaged + `column "features": 1 rows without features`},
-		{"double features", `[{"features":[1]}]`, []arrow.Field{list(1, arrow.PrimitiveTypes.Float64)},
+		{"null features", `[{"features":[1]},{"features":null}]`, []arrow.Field{dense(1, f32)}, damaged + `column "features": 1 rows without features`},
+		{"double features", `[{"features":[1]}]`, []arrow.Field{dense(1, arrow.PrimitiveTypes.Float64)},
 			damaged + `column "features": type fixed_size_list<item: float64, nullable>[1]` + want},
 		{"scalar features", `[{"features":1}]`, []arrow.Field{field("features", f32)}, damaged + `column "features": type float32` + want},
-		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{list(2, arrow.PrimitiveTypes.Uint8)},
+		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{dense(2, arrow.PrimitiveTypes.Uint8)},
 			damaged + `column "features": nulls among uint8 features: those that may be missing are float32`},
 		{"null among sparse", `[{"features":[{"index":1,"value":null}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
 			damaged + `column "features": nulls among sparse features: those that are absent are 0`},
@@ -238,26 +238,26 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			"row 0: index -1 after -1: expected ascending indices below 2³¹-1"},
 		{"great index", `[{"features":[{"index":2147483647,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int64)},
 			"row 0: index 2147483647 after -1: expected ascending indices below 2³¹-1"},
-		{"negative weight", `[{"features":[1],"weight":1},{"features":[1],"weight":-0.5}]`, []arrow.Field{list(1, f32), field("weight", f32)},
+		{"negative weight", `[{"features":[1],"weight":1},{"features":[1],"weight":-0.5}]`, []arrow.Field{dense(1, f32), field("weight", f32)},
 			"row 1: weight -0.5: expected a finite number ≥ 0"},
-		{"null weight", `[{"features":[1],"weight":null}]`, []arrow.Field{list(1, f32), field("weight", f32)}, "row 0: weight is null: expected a finite number ≥ 0"},
-		{"double weight", `[{"features":[1],"weight":1}]`, []arrow.Field{list(1, f32), field("weight", arrow.PrimitiveTypes.Float64)},
+		{"null weight", `[{"features":[1],"weight":null}]`, []arrow.Field{dense(1, f32), field("weight", f32)}, "row 0: weight is null: expected a finite number ≥ 0"},
+		{"double weight", `[{"features":[1],"weight":1}]`, []arrow.Field{dense(1, f32), field("weight", arrow.PrimitiveTypes.Float64)},
 			damaged + `column "weight": type float64, expected float32`},
-		{"unknown split", `[{"features":[1],"split":"test"},{"features":[1],"split":"dev"}]`, []arrow.Field{list(1, f32), field("split", text)},
+		{"unknown split", `[{"features":[1],"split":"test"},{"features":[1],"split":"dev"}]`, []arrow.Field{dense(1, f32), field("split", text)},
 			`row 1: split "dev": expected train, holdout or test`},
-		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{list(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
+		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{dense(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
 			damaged + `column "split": type int64, expected utf8`},
-		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{list(1, f32), field("label", arrow.ListOf(text))},
+		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{dense(1, f32), field("label", arrow.ListOf(text))},
 			damaged + `column "label": a list of labels for each example: only one label an example can be trained on`},
-		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{list(1, f32), field("label", f32)},
+		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", f32)},
 			damaged + `column "label": type float32, expected utf8 or a whole number that int64 holds`},
-		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{list(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
+		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
 			damaged + `column "label": type uint64, expected utf8 or a whole number that int64 holds`},
-		{"large text label", `[{"features":[1],"label":"a"}]`, []arrow.Field{list(1, f32), field("label", arrow.BinaryTypes.LargeString)},
+		{"large text label", `[{"features":[1],"label":"a"}]`, []arrow.Field{dense(1, f32), field("label", arrow.BinaryTypes.LargeString)},
 			damaged + `column "label": type large_utf8 is not read`},
-		{"long label", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`, []arrow.Field{list(1, f32), field("label", text)},
+		{"long label", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`, []arrow.Field{dense(1, f32), field("label", text)},
 			"row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
-		{"dictionary label", `[{"features":[1],"label":"a"}]`, []arrow.Field{list(1, f32), field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: text})},
+		{"dictionary label", `[{"features":[1],"label":"a"}]`, []arrow.Field{dense(1, f32), field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: text})},
 			damaged + `arrow/ipc: could not read message schema: column "label": dictionary-encoded columns are not read`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 	// NaN of a producer is a value, not a missing one
 	mem := checked(t)
-	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{list(2, arrow.PrimitiveTypes.Float32)}, nil))
+	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
 	lists.Append(true)
 	lists.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, nan}, nil)

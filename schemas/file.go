@@ -54,19 +54,16 @@ func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, Tensors[float32], 
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: an Arrow stream, but not a model", ErrDamaged)
 	}
-	manifest := &Manifest{}
-	if err := json.Unmarshal([]byte(content), manifest); err != nil {
-		return nil, nil, fmt.Errorf("%w: manifest: %v", ErrDamaged, err)
-	}
-	if err := manifest.check(); err != nil {
-		return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	tensors, err := appendSegments(Tensors[float32](nil), record, len(value))
+	manifest, err := DecodeJSON[Manifest](Message{Key: manifestKey, Headers: []Header{{"kind", string(KindManifest)}}, Value: []byte(content)})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := tensors.complete(); err != nil {
+	a := newAssembly[float32](len(value))
+	if err := a.add(record); err != nil {
+		return nil, nil, err
+	}
+	if err := a.tensors.complete(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	return manifest, tensors, nil
+	return manifest, a.tensors, nil
 }

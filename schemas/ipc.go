@@ -66,7 +66,10 @@ func decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 	}
 	defer r.Release()
 	if !r.Next() {
-		return nil, errors.Join(r.Err(), errors.New("an Arrow stream without a record batch"))
+		if err := r.Err(); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("an Arrow stream without a record batch")
 	}
 	record = r.Record()
 	record.Retain()
@@ -82,8 +85,12 @@ func decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		if !read(record.ColumnName(i)) {
 			continue
 		}
-		if err := validate(column.Data()); err != nil {
-			return nil, fmt.Errorf("column %q: %w", record.ColumnName(i), err)
+		err := validate(column.Data())
+		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // arrow lets a column be longer
+			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", quote(record.ColumnName(i)), err)
 		}
 	}
 	return record, nil

@@ -16,7 +16,20 @@ type Labels struct {
 	numbers map[int64]int32 // those that are whole numbers, so that no row makes text
 }
 
-// NewLabels freezes the labels in the order given. It panics on a duplicate.
+// CheckLabels tells whether a label stands twice among those of a set of classes.
+func CheckLabels(text []string) error {
+	seen := make(map[string]struct{}, len(text))
+	for _, t := range text {
+		if _, twice := seen[t]; twice {
+			return fmt.Errorf("label %s twice", quote(t))
+		}
+		seen[t] = struct{}{}
+	}
+	return nil
+}
+
+// NewLabels freezes the labels in the order given. It panics on a duplicate, so
+// those that somebody else has written go through CheckLabels first.
 func NewLabels(text []string) *Labels {
 	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
 	for c, t := range text {

@@ -29,7 +29,7 @@ func (m Message) Get(key string) string {
 func (m Message) number(key string) (int, error) {
 	n, err := strconv.ParseInt(m.Get(key), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: header %s is %q, expected a whole number", ErrDamaged, key, m.Get(key))
+		return 0, fmt.Errorf("%w: header %s is %s, expected a whole number", ErrDamaged, key, quote(m.Get(key)))
 	}
 	return int(n), nil
 }
@@ -96,9 +96,16 @@ func (id Identity) headers() []Header {
 	}
 }
 
+// maxName is the most bytes of a kind, a run or a digest, which has 64: they are
+// kept, and told to people.
+const maxName = 128
+
 // IdentityOf reads the identity from a message's headers.
 func IdentityOf(m Message) (id Identity, err error) {
 	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
+	if n := max(len(id.Kind), len(id.Run), len(id.Parent)); n > maxName {
+		return Identity{}, fmt.Errorf("%w: an identity of %d bytes", ErrDamaged, n)
+	}
 	if id.Stage, err = m.number("stage"); err != nil {
 		return Identity{}, err
 	}

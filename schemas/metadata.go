@@ -3,6 +3,7 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 )
@@ -52,17 +53,18 @@ func verifySchema(schema flatbuffers.Table) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
 	}
-	w := walk{fields: maxFields, text: len(schema.Bytes)}
+	w := walk{fields: maxFields, bytes: len(schema.Bytes)}
 	if err := w.children(schema, schemaFields, maxDepth); err != nil {
 		return err
 	}
 	return w.metadata(schema, schemaMetadata)
 }
 
-// walk is how many fields and bytes of text a schema may still have. The text
-// of an honest one is no longer than the bytes that it stands in; one that
-// names the same text again and again would have it copied each time.
-type walk struct{ fields, text int }
+// walk is how many fields a schema may still have, and bytes of text and of
+// references to metadata. Those of an honest one are no more than the bytes that
+// it stands in; one that refers to the same text, or from each of its fields to
+// the same metadata, would have them copied each time.
+type walk struct{ fields, bytes int }
 
 func (w *walk) children(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth int) error {
 	start, n, err := vector(parent, slot)
@@ -85,12 +87,12 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 		return err
 	}
 	if field.Offset(fieldDictionary) != 0 {
-		return fmt.Errorf("column %q: dictionary-encoded columns are not read", name(field))
+		return fmt.Errorf("column %s: dictionary-encoded columns are not read", name(field))
 	}
 	// unions, views and run-ends: arrow believes what they claim
 	tag := field.GetByteSlot(fieldTypeTag, 0)
 	if tag == tagUnion || tag > tagLargeList {
-		return fmt.Errorf("column %q: unions, views and run-end encoded columns are not read", name(field))
+		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not read", name(field))
 	}
 	if at := field.Offset(fieldType); tag == tagTimestamp && at != 0 {
 		var timestamp flatbuffers.Table
@@ -111,6 +113,9 @@ func (w *walk) metadata(parent flatbuffers.Table, slot flatbuffers.VOffsetT) err
 		return err
 	}
 	for i := range n {
+		if err := w.spend(sizeOffset); err != nil {
+			return err
+		}
 		pair := element(parent, start, i)
 		if err := errors.Join(w.string(pair, pairKey), w.string(pair, pairValue)); err != nil {
 			return err
@@ -121,19 +126,32 @@ func (w *walk) metadata(parent flatbuffers.Table, slot flatbuffers.VOffsetT) err
 
 func (w *walk) string(t flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 	if at := t.Offset(slot); at != 0 {
-		w.text -= len(t.ByteVector(flatbuffers.UOffsetT(at) + t.Pos))
-	}
-	if w.text < 0 {
-		return errors.New("a schema with more text than bytes")
+		return w.spend(len(t.ByteVector(flatbuffers.UOffsetT(at) + t.Pos)))
 	}
 	return nil
 }
 
-func name(field flatbuffers.Table) []byte {
-	if at := field.Offset(fieldName); at != 0 {
-		return field.ByteVector(flatbuffers.UOffsetT(at) + field.Pos)
+func (w *walk) spend(bytes int) error {
+	if w.bytes -= bytes; w.bytes < 0 {
+		return errors.New("a schema with more text and metadata than bytes")
 	}
 	return nil
+}
+
+func name(field flatbuffers.Table) string {
+	if at := field.Offset(fieldName); at != 0 {
+		return quote(string(field.ByteVector(flatbuffers.UOffsetT(at) + field.Pos)))
+	}
+	return quote("")
+}
+
+// quote shows a text that came from a message, however long it is.
+func quote(text string) string {
+	const enough = 64
+	if len(text) > enough {
+		return strconv.Quote(text[:enough]) + "…"
+	}
+	return strconv.Quote(text)
 }
 
 // verifyBatch refuses compressed buffers, which may claim any size: what crosses

@@ -237,31 +237,54 @@ func jsonMessage(kind Kind, run, key string, value any) Message {
 	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: content}
 }
 
-// check tells what of a plan would make those who follow it fail.
-func (p *Plan) check() error {
+// mostSegments bounds what a plan may ask of those who follow it, who remember
+// something of each segment: 33 million messages at 16 a segment.
+const mostSegments = 1 << 21
+
+// SegmentsError says that a plan's spans are cut into too many segments.
+type SegmentsError struct{ Length int64 }
+
+func (e *SegmentsError) Error() string {
+	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", mostSegments, e.Length)
+}
+
+// Check tells what of a plan would make those who follow it fail, or take more
+// memory than the plan is worth.
+func (p *Plan) Check() error {
 	if p.Segment < 1 {
 		return fmt.Errorf("segments of %d messages", p.Segment)
 	}
 	for i := range p.Sources {
-		if err := p.Sources[i].check(); err != nil {
+		if err := p.Sources[i].Check(); err != nil {
 			return err
 		}
 	}
-	return checkSpans(p.Spans)
+	if err := checkSpans(p.Spans); err != nil {
+		return err
+	}
+	left := int64(mostSegments)
+	for _, s := range p.Spans {
+		if left -= s.pieces(p.Segment); left < 0 {
+			return &SegmentsError{p.Segment}
+		}
+	}
+	return CheckLabels(p.Classes)
 }
 
-func (s *SourceSeal) check() error {
+// Check tells what of a seal would make those who count its source fail.
+func (s *SourceSeal) Check() error {
 	if s.Partitions < 1 {
 		return fmt.Errorf("a source on %d partitions", s.Partitions)
 	}
 	return checkSpans(s.Spans)
 }
 
-func (m *Manifest) check() error {
+// Check tells what of a manifest, or of its plan, would make a reader fail.
+func (m *Manifest) Check() error {
 	if m.Plan == nil {
 		return errors.New("a manifest without its plan")
 	}
-	return m.Plan.check()
+	return m.Plan.Check()
 }
 
 func checkSpans(spans Spans) error {
@@ -278,13 +301,16 @@ func checkSpans(spans Spans) error {
 // manifest. Errors wrap ErrDamaged.
 func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest](m Message) (*T, error) {
 	value := new(T)
-	if err := json.Unmarshal(m.Value, value); err != nil {
-		return nil, fmt.Errorf("%w: decode %s %q: %v", ErrDamaged, m.Kind(), m.Key, err)
-	}
-	if checked, ok := any(value).(interface{ check() error }); ok {
-		if err := checked.check(); err != nil {
-			return nil, fmt.Errorf("%w: decode %s %q: %v", ErrDamaged, m.Kind(), m.Key, err)
+	err := error(nil)
+	if len(m.Value) > MaxMessage { // what it becomes may be fifty times as large
+		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), MaxMessage)
+	} else if err = json.Unmarshal(m.Value, value); err == nil {
+		if checked, ok := any(value).(interface{ Check() error }); ok {
+			err = checked.Check()
 		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: decode %s %s: %w", ErrDamaged, m.Kind(), quote(m.Key), err)
 	}
 	return value, nil
 }

@@ -209,77 +209,6 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 	return encode(record, mem)
 }
 
-// maxChunks bounds what one record may claim to be: 9 GB.
-const maxChunks = 10_000
-
-// Collector puts the chunks of records together. The zero value is ready. It
-// is not safe for concurrent use.
-type Collector[T Number] struct {
-	open map[claim]map[int][]byte // values by chunk
-}
-
-// claim is what chunks have to agree on to be of one record.
-type claim struct {
-	Identity
-	digest Digest
-	chunks int
-}
-
-// Add takes one message, and answers with the record when it completes one:
-// when all chunks that carry the same identity and digest are there, in
-// whatever order they came, and the digest is right. The notes are those of the
-// chunk that came last. If the digest is wrong, all of its chunks are forgotten.
-// It keeps the message's value until then. Errors wrap ErrDamaged.
-func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
-	id, err := IdentityOf(m)
-	if err != nil {
-		return nil, err
-	}
-	chunk, err := m.number("chunk")
-	if err != nil {
-		return nil, err
-	}
-	chunks, err := m.number("chunks")
-	if err != nil {
-		return nil, err
-	}
-	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
-		return nil, fmt.Errorf("%w: chunk %d of %d", ErrDamaged, chunk, chunks)
-	}
-	whole := claim{id, Digest(m.Get("digest")), chunks}
-	values := c.open[whole]
-	if values == nil {
-		if c.open == nil {
-			c.open = map[claim]map[int][]byte{}
-		}
-		values = map[int][]byte{}
-		c.open[whole] = values
-	}
-	if _, twice := values[chunk]; !twice {
-		values[chunk] = m.Value
-	}
-	if len(values) < chunks {
-		return nil, nil
-	}
-	delete(c.open, whole)
-	r, bytes := &Record[T]{Identity: id, Notes: notes(m)}, 0
-	for _, value := range values {
-		bytes += len(value)
-	}
-	for i := range chunks {
-		if r.Tensors, err = decodeSegments(r.Tensors, values[i], bytes, mem); err != nil {
-			return nil, fmt.Errorf("decode %v: %w", id, err)
-		}
-	}
-	if err := r.Tensors.complete(); err != nil {
-		return nil, fmt.Errorf("decode %v: %w: %v", id, ErrDamaged, err)
-	}
-	if got := r.Digest(); got != whole.digest {
-		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", id, ErrDamaged, got.Short(), whole.digest.Short())
-	}
-	return r, nil
-}
-
 func notes(m Message) []Header {
 	for i, h := range m.Headers {
 		if h.Key == "notes" {
@@ -291,35 +220,38 @@ func notes(m Message) []Header {
 	return nil
 }
 
-// Forget drops what is incomplete of a run.
-func (c *Collector[T]) Forget(run string) {
-	for whole := range c.open {
-		if whole.Run == run {
-			delete(c.open, whole)
-		}
-	}
+// assembly is the tensors of a record while they are put together of its
+// chunks. left is how many values those after the last may yet claim.
+type assembly[T Number] struct {
+	tensors Tensors[T]
+	left    int
 }
 
-func decodeSegments[T Number](tensors Tensors[T], value []byte, bytes int, mem memory.Allocator) (Tensors[T], error) {
+// newAssembly is for chunks of so many bytes in all.
+func newAssembly[T Number](bytes int) *assembly[T] {
+	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
+}
+
+// decode adds the next chunk.
+func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
 	record, err := decode(value, mem, all)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer record.Release()
-	return appendSegments(tensors, record, bytes)
+	return a.add(record)
 }
 
-// appendSegments copies the rows of a chunk to the end of what the chunks
-// before it have. An offset of 0 begins a tensor. All chunks together have so many
-// bytes.
-func appendSegments[T Number](tensors Tensors[T], record arrow.Record, bytes int) (Tensors[T], error) {
+// add copies the rows of a chunk to the end of what the chunks before it have.
+// An offset of 0 begins a tensor.
+func (a *assembly[T]) add(record arrow.Record) error {
 	if want := recordSchema[T](); !record.Schema().Equal(want) {
-		return nil, fmt.Errorf("%w: schema %v, expected %v", ErrDamaged, record.Schema(), want)
+		return fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	for _, c := range record.Columns() {
 		list, isList := c.(*array.List)
 		if c.NullN() > 0 || isList && list.ListValues().NullN() > 0 {
-			return nil, fmt.Errorf("%w: nulls in a record", ErrDamaged)
+			return fmt.Errorf("%w: nulls in a record", ErrDamaged)
 		}
 	}
 	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
@@ -334,22 +266,15 @@ func appendSegments[T Number](tensors Tensors[T], record arrow.Record, bytes int
 	}
 	words := texts.ListValues().(*array.String)
 	for row := range int(record.NumRows()) {
-		last := len(tensors) - 1
 		if offsets.Value(row) == 0 {
 			from, to := shapes.ValueOffsets(row)
-			shape := make([]int, 0, to-from)
-			for _, n := range sizes.Int64Values()[from:to] {
-				shape = append(shape, int(n))
-			}
-			tensors, last = append(tensors, Tensor[T]{Name: string([]byte(names.Value(row))), Shape: shape}), last+1
-			if size := tensors.room(bytes / int(unsafe.Sizeof(T(0)))); size > len(data) { // otherwise append may see to it
-				tensors[last].Data = make([]T, 0, size)
-			}
+			a.begin(names.Value(row), sizes.Int64Values()[from:to], len(data))
 		}
-		if last < 0 || names.Value(row) != tensors[last].Name || int64(len(tensors[last].Data)+len(tensors[last].Text)) != offsets.Value(row) {
-			return nil, fmt.Errorf("%w: row %d does not go on where the one before it ends", ErrDamaged, row)
+		last := len(a.tensors) - 1
+		if last < 0 || names.Value(row) != a.tensors[last].Name || int64(len(a.tensors[last].Data)+len(a.tensors[last].Text)) != offsets.Value(row) {
+			return fmt.Errorf("%w: row %d does not go on where the one before it ends", ErrDamaged, row)
 		}
-		t := &tensors[last]
+		t := &a.tensors[last]
 		from, to := lists.ValueOffsets(row)
 		t.Data = append(t.Data, data[from:to]...)
 		from, to = texts.ValueOffsets(row)
@@ -357,23 +282,29 @@ func appendSegments[T Number](tensors Tensors[T], record arrow.Record, bytes int
 			t.Text = append(t.Text, string([]byte(words.Value(int(i)))))
 		}
 	}
-	return tensors, nil
+	return nil
 }
 
-// room is how many values the last tensor will have, by its shape, and 0 if the
-// others leave less of what there may be in all.
-func (t Tensors[T]) room(all int) int {
-	for _, tensor := range t {
-		all -= cap(tensor.Data)
+// begin a tensor, with room for its values if they are more than a chunk has and
+// there may be as many; otherwise append may see to it.
+func (a *assembly[T]) begin(name string, sizes []int64, chunk int) {
+	if last := len(a.tensors) - 1; last >= 0 {
+		a.left -= cap(a.tensors[last].Data)
 	}
+	t := Tensor[T]{Name: string([]byte(name)), Shape: make([]int, len(sizes))}
 	size := 1
-	for _, n := range t[len(t)-1].Shape {
-		if n <= 0 || size > all/n {
-			return 0
+	for i, n := range sizes {
+		t.Shape[i] = int(n)
+		if n <= 0 || int64(size) > int64(a.left)/n {
+			size = 0
+			continue
 		}
-		size *= n
+		size *= int(n)
 	}
-	return size
+	if size > chunk {
+		t.Data = make([]T, 0, size)
+	}
+	a.tensors = append(a.tensors, t)
 }
 
 // complete checks that every tensor has as many values as its shape says.

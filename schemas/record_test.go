@@ -187,7 +187,7 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"value", func(m *Message) { m.Value = nil }, decoding + damaged},
 		{"float32", func(m *Message) {
 			m.Value = must((&Weights{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).Encode(mem))(t)[0].Value
-		}, decoding + damaged + ": schema schema:"},
+		}, decoding + damaged + ": schema a7e965b85f74, expected c21849451d83"},
 		{"digest", set("digest", "0123456789abcdef"), decoding + damaged + ": its digest is " + digest.Short() + `, its header says "0123456789ab"`},
 		{"no digest", set("digest", ""), decoding + damaged + ": its digest is " + digest.Short() + `, its header says ""`},
 		{"parent", set("parent", "another"), decoding + damaged + ": its digest is "},

@@ -99,7 +99,7 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 	}
 	defer record.Release()
 	if want := residualSchema(classes); !record.Schema().Equal(want) {
-		return nil, fmt.Errorf("%w: schema %v, expected %v", ErrDamaged, record.Schema(), want)
+		return nil, fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	r.Classes = classes
 	for i, dst := range []*[]float32{&r.Score, &r.Residual} {

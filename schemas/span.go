@@ -56,6 +56,14 @@ func (a Spans) Union(b Spans) (Spans, error) {
 	return union, nil
 }
 
+// pieces is how many segments of that length the span has.
+func (s Span) pieces(length int64) int64 {
+	if s.Empty() {
+		return 0
+	}
+	return (s.To-1)/length - s.From/length + 1
+}
+
 // Segments cuts the span at the multiples of length, so that the cuts do not
 // depend on where the span begins: runs over overlapping windows of the log
 // share all but their outermost segments. Offsets are not negative; it panics
@@ -66,7 +74,10 @@ func (s Span) Segments(length int64) []Span {
 	}
 	var segments []Span
 	for from := s.From; from < s.To; {
-		to := min((from/length+1)*length, s.To)
+		to := s.To
+		if rest := length - from%length; rest < to-from { // a multiple may be beyond int64
+			to = from + rest
+		}
 		segments = append(segments, Span{s.Partition, from, to})
 		from = to
 	}

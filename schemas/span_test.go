@@ -3,6 +3,7 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -105,6 +106,9 @@ func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
 			for _, n := range []int64{0, 1, 63, 64, 65, 130} {
 				span := Span{3, from, from + n}
 				at := from
+				if got, want := int64(len(span.Segments(length))), span.pieces(length); got != want {
+					t.Fatalf("%d segments of %v, expected %d", got, span, want)
+				}
 				for _, s := range span.Segments(length) {
 					if s.Empty() || s.Partition != 3 || s.From != at || !span.Contains(s) {
 						t.Fatalf("%v after offset %d of %v", s, at, span)
@@ -118,6 +122,21 @@ func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
 					t.Fatalf("%v is covered up to %d", span, at)
 				}
 			}
+		}
+	}
+	for _, c := range []struct {
+		span   Span
+		length int64
+	}{{Span{0, math.MaxInt64 - 5, math.MaxInt64}, 2}, {Span{0, 1<<62 + 1, math.MaxInt64}, 1 << 62}, {Span{0, 0, math.MaxInt64}, math.MaxInt64}, {Span{0, 3, 3}, 1}} {
+		at, segments := c.span.From, c.span.Segments(c.length)
+		for _, s := range segments {
+			if s.From != at || s.Empty() {
+				t.Fatalf("%v after offset %d of %v", s, at, c.span)
+			}
+			at = s.To
+		}
+		if at != c.span.To || c.span.pieces(c.length) != int64(len(segments)) {
+			t.Errorf("%v: %d segments to %d, expected %d", c.span, len(segments), at, c.span.pieces(c.length))
 		}
 	}
 	wide := Span{0, 10, 100}.Segments(1 << 62)

@@ -35,5 +35,5 @@ func ParseSplit(name string) (Split, error) {
 	case "test":
 		return Test, nil
 	}
-	return 0, fmt.Errorf("split %q: expected train, holdout or test", name)
+	return 0, fmt.Errorf("split %s: expected train, holdout or test", quote(name))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
 // validate checks that the buffers of an array hold what its length, offset
@@ -14,6 +15,9 @@ func validate(data arrow.ArrayData) error {
 	end := data.Offset() + data.Len()
 	if data.Len() < 0 || data.Offset() < 0 || end < 0 || end > math.MaxInt32 {
 		return fmt.Errorf("%d values from %d", data.Len(), data.Offset())
+	}
+	if n := data.NullN(); n < array.UnknownNullCount || n > data.Len() {
+		return fmt.Errorf("%d nulls among %d values", n, data.Len())
 	}
 	buffer := func(i int) int {
 		if i >= len(data.Buffers()) || data.Buffers()[i] == nil {

@@ -59,13 +59,25 @@ func (e *LabelsError) Error() string {
 	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, mostClasses)
 }
 
+// CheckClasses tells whether so many different labels are too many for classes;
+// none may yet become some.
+func CheckClasses(labels int) error {
+	if labels > mostClasses {
+		return &LabelsError{labels}
+	}
+	return nil
+}
+
 // Survey finds the preparation: centre, scale, principal directions, and the
 // median squared distance between prepared rows. unit says that rows are
 // divided by their length first, as they were in the sums.
 func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], error) {
 	d := len(s.Shift)
-	if len(s.Labels) == 0 || len(s.Labels) > mostClasses {
-		return nil, &LabelsError{len(s.Labels)}
+	if len(s.Labels) == 0 {
+		return nil, &LabelsError{}
+	}
+	if err := CheckClasses(len(s.Labels)); err != nil {
+		return nil, err
 	}
 	if err := CheckWidth(prepare, d); err != nil {
 		return nil, err

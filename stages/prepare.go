@@ -38,6 +38,9 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	if !ok || len(labels.Text) == 0 {
 		return nil, &schemas.ShapeError{Tensor: schemas.TensorLabels, Want: []int{-1}}
 	}
+	if err := schemas.CheckLabels(labels.Text); err != nil {
+		return nil, fmt.Errorf("%w: %w", schemas.ErrDamaged, err)
+	}
 	prepared := &Preparation{
 		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
 		Spread: float64(spread[0]), Labels: schemas.NewLabels(labels.Text),

@@ -99,6 +99,7 @@ type Log struct {
 // DataDir, or returns a *LockedError when another process has that open. A Security that can't be is a *SecurityError,
 // brokers that don't let us in are an *AccessError.
 func Open(ctx context.Context, o Options) (*Log, error) {
+	boundCompression()
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
 		settle: settleTime, stall: stallTime,

@@ -1,0 +1,58 @@
+package kafkalog
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// Compressed batches are read, and none of them takes more than there is a bound for: those before a bomb are read, and
+// the bomb is an error that says where it is.
+func TestDecompressionBombs(t *testing.T) {
+	l := openEmbedded(t)
+	zeros := make([]byte, 1<<20)
+	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {
+		t.Run(codec.String(), func(t *testing.T) {
+			topic := "bombs." + codec.String()
+			if err := l.Create(t.Context(), Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "104857600"}}); err != nil {
+				t.Fatal(err)
+			}
+			write := func(messages int) {
+				t.Helper()
+				list := make([]protocol.Record, messages)
+				for i := range list {
+					list[i].Value = protocol.NewBytes(zeros)
+				}
+				r, err := l.client.Produce(t.Context(), &kafka.ProduceRequest{
+					Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codec, Records: protocol.NewRecordReader(list...),
+				})
+				if err = errors.Join(err, r.Error); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(3)
+			write(batchBytes/len(zeros) + 1)
+			r := l.Range(topic, 0, 0, 4)
+			defer r.Close()
+			for i := range 3 {
+				if m, err := r.Next(t.Context()); err != nil || m.Offset != int64(i) || len(m.Value) != len(zeros) {
+					t.Fatalf("%d bytes at %d, %v", len(m.Value), m.Offset, err)
+				}
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := r.Next(t.Context())
+			runtime.ReadMemStats(&after)
+			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(*BatchError)) || err.Error()[:len(want)] != want {
+				t.Errorf("%v", err)
+			}
+			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*batchBytes {
+				t.Errorf("%d bytes", spent)
+			}
+		})
+	}
+}

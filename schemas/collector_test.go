@@ -1,0 +1,133 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// first is a message that claims to be one of many chunks that never come.
+func first(i int, value []byte) Message {
+	id := Identity{Kind: KindVisit, Run: "run", Stage: i % 3, Visit: i % 5, Partition: i % 7, Parent: "parent"}
+	return Message{Value: value, Headers: append(id.headers(),
+		Header{"chunk", "0"}, Header{"chunks", "10000"}, Header{"digest", fmt.Sprint("never ", i)})}
+}
+
+// kept is what the collector has, counted anew.
+func (c *Collector[T]) kept() (bytes int) {
+	for _, at := range c.open {
+		bytes += openedBytes
+		for _, value := range at.Value.(*opened).values {
+			bytes += chunkBytes + len(value)
+		}
+	}
+	return bytes
+}
+
+// Chunks without end of records that never become whole take no more than there
+// is room for, large ones or small.
+func TestCollectorIsBounded(t *testing.T) {
+	for _, size := range []int{0, 1000, MaxMessage} {
+		mem := meter()
+		c, forgotten := &Collector[float64]{Room: 4 << 20}, 0
+		value := make([]byte, size)
+		for i := range 20_000 {
+			r, err := c.Add(first(i, value), mem)
+			gone := (*ForgottenError)(nil)
+			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
+				t.Fatalf("%v, %v", r, err)
+			}
+			if gone != nil {
+				forgotten++
+			}
+			if i%1000 > 0 {
+				continue
+			}
+			if kept := c.kept(); kept > c.Room || kept != c.bytes || c.waiting.Len() != len(c.open) {
+				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
+			}
+		}
+		if forgotten == 0 || mem.total > 0 {
+			t.Errorf("%d are forgotten, %d bytes decoded", forgotten, mem.total)
+		}
+	}
+	c := &Collector[float64]{}
+	if _, err := c.Add(first(0, make([]byte, MaxMessage+1)), meter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
+		t.Errorf("%v, %d records", err, len(c.open))
+	}
+}
+
+// The records of several workers at a time come whole through a flood of others
+// that takes the room many times over, as long as their chunks keep coming.
+func TestRecordsComeThroughAFlood(t *testing.T) {
+	const writers = 8
+	mem := checked(t)
+	var queues [][]Message
+	size := 0
+	for i := range writers {
+		r := statistics(Vector("x", numbered[float64](segmentValues*120)))
+		r.Partition = i
+		messages := must(r.Encode(mem))(t)
+		for _, m := range messages {
+			size += len(m.Value)
+		}
+		queues = append(queues, messages)
+	}
+	room := make([]byte, 200_000)
+	for seed := range uint64(5) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		c, whole, left := &Collector[float64]{Room: 2 * size}, 0, make([][]Message, writers)
+		copy(left, queues)
+		for whole < writers {
+			for flood := range 3 {
+				_, err := c.Add(first(random.Int(), room[:100_000*flood]), mem)
+				if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
+					t.Fatal(err)
+				}
+			}
+			i := random.IntN(writers)
+			if len(left[i]) == 0 {
+				continue
+			}
+			r, err := c.Add(left[i][0], mem)
+			if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
+				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
+			}
+			if left[i] = left[i][1:]; r != nil {
+				whole++
+			}
+		}
+	}
+}
+
+// A record that is larger than the room is collected if it comes by itself, and
+// one that was forgotten if it comes again.
+func TestLargeRecordsAndForgottenOnes(t *testing.T) {
+	mem := checked(t)
+	large := must(statistics(Vector("x", numbered[float64](segmentValues*120))).Encode(mem))(t)
+	other := statistics(Vector("x", numbered[float64](segmentValues*60)))
+	other.Partition = 4
+	between := must(other.Encode(mem))(t)
+	c := &Collector[float64]{Room: MaxMessage}
+	collect(t, c, large, mem)
+	for _, m := range []Message{large[0], large[1], between[0]} {
+		if r, err := c.Add(m, mem); r != nil || (err != nil) != (m.Key == between[0].Key) {
+			t.Fatalf("%s: %v, %v", m.Key, r, err)
+		}
+	}
+	collect(t, c, between[1:], mem)
+	collect(t, c, large, mem)
+	if len(c.open) > 0 || c.bytes != 0 || c.waiting.Len() > 0 {
+		t.Errorf("%d bytes of %d records are left", c.bytes, len(c.open))
+	}
+}
+
+// Very many tensors take as long as the bytes that they stand in.
+func TestRecordOfManyTensors(t *testing.T) {
+	var tensors Tensors[float64]
+	for range 60_000 {
+		tensors = append(tensors, Tensor[float64]{Name: "", Shape: []int{0}})
+	}
+	roundTrip(t, statistics(tensors...))
+}
