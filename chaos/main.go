@@ -117,13 +117,12 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 		seed := o.seed + uint64(n)
 		c.journal.note("run with seed %d", seed)
 		one, err := c.run(ctx, schedule(seed, stages))
-		total.add(seed, one)
+		total.add(seed, one, err == nil)
 		if err != nil {
 			c.dump(ctx)
 			fmt.Fprint(out, &total)
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
-		total.equal++
 		fmt.Fprintf(out, "chaos: seed %d, %.1f s, equal: %s\n", seed, one.seconds, one)
 	}
 	fmt.Fprint(out, &total)
@@ -133,13 +132,13 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 // tally is what a campaign comes to.
 type tally struct {
 	runs, equal int
-	least       int // faults of a run
+	least       int // faults of a run that has passed
 	faults      map[kind]int
 	slowest     injury
 	slowestSeed uint64
 }
 
-func (t *tally) add(seed uint64, o outcome) {
+func (t *tally) add(seed uint64, o outcome, equal bool) {
 	if t.faults == nil {
 		t.faults = map[kind]int{}
 	}
@@ -148,8 +147,11 @@ func (t *tally) add(seed uint64, o outcome) {
 		t.faults[k] += count
 		n += count
 	}
-	if t.least = min(t.least, n); t.runs == 0 {
-		t.least = n
+	if equal {
+		if t.least = min(t.least, n); t.equal == 0 {
+			t.least = n
+		}
+		t.equal++
 	}
 	t.runs++
 	if o.recovery.took > t.slowest.took {
