@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo test check build race fuzz bench kafka-up kafka-down clean
+.PHONY: help demo test check build race fuzz chaos bench kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,8 +14,8 @@ help: ## this list
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
 	@scripts/demo.sh $(ARGS)
 
-test: ## all tests: format, vet, unit, simulation, race, MNIST's accuracy, real Kafka
-	@scripts/test.sh format vet unit simulate race mnist kafka
+test: ## all tests: format, vet, unit, simulation, race, MNIST's accuracy, real Kafka, faults
+	@scripts/test.sh format vet unit simulate race mnist kafka chaos
 
 check: ## the everyday part of test, under two minutes: format, vet, unit
 	@scripts/test.sh format vet unit
@@ -28,6 +28,9 @@ race: ## the tests of what runs concurrently, under the race detector
 
 fuzz: ## every fuzz target for 20 s; FUZZTIME=5m for longer
 	@scripts/test.sh fuzz
+
+chaos: ## processes and brokers die, hang and come back while runs go on; ARGS="--runs 100 --seed 7"
+	@scripts/chaos.sh $(ARGS)
 
 bench: ## stagewise beside its peers, half an hour; ARGS="--only floors" for a part of it
 	@scripts/bench.sh $(ARGS)

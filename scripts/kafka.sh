@@ -13,6 +13,8 @@
 #
 # Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. A cluster lives in --dir, which remembers its
 # nodes and ports, so that only start needs them. extra.properties in that folder is added to each node's configuration.
+# --advertise P1,P2,... (start): something stands between clients and brokers. Node I has a further listener at
+# 127.0.0.1:P+I+299, and who asks it for addresses is told 127.0.0.1:P1, P2, ...; brokers and BOOTSTRAP do without. Not with --secure.
 #
 # With --secure brokers speak SASL_SSL with PLAIN and SCRAM, want a client certificate of a CA that is made for the cluster,
 # and allow nothing to anybody but the user admin: ACLs are the others', train, work, solve and subscribe. Among themselves
@@ -31,7 +33,7 @@ usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}
 [ $# -eq 0 ] || shift
-nodes='' port='' node='' secure='' wait_seconds=90
+nodes='' port='' node='' secure='' advertise='' wait_seconds=90
 dir=${KAFKA_DIR:-${TMPDIR:-/tmp}/stagewise-kafka}
 version=${KAFKA_VERSION:-4.1.2}
 heap=${KAFKA_HEAP:-512m}
@@ -46,6 +48,7 @@ while [ $# -gt 0 ]; do
     --nodes) nodes=$2 ;;
     --port) port=$2 ;;
     --node) node=$2 ;;
+    --advertise) advertise=$2 ;;
     --dir) dir=$2 ;;
     --version) version=$2 ;;
     --heap) heap=$2 ;;
@@ -210,10 +213,12 @@ PROPERTIES
 broker_port() { echo $((port + $1 - 1)); }
 controller_port() { echo $((port + $1 + 99)); }
 inner_port() { echo $((port + $1 + 199)); }
+fronted_port() { echo $((port + $1 + 299)); }
 ports() {
   broker_port "$1"
   controller_port "$1"
   [ -z "$secure" ] || inner_port "$1"
+  [ -z "$advertise" ] || fronted_port "$1"
 }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
@@ -265,6 +270,13 @@ log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
 PROPERTIES
+  if [ -n "$advertise" ]; then
+    cat >>"$dir/n$i/server.properties" <<PROPERTIES
+listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),CONTROLLER://127.0.0.1:$(controller_port "$i"),FRONTED://127.0.0.1:$(fronted_port "$i")
+advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),FRONTED://127.0.0.1:$(cut -d, -f "$i" <<<"$advertise")
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONTED:PLAINTEXT
+PROPERTIES
+  fi
   if [ -f "$dir/extra.properties" ]; then cat "$dir/extra.properties" >>"$dir/n$i/server.properties"; fi
   cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
 status=error
@@ -356,6 +368,7 @@ recall() {
   nodes=$CLUSTER_NODES
   port=$CLUSTER_PORT
   secure=${CLUSTER_SECURE:-}
+  advertise=${CLUSTER_ADVERTISE:-}
 }
 
 # Below 32768: Linux and macOS give ports above to outgoing connections.
@@ -364,7 +377,7 @@ free_port() {
   while :; do
     p=$((20000 + RANDOM % 12000)) taken=''
     for ((i = 0; i < nodes; i++)); do
-      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)); then taken=1; fi
+      if listens $((p + i)) || listens $((p + i + 100)) || listens $((p + i + 200)) || listens $((p + i + 300)); then taken=1; fi
     done
     [ -n "$taken" ] || { echo $p; return; }
   done
@@ -377,12 +390,13 @@ found() {
   while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
     CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
   done
-  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_SECURE=%s\n' "$nodes" "$port" "$CLUSTER_ID" "$secure" \
-    >"$dir/cluster.env"
+  printf 'CLUSTER_NODES=%s\nCLUSTER_PORT=%s\nCLUSTER_ID=%s\nCLUSTER_SECURE=%s\nCLUSTER_ADVERTISE=%s\n' \
+    "$nodes" "$port" "$CLUSTER_ID" "$secure" "$advertise" >"$dir/cluster.env"
 }
 
 start() {
   local i bootstrap=''
+  [ -z "$secure" ] || [ -z "$advertise" ] || fail "--advertise is for brokers without --secure"
   need_java
   need_jars
   [ -f "$dir/cluster.env" ] || found

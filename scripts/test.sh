@@ -4,6 +4,7 @@
 #   race    what runs concurrently, under the race detector           fuzz   every fuzz target for FUZZTIME (20s)
 #   simulate  the roles over a log that breaks, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on real brokers
+#   chaos   a fault campaign of two runs, on three brokers
 # Nothing is skipped: what a step needs is installed, or the step fails and says what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,10 +83,12 @@ kafka() {
     go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
 }
 
+chaos() { scripts/chaos.sh --runs 2; }
+
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | unit | simulate | race | fuzz | mnist | kafka) ;; *) fail "no step $step" ;; esac
+  case $step in format | vet | unit | simulate | race | fuzz | mnist | kafka | chaos) ;; *) fail "no step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"

@@ -430,9 +430,11 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	compacted := Topic{Name: topic + ".b", Partitions: 1, Compact: true}
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
+	l.settle = 0
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("partitions of no topic: %v", err)
 	}
+	l.settle = settleTime
 	if _, err := l.Config(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("configuration of no topic: %v", err)
 	}
@@ -455,10 +457,10 @@ func testTopics(t *testing.T, l *Log, topic string) {
 
 	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
 	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
+	l.settle = 0
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("partitions of a deleted topic: %v", err)
 	}
-	l.settle = 0
 	if _, err := l.Append(ctx, plain.Name, 3, numbered(0, 10)); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("append to a deleted topic: %v", err)
 	}

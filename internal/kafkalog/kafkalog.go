@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -129,11 +130,30 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		return nil
 	})
 
-	if _, err := l.metadata(ctx, []string{}); err != nil {
+	if err := l.reach(ctx); err != nil {
 		err = l.identity.explain(l.mismatch(ctx, err))
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
+}
+
+// reach makes sure that a broker answers. One that takes a connection and breaks it may be about to die or have just come
+// back, so it, or another, is asked again for a moment. Where none takes a connection there is nobody, or the addresses are
+// wrong, and whoever wrote them hears of it at once.
+func (l *Log) reach(ctx context.Context) error {
+	began := time.Now()
+	var lasting error
+	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
+		_, err := l.metadata(ctx, []string{})
+		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.settle) {
+			lasting, err = err, nil
+		}
+		return err
+	})
+	if lasting != nil {
+		return lasting
+	}
+	return err
 }
 
 // Close ends every reader, every membership and every waiting call, and stops the embedded broker. Its log can be opened again.

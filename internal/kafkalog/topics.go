@@ -128,11 +128,7 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 			return err
 		}
 		n = len(m.Topics[0].Partitions)
-		// Asked afresh, an unknown topic is an answer, not trouble. Partitions without a leader count.
-		if unknown(m.Topics[0].Error) {
-			return ErrUnknownTopic
-		}
-		return m.Topics[0].Error
+		return m.Topics[0].Error // partitions without a leader count
 	})
 	if err != nil {
 		return 0, fmt.Errorf("partitions of %s: %w", topic, err)
@@ -264,9 +260,21 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 // Bounds returns the first offset that a partition still holds and the one after the last that a reader may see, which is
 // before the first transaction that is still open.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	// In one call kafka-go makes two requests of it, and if one of them finds no broker it says no more than kafka.Unknown.
+	if first, err = l.offset(ctx, topic, partition, kafka.FirstOffsetOf(partition)); err == nil {
+		end, err = l.offset(ctx, topic, partition, kafka.LastOffsetOf(partition))
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("bounds of %s[%d]: %w", topic, partition, err)
+	}
+	return first, end, nil
+}
+
+// offset is the first or the last of a partition.
+func (l *Log) offset(ctx context.Context, topic string, partition int, which kafka.OffsetRequest) (offset int64, err error) {
 	err = l.retry(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
 		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-			Topics:         map[string][]kafka.OffsetRequest{topic: {kafka.FirstOffsetOf(partition), kafka.LastOffsetOf(partition)}},
+			Topics:         map[string][]kafka.OffsetRequest{topic: {which}},
 			IsolationLevel: kafka.ReadCommitted,
 		})
 		if err != nil {
@@ -276,11 +284,10 @@ func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, e
 		if len(offsets) != 1 {
 			return kafka.UnknownTopicOrPartition
 		}
-		first, end = offsets[0].FirstOffset, offsets[0].LastOffset
+		if offset = offsets[0].LastOffset; which.Timestamp == kafka.FirstOffset {
+			offset = offsets[0].FirstOffset
+		}
 		return offsets[0].Error
 	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("bounds of %s[%d]: %w", topic, partition, err)
-	}
-	return first, end, nil
+	return offset, err
 }

@@ -1,0 +1,61 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+func TestCheckVersions(t *testing.T) {
+	const titles = "version  run  stages  test error  digest\n"
+	for _, test := range []struct {
+		list    string
+		version int
+		run     string
+		wrong   string
+	}{
+		{"1  aaa  7  2 %  x\n", 1, "aaa", ""},
+		{"1  aaa  7  2 %  x\n2  bbb  7  2 %  x\n", 2, "bbb", ""},
+		{"1  aaa  7  2 %  x\n2  aaa  7  2 %  x\n", 2, "aaa", "version 2"},
+		{"1  aaa  7  2 %  x\n1  bbb  7  2 %  x\n", 2, "bbb", "version 2"},
+		{"1  aaa  7  2 %  x\n3  bbb  7  2 %  x\n", 3, "bbb", "version 2"},
+		{"1  aaa  7  2 %  x\n", 2, "bbb", "1 versions"},
+		{"1  aaa  7  2 %  x\n", 1, "bbb", "1 versions"},
+		{"", 1, "aaa", "0 versions"},
+	} {
+		err := checkVersions(titles+test.list, test.version, test.run)
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+			t.Errorf("%q: %v, expected %q", test.list, err, test.wrong)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	of := func(change func(*pipeline.Report)) *pipeline.Report {
+		r := &pipeline.Report{
+			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d", Stages: []pipeline.StageReport{{Seconds: 1, TrainLoss: 0.5}},
+			Splits: map[string]pipeline.SplitReport{"train": {Rows: 10, Confusion: [][]int64{{5, 0}, {1, 4}}}},
+		}
+		change(r)
+		return r
+	}
+	base := of(func(*pipeline.Report) {})
+	if err := compare(base, of(func(r *pipeline.Report) {
+		r.Version, r.Run, r.Seconds, r.IngestSeconds, r.Stages[0].Seconds = 2, "b", 4, 1, 2
+	})); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*pipeline.Report){
+		"digest":    func(r *pipeline.Report) { r.WeightsDigest = "e" },
+		"rows":      func(r *pipeline.Report) { r.Rows = 11 },
+		"loss":      func(r *pipeline.Report) { r.Stages[0].TrainLoss = 0.51 },
+		"confusion": func(r *pipeline.Report) { r.Splits["train"].Confusion[0][1] = 1 },
+	} {
+		if compare(base, of(change)) == nil {
+			t.Errorf("another %s is not seen", name)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// injector does to a run what its schedule says, and mends it when the time has come.
+type injector struct {
+	cluster *cluster
+	fleet   *fleet
+	watch   *watch
+	journal *journal
+	submit  func(again bool) error // starts another submitter
+
+	over    <-chan struct{} // closed when the run has ended: mend all at once
+	mending sync.WaitGroup
+	mutex   sync.Mutex
+	trouble []error
+	done    map[kind]int
+}
+
+// run injects the faults, each when its moment has come, and returns when all is mended after the run's end.
+func (i *injector) run(ctx context.Context, faults []fault) error {
+	for _, f := range faults {
+		if !i.watch.await(ctx, f.at) {
+			break
+		}
+		i.sleep(f.after)
+		i.journal.note("%s", f)
+		i.watch.hurt(f.kind, time.Now())
+		if i.inject(ctx, f) {
+			i.done[f.kind]++
+		} else {
+			i.journal.note("%s: nobody there to do it to", f.kind)
+		}
+	}
+	select {
+	case <-i.over:
+	case <-ctx.Done():
+	}
+	i.mending.Wait()
+	return errors.Join(i.trouble...)
+}
+
+// inject does one thing, and says whether there was anybody to do it to.
+func (i *injector) inject(ctx context.Context, f fault) bool {
+	switch f.kind {
+	case killWorker, killSolver, killSubmitter:
+		r := i.role(f.kind)
+		p := i.fleet.take(r, f.target)
+		if p == nil {
+			return false
+		}
+		i.fleet.kill(p)
+		i.later(f, func() error { return i.replace(r, 1, f.again) })
+	case killWorkers, killSolvers:
+		r := i.role(f.kind)
+		all := i.fleet.all(r)
+		i.fleet.kill(all...)
+		i.later(f, func() error { return i.replace(r, len(all), false) })
+		return len(all) > 0
+	case stopWorker, stopSolver, stopSubmitter:
+		p := i.fleet.take(i.role(f.kind), f.target)
+		if p == nil {
+			return false
+		}
+		p.hold()
+		i.later(f, func() error {
+			p.release()
+			return nil
+		})
+	case joinWorker:
+		i.check(i.fleet.start(worker))
+	case leaveWorker:
+		p := i.fleet.take(worker, f.target)
+		if p == nil {
+			return false
+		}
+		i.mending.Go(func() { i.check(i.fleet.leave(p)) })
+		i.later(f, func() error { return i.replace(worker, 1, false) })
+	case killBroker:
+		node := f.target % nodes
+		if err := i.cluster.kill(ctx, node); err != nil {
+			i.check(err)
+			return false
+		}
+		// An interrupted campaign does not wait for it.
+		i.later(f, func() error { return i.cluster.revive(ctx, node) })
+	case resetBroker:
+		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].reset())
+	case delayBroker:
+		p := i.cluster.proxies[f.target%nodes]
+		p.delay(time.Duration(f.amount) * time.Millisecond)
+		i.later(f, func() error {
+			p.delay(0)
+			return nil
+		})
+	case loseAnswers:
+		i.cluster.proxies[f.target%nodes].loseAnswers(f.amount)
+	default:
+		panic(fmt.Sprintf("chaos: no such fault: %s", f.kind))
+	}
+	return true
+}
+
+func (i *injector) role(k kind) role {
+	switch k {
+	case killSolver, killSolvers, stopSolver:
+		return solver
+	case killSubmitter, stopSubmitter:
+		return submitter
+	}
+	return worker
+}
+
+func (i *injector) replace(r role, count int, again bool) error {
+	for range count {
+		start := func() error { return i.fleet.start(r) }
+		if r == submitter {
+			start = func() error { return i.submit(again) }
+		}
+		if err := start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// later mends a fault when it has lasted as long as it should, or the run has ended.
+func (i *injector) later(f fault, mend func() error) {
+	i.mending.Go(func() {
+		i.sleep(f.lasts)
+		i.check(mend())
+		i.journal.note("%s (target %d): mended", f.kind, f.target)
+	})
+}
+
+func (i *injector) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-i.over:
+	}
+}
+
+func (i *injector) check(err error) {
+	if err == nil {
+		return
+	}
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.trouble = append(i.trouble, err)
+}

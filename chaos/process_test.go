@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// shell is a fleet of which each worker runs a script.
+func shell(t *testing.T, script string) *fleet {
+	t.Helper()
+	folder := t.TempDir()
+	program := folder + "/program"
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(folder, program, nil)
+	t.Cleanup(f.close)
+	return f
+}
+
+func started(t *testing.T, f *fleet) *process {
+	t.Helper()
+	if err := f.start(worker); err != nil {
+		t.Fatal(err)
+	}
+	all := f.all(worker)
+	return all[len(all)-1]
+}
+
+func TestProcessesThatEndUnaskedAreTold(t *testing.T) {
+	f := shell(t, "exit 3")
+	if err := f.start(worker); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-f.unasked; p.err == nil || len(f.all(worker)) != 0 {
+		t.Errorf("%v, %d are left", p.err, len(f.all(worker)))
+	}
+}
+
+// A held process is released before it is asked to leave, and dies of a kill while it is held.
+func TestHeldProcesses(t *testing.T) {
+	f := shell(t, "while :; do :; done")
+	p := started(t, f)
+	p.hold()
+	if f.take(worker, 0) != nil {
+		t.Error("a held process is taken for one that runs")
+	}
+	p.release()
+	if f.take(worker, 0) != p {
+		t.Error("a released process is not found")
+	}
+	p.hold()
+	f.kill(p)
+	p.release() // of one that has ended
+	if len(f.unasked) != 0 {
+		t.Error("a killed process is told of")
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	for script, wrong := range map[string]string{
+		"trap 'exit 0' TERM; echo ready; while :; do :; done": "",
+		"trap 'exit 4' TERM; echo ready; while :; do :; done": "exit status 4",
+	} {
+		f := shell(t, script)
+		p := started(t, f)
+		for ready := false; !ready; {
+			content, err := os.ReadFile(p.log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ready = len(content) > 0
+		}
+		err := f.leave(p)
+		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v, expected %q", script, err, wrong)
+		}
+	}
+}

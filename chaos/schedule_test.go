@@ -1,0 +1,125 @@
+//go:build unix
+
+package main
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// trained is the stages of the runs that make chaos makes.
+func trained(t *testing.T) []schemas.Stage {
+	t.Helper()
+	c, err := config.Load("digits.yaml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Job().Stages
+}
+
+const seeds = 2000
+
+func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
+	stages := trained(t)
+	for seed := range uint64(seeds) {
+		if a, b := schedule(seed, stages), schedule(seed, stages); !reflect.DeepEqual(a, b) {
+			t.Fatalf("seed %d: %v and %v", seed, a, b)
+		}
+	}
+	if reflect.DeepEqual(schedule(1, stages), schedule(2, stages)) {
+		t.Error("seeds 1 and 2 have the same faults")
+	}
+}
+
+// What a run may be asked to bear: enough, in order, at moments that come, and never more than one broker down.
+func TestScheduleLaws(t *testing.T) {
+	stages := trained(t)
+	for seed := range uint64(seeds) {
+		faults, early, brokers := schedule(seed, stages), 0, 0
+		for i, f := range faults {
+			if i > 0 && f.at.before(faults[i-1].at) {
+				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
+			}
+			switch s := f.at.stage; {
+			case s == len(stages):
+				if f.at.visit != 0 {
+					t.Errorf("seed %d: %v", seed, f)
+				}
+			case s == schemas.Survey:
+				early++
+			default:
+				early++
+				if f.at.visit >= visits(stages[s]) {
+					t.Errorf("seed %d: %v: the stage has %d visits", seed, f, visits(stages[s]))
+				}
+			}
+			if f.kind == killBroker {
+				brokers++
+			}
+			if f.again && f.at.stage > 0 {
+				t.Errorf("seed %d: %v: submits again when the run may have ended", seed, f)
+			}
+			if f.after < 0 || f.after > mostAfter || f.lasts < 0 || f.lasts > longerStop || f.target < 0 || f.amount < 1 {
+				t.Errorf("seed %d: %v", seed, f)
+			}
+		}
+		if early < leastFaults || len(faults) > mostFaults+1 {
+			t.Errorf("seed %d: %d faults, %d before the last stage is fitted", seed, len(faults), early)
+		}
+		if brokers > 1 {
+			t.Errorf("seed %d: %d brokers are killed", seed, brokers)
+		}
+	}
+}
+
+// A long campaign does everything to every phase: each kind of fault comes in the survey, in each stage and at the end.
+func TestSchedulesReachEverything(t *testing.T) {
+	stages := trained(t)
+	type where struct {
+		kind  kind
+		stage int
+	}
+	seen, zombies := map[where]int{}, 0
+	for seed := range uint64(seeds) {
+		for _, f := range schedule(seed, stages) {
+			seen[where{f.kind, f.at.stage}]++
+			if f.lasts >= longStop {
+				zombies++
+			}
+		}
+	}
+	for _, k := range kinds() {
+		for stage := schemas.Survey; stage <= len(stages); stage++ {
+			if stage == len(stages) && k.kind == killBroker {
+				continue // takes too long there to hurt
+			}
+			if seen[where{k.kind, stage}] == 0 {
+				t.Errorf("%s never comes in stage %d", k.kind, stage)
+			}
+		}
+	}
+	if zombies < seeds/10 {
+		t.Errorf("%d of %d schedules have a process that is taken for dead", zombies, seeds)
+	}
+}
+
+func TestMomentsAreInOrder(t *testing.T) {
+	moments := []moment{{schemas.Survey, 0}, {0, 0}, {0, 1}, {0, 9}, {1, 0}, {2, 3}}
+	if !slices.IsSortedFunc(moments, func(a, b moment) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	}) {
+		t.Error(moments)
+	}
+	for _, m := range moments {
+		if m.before(m) {
+			t.Errorf("%v is before itself", m)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+func newTestWatch() *watch {
+	return &watch{due: map[string]moment{}, changed: make(chan struct{})}
+}
+
+func weightsMessage(kind schemas.Kind, run string, stage, visit int, notes ...schemas.Header) schemas.Message {
+	return schemas.Message{Headers: append([]schemas.Header{
+		{Key: "kind", Value: string(kind)}, {Key: "run", Value: run},
+		{Key: "stage", Value: strconv.Itoa(stage)}, {Key: "visit", Value: strconv.Itoa(visit)}, {Key: "partition", Value: "0"},
+	}, notes...)}
+}
+
+// A watch follows the first run that is planned, whatever zombies say of the one before it, and whatever is said twice.
+func TestWatchFollowsOneRun(t *testing.T) {
+	w, final := newTestWatch(), schemas.Header{Key: "final", Value: "1"}
+	plan, other := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
+	run := plan.Run()
+	for _, step := range []struct {
+		m   schemas.Message
+		due moment
+	}{
+		{weightsMessage(schemas.KindWeights, "old", 4, 5), moment{}},
+		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0), moment{}}, // the other topic may be read first
+		{plan.Message(), moment{0, 0}},
+		{other.Message(), moment{0, 0}},
+		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
+		{weightsMessage(schemas.KindWeights, run, 0, 1), moment{0, 1}},
+		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0), moment{0, 1}},
+		{weightsMessage(schemas.KindWeights, run, 0, 2, final), moment{1, 0}},
+		{(&schemas.End{Run: "old", State: schemas.Done}).Message(), moment{1, 0}},
+	} {
+		if err := w.see(step.m, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if due := w.due[w.id()]; due != step.due || w.state() != nil {
+			t.Fatalf("%v after %v, ended: %v; expected %v", due, step.m.Headers, w.state(), step.due)
+		}
+	}
+	if !w.await(t.Context(), moment{0, 5}) {
+		t.Error("a moment that is past has not come")
+	}
+	if err := w.see((&schemas.End{Run: run, State: schemas.Failed}).Message(), time.Now()); !errors.Is(err, errEnded) || w.state().State != schemas.Failed {
+		t.Errorf("%v, %+v", err, w.state())
+	}
+	if w.await(t.Context(), moment{0, 5}) {
+		t.Error("a fault would come after the run's end")
+	}
+}
+
+// A fault is got over with the next progress of the run, and with nothing else.
+func TestSlowestRecovery(t *testing.T) {
+	w, began := newTestWatch(), time.Now()
+	plan := &schemas.Plan{Name: "a", Segment: 1}
+	run := plan.Run()
+	after := func(seconds int, m schemas.Message) {
+		t.Helper()
+		if err := w.see(m, began.Add(time.Duration(seconds)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after(0, plan.Message())
+	w.hurt(killWorker, began.Add(1*time.Second))
+	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5))
+	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0))
+	w.hurt(killSolver, began.Add(4*time.Second))
+	after(5, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0))
+	w.hurt(killBroker, began.Add(8*time.Second))
+	after(9, weightsMessage(schemas.KindWeights, run, 0, 1))
+	if slowest := w.recovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
+		t.Errorf("%+v", slowest)
+	}
+}
