@@ -61,7 +61,7 @@ func fit(messages []Message, limit int) (n, size int) {
 
 // produce writes messages as one record batch.
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
-	err = l.retry(ctx, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) error {
+	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) error {
 		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
 			Topic:        topic,
 			Partition:    partition,

@@ -72,7 +72,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		return nil, io.EOF
 	}
 	var f fetched
-	err := s.log.retry(ctx, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
+	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
 		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position)
 		if errors.Is(err, kafka.OffsetOutOfRange) {
 			err = s.outOfRange(ctx)

@@ -330,7 +330,7 @@ func (m *Member) watch(ctx context.Context) error {
 
 // partitions counts the partitions of the topic, with and without a leader, and waits for a topic that was made just now.
 func (m *Member) partitions(ctx context.Context) (n int, err error) {
-	err = m.log.retry(ctx, "find topic "+m.topic, func(ctx context.Context) error {
+	err = m.log.retryOn(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
 		found, err := m.log.metadata(ctx, []string{m.topic})
 		if err != nil {
 			return err

@@ -91,6 +91,7 @@ type Log struct {
 
 	waiting func(Wait)
 
+	met                                sync.Map // the topics that were there
 	settle, stall                      time.Duration
 	session, heartbeat, watch, parting time.Duration
 }

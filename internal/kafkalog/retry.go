@@ -24,7 +24,12 @@ var errPending = errors.New("not done yet")
 // retry calls do until it succeeds, fails for good, or ctx ends. What it does is what somebody is told when that takes long.
 // Before each further attempt the cluster's layout is forgotten: kafka-go would go on asking a former leader until its next
 // refresh, some seconds later.
-func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) (err error) {
+func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
+	return l.retryOn(ctx, "", what, do)
+}
+
+// retryOn is retry of what is done to one topic.
+func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
@@ -40,6 +45,9 @@ func (l *Log) retry(ctx context.Context, what string, do func(context.Context) e
 		began := time.Now()
 		err := do(ctx)
 		if err == nil {
+			if topic != "" {
+				l.met.Store(topic, true)
+			}
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -59,13 +67,22 @@ func (l *Log) retry(ctx context.Context, what string, do func(context.Context) e
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
-		case time.Since(unknownSince) > l.settle:
+		case time.Since(unknownSince) > l.settleOf(topic):
 			return l.identity.unknownTopic()
 		}
 		wait.failed(began, trouble)
 		l.transport.CloseIdleConnections()
 		pause(ctx, backoff)
 	}
+}
+
+// settleOf is how long a topic may be unknown before that is believed: much longer where it was there, as a broker that has just
+// come back knows none for a while.
+func (l *Log) settleOf(topic string) time.Duration {
+	if _, met := l.met.Load(topic); met {
+		return 15 * l.settle
+	}
+	return l.settle
 }
 
 // ended says why ctx ended, and what it was waiting out.

@@ -129,3 +129,26 @@ func TestWaitThatEndsBadly(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 }
+
+// A topic that nobody has met is believed to be missing after a moment; one that was there, much later.
+func TestUnknownTopicIsBelieved(t *testing.T) {
+	for _, met := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, settle: settleTime}
+			if met {
+				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
+			least, most := settleTime, 2*settleTime
+			if met {
+				least, most = 15*settleTime, 16*settleTime
+			}
+			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < least || took > most {
+				t.Errorf("met before: %v: %v after %v", met, err, took)
+			}
+		})
+	}
+}

@@ -122,7 +122,7 @@ func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataRespon
 // Partitions returns the number of partitions of a topic, or ErrUnknownTopic.
 func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	var n int
-	err := l.retry(ctx, "count the partitions of "+topic, func(ctx context.Context) error {
+	err := l.retryOn(ctx, topic, "count the partitions of "+topic, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -251,6 +251,9 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 		return nil
 	})
 	l.transport.CloseIdleConnections()
+	for _, topic := range topics {
+		l.met.Delete(topic)
+	}
 	if err != nil {
 		return fmt.Errorf("delete topics: %w", err)
 	}
@@ -272,7 +275,7 @@ func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, e
 
 // offset is the first or the last of a partition.
 func (l *Log) offset(ctx context.Context, topic string, partition int, which kafka.OffsetRequest) (offset int64, err error) {
-	err = l.retry(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
+	err = l.retryOn(ctx, topic, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
 		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 			Topics:         map[string][]kafka.OffsetRequest{topic: {which}},
 			IsolationLevel: kafka.ReadCommitted,
