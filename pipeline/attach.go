@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -29,7 +28,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, run string, rec Record
 	if plan == nil {
 		return nil, nil, &UnknownRunError{run, d.plans}
 	}
-	rec.Record(Began{Run: run, Resumed: true, Stages: plan.Stages})
+	rec.Record(Began{Run: run, Followed: true, Stages: plan.Stages})
 	report, err := d.follow(ctx, plan, rec)
 	if err != nil {
 		return nil, nil, err
@@ -40,7 +39,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, run string, rec Record
 
 // follow follows a run to its end, and tells what its topics say of it.
 func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Report, error) {
-	f := &follower{desk: d, plan: plan, run: plan.Run(), rec: rec, chain: newChain(plan, d.mem, ignored{}), began: time.Now()}
+	f := &follower{desk: d, plan: plan, run: plan.Run(), rec: rec, chain: newChain(plan, d.mem, ignored{})}
 	news := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true}, address{d.weights, 0, plan.Since.Weights, true})
 	defer news.Close()
 	for f.end == nil {
@@ -76,7 +75,6 @@ type follower struct {
 	run     string
 	rec     Recorder
 	chain   *chain
-	began   time.Time
 	reports schemas.Collector[float32]
 	report  *Report
 	end     *schemas.End
@@ -101,7 +99,7 @@ func (f *follower) takeWeights(m schemas.Message) {
 		rows[schemas.Split(split)] = n
 	}
 	p := f.chain.prepared
-	f.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: time.Since(f.began)})
+	f.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len()})
 }
 
 // takePlans takes a message of the plans topic.

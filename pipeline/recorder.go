@@ -23,11 +23,14 @@ type (
 		Done  bool // the source is sealed
 		Known bool
 	}
-	// Began: a run is planned, or found unfinished and resumed.
+	// Serving: a service answers questions about itself at this address.
+	Serving struct{ Address string }
+	// Began: a run is planned, or found unfinished and resumed, or is followed while others work on it.
 	Began struct {
-		Run     string
-		Resumed bool
-		Stages  []schemas.Stage
+		Run      string
+		Resumed  bool
+		Followed bool
+		Stages   []schemas.Stage
 	}
 	// Progressed: a worker has gone through so many of the rows of a visit.
 	Progressed struct {
@@ -80,7 +83,7 @@ type (
 		Features int // before preparation
 		Inputs   int // after it
 		Classes  int
-		Elapsed  time.Duration // since the run began in this process
+		Elapsed  time.Duration // since the run began in this process; 0: elsewhere
 	}
 	// Passed: the solver has reduced a visit.
 	Passed struct {
@@ -118,6 +121,7 @@ type Score struct {
 }
 
 func (Ingested) event()    {}
+func (Serving) event()     {}
 func (Began) event()       {}
 func (Progressed) event()  {}
 func (Quarantined) event() {}

@@ -25,6 +25,8 @@ func (l *logs) Record(e pipeline.Event) {
 		if e.Done {
 			l.Info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
 		}
+	case pipeline.Serving:
+		l.Info("serving", "metrics", "http://"+e.Address+"/metrics")
 	case pipeline.Began:
 		l.Logger = l.all.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))

@@ -40,7 +40,9 @@ func (p *progress) Record(e pipeline.Event) {
 		p.ingested(e)
 	case pipeline.Began:
 		p.stages = e.Stages
-		if e.Resumed {
+		if e.Followed {
+			p.line("run %s, on which others work", e.Run)
+		} else if e.Resumed {
 			p.line("run %s goes on where it was", e.Run)
 		} else {
 			p.line("run %s", e.Run)
@@ -103,7 +105,11 @@ func (p *progress) surveyed(e pipeline.Surveyed) {
 	if e.Inputs != e.Features {
 		inputs = fmt.Sprintf(", %d of them made", e.Inputs)
 	}
-	p.line("%s rows; %d features%s; %d classes; surveyed in %.1f s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, e.Elapsed.Seconds())
+	took := ""
+	if e.Elapsed > 0 {
+		took = fmt.Sprintf("; surveyed in %.1f s", e.Elapsed.Seconds())
+	}
+	p.line("%s rows; %d features%s; %d classes%s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, took)
 }
 
 // progressed draws how far the whole run is; the survey has a bar of its own.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +51,7 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 				}
 				figures := newMetrics()
 				defer serveMetrics(cmd.Context(), listener, figures)()
-				recorder.Record(pipeline.Noticed{Text: fmt.Sprintf("metrics at http://%s/metrics", listener.Addr())})
+				recorder.Record(pipeline.Serving{Address: listener.Addr().String()})
 				recorder = both{recorder, pipeline.Serialised(figures)}
 			}
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
