@@ -100,6 +100,22 @@ func (c *campaign) call(ctx context.Context, command ...string) (string, error) 
 	return string(out), nil
 }
 
+// alone trains in one process, on the embedded broker, to the same weights.
+func (c *campaign) alone(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, c.program, "train", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"), "--quiet", "--report", "-").Output()
+	if err != nil {
+		return fmt.Errorf("train in one process: %w", err)
+	}
+	var report pipeline.Report
+	if err := json.Unmarshal(out, &report); err != nil {
+		return fmt.Errorf("train in one process: %w", err)
+	}
+	if report.WeightsDigest != c.undisturbed.WeightsDigest {
+		return fmt.Errorf("one process has weights %s, several have %s", report.WeightsDigest.Short(), c.undisturbed.WeightsDigest.Short())
+	}
+	return nil
+}
+
 // run submits a run, injects faults into it, and says what is wrong with what became of it.
 func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("no end after %v", c.limit))

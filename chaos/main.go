@@ -109,7 +109,10 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the undisturbed run: %w", err)
 	}
-	fmt.Fprintf(out, "chaos: undisturbed, %.1f s, weights %s\n", undisturbed.seconds, c.undisturbed.WeightsDigest.Short())
+	if err := c.alone(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "chaos: undisturbed, %.1f s, weights %s, as in one process with a broker of its own\n", undisturbed.seconds, c.undisturbed.WeightsDigest.Short())
 
 	var total tally
 	stages := c.config.Job().Stages

@@ -113,3 +113,16 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 		t.Errorf("%d versions, %v", len(versions), err)
 	}
 }
+
+// Real brokers and the embedded one, one worker and several: the same bits.
+func TestKafkaAnyNumberOfWorkers(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), resumable(t))
+	for _, workers := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			log, name := openKafka(t)
+			job := resumable(t)
+			job.Name = name
+			severalWork(t, log, job, workers, want)
+		})
+	}
+}

@@ -78,39 +78,45 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 	for _, workers := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
-			log, job := openEmbedded(t), resumable(t)
-			var services []*service
-			for range workers {
-				services = append(services, working(t, brokersOf(t, log), job))
-			}
-			solving(t, brokersOf(t, log), job)
-			solving(t, brokersOf(t, log), job)
-			submitter := brokersOf(t, log)
-			for run := range 2 { // nothing that the first leaves behind stops the second
-				report, told := submitAndWait(t, submitter, job)
-				if report.WeightsDigest != want.WeightsDigest {
-					t.Errorf("run %d: digest %s, of one process %s", run, report.WeightsDigest, want.WeightsDigest)
-				}
-				if report.Rows != want.Rows || report.Version != run+1 {
-					t.Errorf("run %d: %d rows, version %d", run, report.Rows, report.Version)
-				}
-				if stages := of[StageEnded](told); len(stages) != 4 || len(of[Surveyed](told)) != 1 || len(of[Ended](told)) != 1 {
-					t.Errorf("run %d: told of %+v", run, stages)
-				}
-			}
-			took := map[int]bool{}
-			for i, s := range services {
-				for _, v := range of[Visited](s.events) {
-					took[i] = true
-					if len(v.Partitions) == 0 {
-						t.Error("a visit to nothing")
-					}
-				}
-			}
-			if len(took) != min(workers, 4) {
-				t.Errorf("%d of %d workers took part", len(took), workers)
-			}
+			severalWork(t, openEmbedded(t), resumable(t), workers, want)
 		})
+	}
+}
+
+// severalWork makes two runs with so many workers and two solvers, each with a
+// connection of its own.
+func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *Report) {
+	t.Helper()
+	var services []*service
+	for range workers {
+		services = append(services, working(t, brokersOf(t, log), job))
+	}
+	solving(t, brokersOf(t, log), job)
+	solving(t, brokersOf(t, log), job)
+	submitter := brokersOf(t, log)
+	for run := range 2 { // nothing that the first leaves behind stops the second
+		report, told := submitAndWait(t, submitter, job)
+		if report.WeightsDigest != want.WeightsDigest {
+			t.Errorf("run %d: digest %s, of one process %s", run, report.WeightsDigest, want.WeightsDigest)
+		}
+		if report.Rows != want.Rows || report.Version != run+1 {
+			t.Errorf("run %d: %d rows, version %d", run, report.Rows, report.Version)
+		}
+		if stages := of[StageEnded](told); len(stages) != 4 || len(of[Surveyed](told)) != 1 || len(of[Ended](told)) != 1 {
+			t.Errorf("run %d: told of %+v", run, stages)
+		}
+	}
+	took := map[int]bool{}
+	for i, s := range services {
+		for _, v := range of[Visited](s.events) {
+			took[i] = true
+			if len(v.Partitions) == 0 {
+				t.Error("a visit to nothing")
+			}
+		}
+	}
+	if len(took) != min(workers, 4) {
+		t.Errorf("%d of %d workers took part", len(took), workers)
 	}
 }
 
