@@ -74,6 +74,18 @@ type simJournal struct {
 	faults *rand.Rand // nil: none
 }
 
+// lost tells whether an answer is, and has the actor wait for it as long as a
+// request may take: others move on meanwhile.
+func (j simJournal) lost() bool {
+	if !j.chance(0.05) {
+		return false
+	}
+	if j.chance(0.5) {
+		j.paused = j.faults.IntN(600)
+	}
+	return true
+}
+
 // chance tells whether a fault that is so likely is due.
 func (j simJournal) chance(of float64) bool { return j.faults != nil && j.faults.Float64() < of }
 
@@ -86,7 +98,7 @@ func (j simJournal) Append(_ context.Context, topic string, partition int, messa
 			n = 1 + j.faults.IntN(n)
 		}
 		var first int64
-		for again := true; again; again = j.chance(0.05) {
+		for again := true; again; again = j.lost() {
 			if err := j.turn(); err != nil {
 				return base, err
 			}
