@@ -42,14 +42,21 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 	f := &follower{desk: d, plan: plan, run: plan.Run(), rec: rec, chain: newChain(plan, d.mem, ignored{})}
 	news := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true}, address{d.weights, 0, plan.Since.Weights, true})
 	defer news.Close()
+	wait := patience
 	for f.end == nil {
-		l, _, err := news.Next(ctx, mostPatience)
+		l, late, err := news.Next(ctx, wait)
 		if err != nil {
 			return nil, err
+		}
+		if late {
+			v, _, _ := f.chain.due()
+			rec.Record(Noticed{fmt.Sprintf("run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.number, stageName(v.stage))})
+			wait = min(2*wait, mostPatience)
 		}
 		if l == nil {
 			continue
 		}
+		wait = patience
 		switch m := message(l.Message); {
 		case m.Get("run") != f.run:
 		case l.topic == d.weights:
@@ -61,6 +68,17 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 	rec.Record(Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
+	}
+	if f.report == nil { // compaction may have left it behind the end
+		err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error {
+			if m := message(r); m.Get("run") == f.run {
+				f.takePlans(m)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if f.report == nil {
 		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, d.plans)
@@ -117,7 +135,9 @@ func (f *follower) takePlans(m schemas.Message) {
 			}
 		}
 	case schemas.KindEnd:
-		f.end = endOf(m)
+		if f.end == nil {
+			f.end = endOf(m)
+		}
 	}
 }
 

@@ -46,10 +46,8 @@ func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
 		return err
 	}
 	if len(lacking) > 0 {
-		if err := w.enter(ctx, stage-1, lacking); err != nil {
-			return err
-		}
-		if err := w.publishStage(ctx, stage-1, lacking); err != nil {
+		err := w.within(ctx, stage-1, lacking, func() error { return w.publishStage(ctx, stage-1, lacking) })
+		if err != nil {
 			return fmt.Errorf("publish the residuals of stage %d again: %w", stage-1, err)
 		}
 		if lacking, err = w.restore(ctx, before, lacking); err != nil {
@@ -63,6 +61,27 @@ func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
 		s.entered = stage
 	}
 	return nil
+}
+
+// mostRepetitions of a visit that finds the scores before its stage gone: what
+// takes them away so often will do so again.
+const mostRepetitions = 3
+
+// within has do read the scores before a stage, which the shares have by then.
+// Where residuals are gone meanwhile, they are made again.
+func (w *worker) within(ctx context.Context, stage int, shares []*share, do func() error) error {
+	for repetition := 0; ; repetition++ {
+		err := w.enter(ctx, stage, shares)
+		if err == nil {
+			err = do()
+		}
+		if !errors.Is(err, errUnsealed) || repetition == mostRepetitions {
+			return err
+		}
+		for _, s := range shares {
+			s.entered = unknown
+		}
+	}
 }
 
 // restore reads the scores of shares, and answers with those whose residuals
@@ -129,10 +148,7 @@ func (w *worker) sealStage(ctx context.Context, stage int) error {
 		return nil
 	}
 	began := time.Now()
-	if err := w.enter(ctx, stage, open); err != nil {
-		return err
-	}
-	if err := w.publishStage(ctx, stage, open); err != nil {
+	if err := w.within(ctx, stage, open, func() error { return w.publishStage(ctx, stage, open) }); err != nil {
 		return err
 	}
 	w.rec.Record(Sealed{Run: w.run, Stage: stage, Partitions: partitionsOf(open), Rows: w.counts(open), Elapsed: time.Since(began)})

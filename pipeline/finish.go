@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,7 +22,14 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
 		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
 	}
-	return writeRecord(ctx, s.desk, s.plans, 0, r)
+	messages, err := r.EncodeWithin(cmp.Or(s.chunk, schemas.MaxMessage), s.mem)
+	if err != nil {
+		return err
+	}
+	for i := range messages { // another solver's may say another time, and compaction keeps the last of a key
+		messages[i].Key += "/" + r.Digest().Short()
+	}
+	return s.log.Scatter(ctx, s.plans, 0, records(messages)...)
 }
 
 // tellStage publishes what a stage came to, for who follows the run from
@@ -45,7 +53,7 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if end := l.ends[s.run]; end != nil && end.State != schemas.Done {
-		return nil, &RunError{s.run, end.State, end.Reason}
+		return nil, errEnded
 	}
 	earlier, err := s.versions(ctx)
 	if err != nil {

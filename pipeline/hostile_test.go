@@ -127,10 +127,6 @@ func TestSurveyMadeAgain(t *testing.T) {
 			job := of(t, log)
 			d, plan := submitted(t, log, job, ignored{})
 			w := newWorker(d, openBLAS(t), plan, 0, newAlone(job.Examples.Partitions), 1<<30, ignored{})
-			var err error
-			if w.partitions, err = log.Partitions(t.Context(), d.statistics); err != nil {
-				t.Fatal(err)
-			}
 			if err := w.adopt(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,22 +21,14 @@ func (e *FailureError) Error() string { return e.Reason }
 // addresses are what a solver follows: the statistics from where the run's own
 // begin, the weights from where the chain has been read to, and the plans, for
 // somebody may end the run.
-func (s *solver) addresses(ctx context.Context, weights int64) ([]address, error) {
-	partitions, err := s.log.Partitions(ctx, s.statistics)
-	if err != nil {
-		return nil, err
-	}
+func (s *solver) addresses(weights int64) []address {
 	list := []address{{s.weights, 0, weights, true}, {s.plans, 0, s.watch, true}}
-	for p := range partitions {
+	for p, from := range s.plan.Since.Statistics {
 		// If retention has deleted any of the run's own, it ends: what is missing
 		// might be waited for for ever.
-		from := int64(0)
-		if p < len(s.plan.Since.Statistics) {
-			from = s.plan.Since.Statistics[p]
-		}
 		list = append(list, address{s.statistics, p, from, false})
 	}
-	return list, nil
+	return list
 }
 
 // receive takes one letter, whatever it is about, or is late.
@@ -85,6 +78,9 @@ func (s *solver) take(m schemas.Message) error {
 	if id.Stage < s.current || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
 		return nil // of a stage that is solved, or of nothing that is
 	}
+	if id.Kind != schemas.KindSeal && s.accepted(id.Stage) {
+		return nil // nobody will ask for it
+	}
 	if digest, twice := s.digests[id]; twice {
 		// seals of the same scores may be of other offsets
 		if digest != schemas.Digest(m.Get("digest")) && id.Kind != schemas.KindSeal {
@@ -112,6 +108,19 @@ func (s *solver) take(m schemas.Message) error {
 	}
 	return nil
 }
+
+// accepted tells whether the weights that a stage is to have are: then only its
+// seals are of interest.
+func (s *solver) accepted(stage int) bool {
+	if stage == schemas.Survey {
+		return len(s.chain.accepted) > 0
+	}
+	final, _ := s.chain.final(stage)
+	return final != nil
+}
+
+// errAccepted says that another solver was faster.
+var errAccepted = errors.New("the weights are accepted")
 
 // sum adds a message to those of its record of sums, and answers with the
 // record when it is complete.
@@ -168,10 +177,12 @@ func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*a
 }
 
 // reduce has take make a sum of each span's records, and adds it, as soon as it
-// can be: of a thousand partitions' Gram matrices few are there at once.
+// can be: of a thousand partitions' Gram matrices those are there at once that
+// have come before the first of their group.
 func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take func(schemas.Span) (*accumulate.Sum, error)) (*accumulate.Sum, error) {
 	all := accumulate.NewReduction(len(s.plan.Spans))
-	for wait := patience; ; {
+	wait := patience
+	for deadline := time.Now().Add(wait); ; {
 		missing, err := s.addTo(all, v, kinds, take)
 		if err != nil {
 			return nil, fmt.Errorf("reduce visit %d: %w", v.number, err)
@@ -179,14 +190,24 @@ func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take
 		if missing == nil {
 			return all.Sum()
 		}
-		late, err := s.receive(ctx, wait)
+		if missing.Kind != schemas.KindSeal && s.accepted(v.stage) {
+			return nil, errAccepted
+		}
+		known := len(s.digests)
+		late, err := s.receive(ctx, time.Until(deadline))
 		if err != nil {
 			return nil, err
 		}
-		if wait = patience; late {
+		switch {
+		case late:
 			s.rec.Record(Noticed{fmt.Sprintf("no worker has sent the %v yet: waiting", *missing)})
-			wait = mostPatience
+			wait = min(2*wait, mostPatience)
+		case len(s.digests) > known:
+			wait = patience
+		default:
+			continue
 		}
+		deadline = time.Now().Add(wait)
 	}
 }
 
@@ -223,7 +244,9 @@ func (s *solver) lacking(v visit, partition int, kinds []schemas.Kind) (*schemas
 		if s.records[id] != nil || s.sampled[id] != nil {
 			continue
 		}
-		if last, any := s.latest[partition]; any && kind != schemas.KindSeal && id.Before(last) {
+		// A partition is visited for a stage when the one before it is sealed there.
+		last, any := s.latest[partition]
+		if any && (last.Stage > id.Stage || kind != schemas.KindSeal && id.Before(last)) {
 			return nil, &GoneError{id}
 		}
 		return &id, nil

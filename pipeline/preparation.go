@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -19,10 +20,10 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 	if s.current = schemas.Survey; len(s.chain.accepted) == 0 {
 		v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
 		r, err := s.surveyed(ctx, v)
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.prepare(ctx, v, r, kept)
 		}
-		if err := s.prepare(ctx, v, r, kept); err != nil {
+		if err != nil && !errors.Is(err, errAccepted) {
 			return err
 		}
 	}

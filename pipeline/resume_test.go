@@ -264,9 +264,6 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(d, openBLAS(t), l.plans[0], 0, newAlone(4), 1<<30, ignored{})
-	if w.partitions, err = log.Partitions(t.Context(), d.statistics); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := w.chain.read(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}

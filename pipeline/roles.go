@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -69,84 +70,107 @@ type role func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) er
 // serve has a role do its part of all runs, in the order of their plans, until ctx
 // ends. A process of another arithmetic than a run's leaves its group for as long
 // as that run takes, so that others get its partitions.
-func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, join func() member, do role) (err error) {
-	var group member
-	leave := func() {
-		if group != nil {
-			err = errors.Join(err, group.Leave())
-			group = nil
-		}
+func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, join func() member, do role) error {
+	plans, err := d.ledger(ctx)
+	if err != nil {
+		return err
 	}
-	defer leave()
-	plans := &ledger{}
-	incoming := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true})
-	defer incoming.Close()
+	for _, damaged := range plans.damaged {
+		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
+	}
 	for {
-		if group == nil {
-			group = join() // before there is a run: a group takes its time
+		group := join() // before there is a run: a group takes its time
+		aside, err := d.serveIn(ctx, group, here, plans, rec, do)
+		if err := errors.Join(err, group.Leave()); err != nil {
+			return err
 		}
-		plan, err := d.due(ctx, incoming, plans, rec)
+		rec.Record(Noticed{fmt.Sprintf("run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)})
+		s := &queue{desk: d, plans: plans, owner: newAlone(0), rec: rec}
+		s.open(ctx)
+		err = s.over(ctx, aside.Run())
+		s.incoming.Close()
 		if err != nil {
 			return err
 		}
-		if plan.Arithmetic == here {
-			rec.Record(Began{Run: plan.Run(), Stages: plan.Stages})
-			if err := do(ctx, group, plan, plans.next); err != nil {
-				return err
-			}
-		} else {
-			leave()
-			rec.Record(Noticed{fmt.Sprintf("run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", plan.Run(), plan.Arithmetic, here)})
-		}
-		end, err := d.over(ctx, incoming, plans, plan.Run())
-		if err != nil {
-			return err
-		}
-		rec.Record(Ended{Run: end.Run, State: end.State, Reason: end.Reason})
 	}
+}
+
+// serveIn serves as a member of a group, until a run comes that is of another
+// arithmetic.
+func (d desk) serveIn(ctx context.Context, group owner, here schemas.Arithmetic, plans *ledger, rec Recorder, do role) (aside *schemas.Plan, err error) {
+	s := &queue{desk: d, plans: plans, owner: group, rec: rec}
+	s.open(ctx)
+	defer func() { s.incoming.Close() }()
+	for {
+		plan, err := s.due(ctx)
+		if err != nil || plan.Arithmetic != here {
+			return plan, err
+		}
+		rec.Record(Began{Run: plan.Run(), Stages: plan.Stages})
+		if err := do(ctx, group, plan, plans.next); err != nil {
+			return nil, err
+		}
+		if err := s.over(ctx, plan.Run()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// queue is the runs that wait for a role, as the plans topic grows.
+type queue struct {
+	desk
+	plans    *ledger
+	owner    owner
+	rec      Recorder
+	incoming mail
+	owned    []int // that was told of
+}
+
+func (q *queue) open(ctx context.Context) {
+	q.incoming = q.log.Mail(ctx, q.owner.Changed(), address{q.topics.plans, 0, q.plans.next, true})
 }
 
 // due waits for a run that has not ended.
-func (d desk) due(ctx context.Context, incoming mail, plans *ledger, rec Recorder) (*schemas.Plan, error) {
-	for caughtUp := false; ; {
-		// What is on the topic already is read to its end first, or a run that has
-		// ended long ago would be begun.
-		if !caughtUp {
-			_, end, err := d.log.Bounds(ctx, d.plans, 0)
-			if err != nil {
-				return nil, err
-			}
-			caughtUp = plans.next >= end
-		}
-		if first := plans.unfinished(); caughtUp && len(first) > 0 {
+func (q *queue) due(ctx context.Context) (*schemas.Plan, error) {
+	for {
+		if first := q.plans.unfinished(); len(first) > 0 {
 			return first[0], nil
 		}
-		l, _, err := incoming.Next(ctx, patience)
-		if err != nil {
+		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
+			q.owned = owned
+			q.rec.Record(Owned{Partitions: owned})
+		}
+		if err := q.next(ctx); err != nil {
 			return nil, err
-		}
-		if l == nil {
-			caughtUp = false // offsets at the end may hold no message
-			continue
-		}
-		if err := plans.add(l.Message); err != nil {
-			rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %s[0]@%d: %v", d.plans, l.Offset, err)})
 		}
 	}
 }
 
-// over waits until a run has ended.
-func (d desk) over(ctx context.Context, incoming mail, plans *ledger, run string) (*schemas.End, error) {
-	for plans.ends[run] == nil {
-		l, _, err := incoming.Next(ctx, patience)
-		if err != nil {
-			return nil, err
-		}
-		if l != nil {
-			_ = plans.add(l.Message) // a damaged one is none
+// over waits until a run has ended, and tells of it.
+func (q *queue) over(ctx context.Context, run string) error {
+	for q.plans.ends[run] == nil {
+		if err := q.next(ctx); err != nil {
+			return err
 		}
 	}
-	return plans.ends[run], nil
+	end := q.plans.ends[run]
+	q.rec.Record(Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	return nil
+}
+
+// next takes a message of the plans topic, or finds that something has changed.
+func (q *queue) next(ctx context.Context) error {
+	if err := membership(q.owner); err != nil {
+		return err
+	}
+	l, _, err := q.incoming.Next(ctx, mostPatience)
+	if err != nil || l == nil {
+		return err
+	}
+	if err := q.plans.add(l.Message); err != nil {
+		q.rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %s[0]@%d: %v", q.topics.plans, l.Offset, err)})
+	}
+	return nil
 }
 
 // solveWhenOwner solves a run whenever its solver is to be this process, until

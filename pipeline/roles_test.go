@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,27 @@ func brokersOf(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
 // service is a role that runs until it is stopped.
 type service struct {
 	*events
-	stop func() // and wait
+	stop   func() // and wait
+	shared <-chan struct{}
+}
+
+// sharing is closed when a worker owns its part of four partitions.
+func sharing(e *events, workers int) <-chan struct{} {
+	shared := make(chan struct{})
+	var once sync.Once
+	look := func(event Event) {
+		if owned, ok := event.(Owned); ok && len(owned.Partitions) == 4/workers {
+			once.Do(func() { close(shared) })
+		}
+	}
+	e.mutex.Lock()
+	e.on = look
+	all := slices.Clone(e.all)
+	e.mutex.Unlock()
+	for _, event := range all {
+		look(event)
+	}
+	return shared
 }
 
 func serving(t *testing.T, role func(ctx context.Context, rec Recorder) error) *service {
@@ -89,10 +110,15 @@ func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *Re
 	t.Helper()
 	var services []*service
 	for range workers {
-		services = append(services, working(t, brokersOf(t, log), job))
+		s := working(t, brokersOf(t, log), job)
+		s.shared = sharing(s.events, workers)
+		services = append(services, s)
 	}
 	solving(t, brokersOf(t, log), job)
 	solving(t, brokersOf(t, log), job)
+	for _, s := range services {
+		<-s.shared
+	}
 	submitter := brokersOf(t, log)
 	for run := range 2 { // nothing that the first leaves behind stops the second
 		report, told := submitAndWait(t, submitter, job)
@@ -127,25 +153,28 @@ func TestRolesComeAndGo(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), resumable(t))
 	log := openEmbedded(t)
 	first, solver := working(t, brokersOf(t, log), job), solving(t, brokersOf(t, log), job)
-	var once sync.Once
 	died := make(chan struct{})
+	var once sync.Once
 	first.on = func(e Event) {
 		if v, ok := e.(Visited); ok && v.Stage == 1 {
 			once.Do(func() { close(died) })
 		}
 	}
-	changed := make(chan struct{})
-	go func() {
-		defer close(changed)
-		<-died
-		solver.stop()
-		first.stop()
-		working(t, brokersOf(t, log), job)
-		working(t, brokersOf(t, log), job)
-		solving(t, brokersOf(t, log), job)
-	}()
-	report, _ := submitAndWait(t, brokersOf(t, log), job)
-	<-changed
+	submitter := brokersOf(t, log)
+	run, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, ignored{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-died
+	solver.stop()
+	first.stop()
+	working(t, brokersOf(t, log), job)
+	working(t, brokersOf(t, log), job)
+	solving(t, brokersOf(t, log), job)
+	report, _, err := Attach(t.Context(), submitter, job.Name, run, ignored{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if report.WeightsDigest != want.WeightsDigest {
 		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
 	}

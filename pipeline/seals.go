@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,7 +43,11 @@ func (w *worker) findSeals(ctx context.Context, shares []*share) error {
 	}
 	slices.Sort(partitions)
 	for _, p := range slices.Compact(partitions) {
-		if err := w.readSeals(ctx, p); err != nil {
+		err := w.readSeals(ctx, p)
+		for errors.As(err, new(*kafkalog.DeletedError)) { // retention was faster; what it has deleted is made again
+			err = w.readSeals(ctx, p)
+		}
+		if err != nil {
 			return fmt.Errorf("read seals: %w", err)
 		}
 	}

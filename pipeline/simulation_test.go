@@ -46,7 +46,8 @@ type actor struct {
 	free   bool        // it never gives way
 	killed bool
 	over   bool
-	paused int // moves of others that it sleeps through
+	paused int    // moves of others that it sleeps through
+	again  func() // starts a submitter once more that was killed
 	err    error
 }
 
@@ -113,7 +114,7 @@ const (
 	simRows       = 4
 )
 
-func newWorld(t testing.TB, list ...schemas.Stage) *world {
+func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 	t.Helper()
 	blas, err := kernel.Open("gonum")
 	if err != nil {
@@ -121,7 +122,7 @@ func newWorld(t testing.TB, list ...schemas.Stage) *world {
 	}
 	w := &world{blas: blas, digests: map[string]map[string]schemas.Digest{}}
 	w.job = Job{
-		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: OnBadQuarantine, Segment: 1, Memory: 1 << 20,
+		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: OnBadQuarantine, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
 	w.job.Examples.Missing = "error"
@@ -326,7 +327,7 @@ func inTurn(ctx context.Context, s *sweep, shares []*share) error {
 
 // submit starts who submits a run and follows it to its end.
 func (s *simulation) submit(seed uint64, supersede bool) *actor {
-	return s.start("submitter", func(a *actor) error {
+	a := s.start("submitter", func(a *actor) error {
 		d, ctx := s.desk(a), context.Background()
 		l, err := d.ledger(ctx)
 		if err != nil {
@@ -363,6 +364,8 @@ func (s *simulation) submit(seed uint64, supersede bool) *actor {
 		}
 		return err
 	})
+	a.again = func() { s.submit(seed, supersede) }
+	return a
 }
 
 // assignAll gives every partition to one worker, and the plans to one solver, and
@@ -468,6 +471,10 @@ func (s *simulation) again(a *actor) {
 		s.work(i)
 	case "solver":
 		s.solve(i)
+	case "submitter":
+		if errors.Is(a.err, errKilled) {
+			a.again()
+		}
 	}
 }
 
@@ -476,9 +483,6 @@ func (s *simulation) breakSomething() {
 	a := s.actors[s.random.IntN(len(s.actors))]
 	switch fault := s.random.IntN(10); fault {
 	case 0, 1, 2:
-		if a.name == "submitter" {
-			return // it may be interrupted: then nobody waits for the end
-		}
 		s.tell("%d: %s is killed", s.moves, a.name)
 		a.killed, a.paused, a.waits = true, 0, nil
 	case 3, 4:
@@ -499,16 +503,19 @@ func (s *simulation) breakSomething() {
 		if s.random.IntN(3) > 0 {
 			return
 		}
-		topic := s.statistics
-		if s.random.IntN(2) == 0 {
-			topic = s.topics.examples
-		}
+		topic := []string{s.statistics, s.statistics, s.topics.examples}[s.random.IntN(3)]
 		partitions := s.log.topics[topic]
 		p := partitions[s.random.IntN(len(partitions))]
+		s.lost = true
+		if n := len(p.messages); n > 0 && topic == s.statistics && s.random.IntN(2) == 0 {
+			at := s.random.IntN(n) // it was acknowledged, and its leader was the only one that had it
+			s.tell("%d: %s@%d is lost", s.moves, topic, p.messages[at].Offset)
+			p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
+			return
+		}
 		before := p.first + s.random.Int64N(p.end-p.first+1)
 		s.tell("%d: %s before %d expire", s.moves, topic, before)
 		p.expire(before)
-		s.lost = true
 	}
 }
 
@@ -546,21 +553,33 @@ func (s *simulation) conclude() {
 	if s.broken != nil {
 		return
 	}
+	d, ctx := s.desk(&actor{free: true}), context.Background()
+	before, err := d.ledger(ctx)
+	if err != nil {
+		s.fail("read plans: %v", err)
+		return
+	}
 	s.compact()
-	d := s.desk(&actor{free: true})
-	l, err := d.ledger(context.Background())
+	l, err := d.ledger(ctx)
 	if err != nil || len(l.damaged) > 0 {
 		s.fail("read plans: %v, %v", err, l.damaged)
 		return
 	}
-	manifests, err := d.versions(context.Background())
+	manifests, err := d.versions(ctx)
 	if err != nil {
 		s.fail("%v", err)
 	}
 	done := 0
-	for _, end := range l.ends {
-		if end.State == schemas.Done {
-			done++
+	for run, end := range before.ends {
+		if after := l.ends[run]; after == nil || after.State != end.State {
+			s.fail("run %s was %s, after compaction %+v", run, end.State, after)
+		}
+		if end.State != schemas.Done {
+			continue
+		}
+		done++
+		if report, err := d.follow(ctx, l.plan(run), ignored{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
+			s.fail("run %s is done: %+v, %v", run, report, err)
 		}
 	}
 	if done != len(manifests) {
@@ -582,7 +601,7 @@ func (w *world) disturbed(seed uint64, tell func(string, ...any)) *simulation {
 	if tell != nil {
 		s.tell = tell
 	}
-	s.chunk = int(seed % 4 / 3)
+	s.chunk = int(seed / 3 % 4 / 3)
 	s.crew(1+s.random.IntN(3), 1+s.random.IntN(2))
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
 		s.faults = s.random.IntN(10)
@@ -603,8 +622,9 @@ func TestSimulation(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is little that stays
 	worlds := []*world{
-		newWorld(t, columns(schemas.LinkSoftmax, 2), columns(schemas.LinkIdentity, 1)),
-		newWorld(t, columns(schemas.LinkCalibrated, 2)),
+		newWorld(t, 1<<20, columns(schemas.LinkSoftmax, 2), columns(schemas.LinkIdentity, 1)),
+		newWorld(t, 0, columns(schemas.LinkSoftmax, 1), columns(schemas.LinkSoftmax, 2)), // all is read again for each visit
+		newWorld(t, 100, columns(schemas.LinkCalibrated, 2)),                             // some is
 	}
 	of := func(seed uint64) *world { return worlds[seed%uint64(len(worlds))] }
 	if *schedule > 0 {

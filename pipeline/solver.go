@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -66,10 +67,10 @@ func (s *solver) solve(ctx context.Context) error {
 		return ctx.Err()
 	case errors.Is(err, errEnded):
 		return nil
-	case errors.Is(err, errNotOwner):
+	case errors.Is(err, errNotOwner), errors.As(err, new(*MembershipError)):
 		return err
 	}
-	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done}
+	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: rand.Text()}
 	if err != nil {
 		end.State, end.Reason = schemas.Failed, err.Error()
 	} else if err := s.tell(ctx, report); err != nil {
@@ -91,11 +92,7 @@ func (s *solver) stagesOf(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := s.addresses(ctx, next)
-	if err != nil {
-		return nil, err
-	}
-	s.mail = s.log.Mail(ctx, s.owner.Changed(), addresses...)
+	s.mail = s.log.Mail(ctx, s.owner.Changed(), s.addresses(next)...)
 	defer s.mail.Close()
 	if err := s.survey(ctx, kept); err != nil {
 		return nil, during("survey", err)
@@ -142,6 +139,9 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			}
 			waiting := time.Now()
 			sum, err := s.gather(ctx, v, kinds...)
+			if errors.Is(err, errAccepted) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -205,8 +205,8 @@ func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
 		if err := writeRecord(ctx, s.desk, s.weights, 0, r); err != nil {
 			return err
 		}
-		for {
-			late, err := s.receive(ctx, wait)
+		for deadline := time.Now().Add(wait); ; {
+			late, err := s.receive(ctx, time.Until(deadline))
 			if err != nil || s.chain.head() != r.Parent {
 				return err
 			}

@@ -172,6 +172,9 @@ func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 	var bad []unusable
 	good := l.raw[:0]
 	for _, r := range l.raw {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		err := b.message(sum, result, partition, r)
 		switch {
 		case err == nil:

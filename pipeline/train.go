@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -158,11 +159,15 @@ func (d desk) clear(ctx context.Context, job Job) error {
 func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, supersede bool, rec Recorder) (*schemas.Plan, []*schemas.Plan, error) {
 	run := plan.Run()
 	if supersede {
+		l, err := d.ledger(ctx) // they may have ended while the plan was made
+		if err != nil {
+			return nil, nil, err
+		}
 		for _, other := range l.unfinished() {
 			if other.Run() == run {
 				continue
 			}
-			end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run}
+			end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run, Attempt: rand.Text()}
 			if _, err := d.write(ctx, d.plans, 0, end.Message()); err != nil {
 				return nil, nil, fmt.Errorf("cancel run %s: %w", other.Run(), err)
 			}
@@ -215,7 +220,10 @@ func (d desk) crew(job Job, blas *kernel.BLAS, rec Recorder) (*crew, error) {
 	works, solves := d.admin.Join(d.workers(), d.examples), d.admin.Join(d.solvers(), d.plans)
 	c.works, c.solves = works, solves
 	c.leave = func() {
-		if err := errors.Join(works.Leave(), solves.Leave()); err != nil {
+		var parting errgroup.Group // both at once: each may take a few seconds
+		parting.Go(works.Leave)
+		parting.Go(solves.Leave)
+		if err := parting.Wait(); err != nil {
 			rec.Record(Noticed{fmt.Sprintf("leave the groups: %v", err)})
 		}
 	}

@@ -73,13 +73,16 @@ func (w *worker) bench(p *pass) *bench {
 
 // load decodes and prepares what was read of a segment, and keeps it if the
 // budget allows.
-func (b *bench) load(l *load) ([]*batch, error) {
+func (b *bench) load(ctx context.Context, l *load) ([]*batch, error) {
 	segment := l.segment()
 	if segment.batches != nil {
 		return segment.batches, nil
 	}
 	batches, bytes := make([]*batch, 0, len(l.raw)), int64(0)
 	for i, r := range l.raw {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		one, err := b.prepare(l.share.span.Partition, r)
 		if err != nil {
 			// the survey has put it into quarantine, and has not counted it
@@ -157,16 +160,19 @@ func (b *bench) expand(block kernel.Dense, one *batch, from, to int) {
 }
 
 // visit sums one segment.
-func (b *bench) visit(_ context.Context, l *load) (*outcome, error) {
-	batches, err := b.load(l)
+func (b *bench) visit(ctx context.Context, l *load) (*outcome, error) {
+	batches, err := b.load(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	var sum *accumulate.Sum
 	if b.calibrating() {
-		sum = b.calibrate(batches)
+		sum = b.calibrate(ctx, batches)
 	} else {
-		sum = b.fit(l, batches)
+		sum = b.fit(ctx, l, batches)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	sum.Spans = schemas.Spans{l.segment().span}
 	return &outcome{rows: sum.Rows, sum: sum}, nil
@@ -189,11 +195,14 @@ func tiles(rows int) func(func(from, to int) bool) {
 }
 
 // fit sums what a gradient needs, and in the first visit the Gram matrix.
-func (b *bench) fit(l *load, batches []*batch) *accumulate.Sum {
+func (b *bench) fit(ctx context.Context, l *load, batches []*batch) *accumulate.Sum {
 	gram := b.number == 0
 	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, gram)
 	sum := b.accumulator.Sum()
 	for i, one := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
 		block, made := b.block(one)
 		for from, to := range tiles(one.inputs.Rows) {
 			if !made {
@@ -218,10 +227,13 @@ func (b *bench) fit(l *load, batches []*batch) *accumulate.Sum {
 }
 
 // calibrate sums the moments of G(ỹ), the second half of a pass of Algorithm 2.
-func (b *bench) calibrate(batches []*batch) *accumulate.Sum {
+func (b *bench) calibrate(ctx context.Context, batches []*batch) *accumulate.Sum {
 	sum := &accumulate.Sum{}
 	b.exact.Begin(3*b.shape.Classes, b.shape.Classes)
 	for _, one := range batches {
+		if ctx.Err() != nil {
+			break
+		}
 		block, made := b.block(one)
 		for from, to := range tiles(block.Rows) {
 			if !made {
@@ -260,14 +272,17 @@ func (b *bench) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.
 
 // publish makes the residuals of one segment after the stage, and measures its
 // final predictions.
-func (b *bench) publish(_ context.Context, l *load) (*outcome, error) {
-	batches, err := b.load(l)
+func (b *bench) publish(ctx context.Context, l *load) (*outcome, error) {
+	batches, err := b.load(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	sum, o := &accumulate.Sum{}, &outcome{}
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: b.run, Stage: b.stage, Partition: l.share.span.Partition, Parent: b.final}
 	for _, one := range batches {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		block, made := b.block(one)
 		n, k := one.inputs.Rows, b.shape.Classes
 		one.after.Reshape(n, k)

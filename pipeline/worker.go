@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,9 +29,8 @@ type worker struct {
 	seals  seals
 	budget budget
 
-	partitions int                         // of the statistics topic
-	covered    map[int]accumulate.Coverage // by the survey, of each partition
-	sweep      func(context.Context, *sweep, []*share) error
+	covered map[int]accumulate.Coverage // by the survey, of each partition
+	sweep   func(context.Context, *sweep, []*share) error
 }
 
 const unknown = -1
@@ -58,6 +58,9 @@ func (w *worker) work(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if errors.As(err, new(*MembershipError)) {
+		return err // others have its partitions
+	}
 	// What can't be mended here ends the run, wherever its solver is.
 	w.rec.Record(Noticed{fmt.Sprintf("run %s can't go on: %v", w.run, err)})
 	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
@@ -71,9 +74,6 @@ func (w *worker) work(ctx context.Context) error {
 }
 
 func (w *worker) visits(ctx context.Context) (err error) {
-	if w.partitions, err = w.log.Partitions(ctx, w.statistics); err != nil {
-		return err
-	}
 	if _, err := w.chain.warm(ctx, w.desk); err != nil {
 		return fmt.Errorf("warm start: %w", err)
 	}
@@ -93,13 +93,22 @@ func (w *worker) visits(ctx context.Context) (err error) {
 		case found == ended:
 			return nil
 		case found == late:
-			// whoever waits for them gets them again
-			for _, s := range w.shares {
-				s.visited = visit{}
-			}
+			w.again()
 			wait = min(2*wait, mostPatience)
 		default:
 			wait = patience
+		}
+	}
+}
+
+// again forgets what the worker has published last: whoever waits for it gets it
+// again.
+func (w *worker) again() {
+	_, sealed, sealing := w.chain.due()
+	for _, s := range w.shares {
+		s.visited = visit{}
+		if sealing {
+			delete(s.seals, sealed)
 		}
 	}
 }
@@ -116,8 +125,8 @@ const (
 
 // await waits for something that changes what is due.
 func (w *worker) await(ctx context.Context, mail mail, within time.Duration) (finding, error) {
-	for {
-		l, isLate, err := mail.Next(ctx, within)
+	for deadline := time.Now().Add(within); ; {
+		l, isLate, err := mail.Next(ctx, time.Until(deadline))
 		switch {
 		case err != nil:
 			return late, err
@@ -172,7 +181,7 @@ func (w *worker) catchUp(ctx context.Context) error {
 // adopt takes on the partitions that have become the worker's, and lets go of
 // those that are so no more.
 func (w *worker) adopt(ctx context.Context) error {
-	if err := w.owner.Err(); err != nil {
+	if err := membership(w.owner); err != nil {
 		return err
 	}
 	held := map[int]*share{}
@@ -225,9 +234,11 @@ func (w *worker) visit(ctx context.Context, v visit, shares []*share) error {
 	if v.stage == schemas.Survey {
 		return w.survey(ctx, v, shares)
 	}
-	if err := w.enter(ctx, v.stage, shares); err != nil {
-		return err
-	}
+	return w.within(ctx, v.stage, shares, func() error { return w.sum(ctx, v, shares) })
+}
+
+// sum publishes the sums of shares that have the scores before the stage.
+func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 	p, err := w.pass(v)
 	if err != nil {
 		return err
@@ -330,7 +341,7 @@ func coverageOf(text string) (c accumulate.Coverage, err error) {
 }
 
 func (w *worker) statisticsOf(partition int) int {
-	return statisticsPartition(partition, max(w.partitions, 1))
+	return statisticsPartition(partition, max(len(w.plan.Since.Statistics), 1))
 }
 
 // writeRecord appends the messages of a record: chunks may come in any order.

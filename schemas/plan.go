@@ -163,10 +163,13 @@ type End struct {
 	Content Digest `json:"content"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
+	// Attempt is unlike that of any other end. The first end of a run counts, and
+	// compaction keeps the last of a key.
+	Attempt string `json:"attempt,omitempty"`
 }
 
 // Message encodes the end for the plans topic.
-func (e *End) Message() Message { return jsonMessage(KindEnd, e.Run, "end/"+e.Run, e) }
+func (e *End) Message() Message { return jsonMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, e) }
 
 // Failure says what the log has made impossible; the solver ends the run on it.
 type Failure struct {

@@ -157,7 +157,7 @@ func TestKeys(t *testing.T) {
 	p := plan()
 	for key, m := range map[string]Message{
 		"plan/" + p.Run(): p.Message(),
-		"end/r":           (&End{Run: "r", State: Done}).Message(),
+		"end/r/a":         (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
 		"r/failure/4":     (&Failure{Run: "r", Partition: 4}).Message(),
 		"source/source/1": p.Sources[0].Message(),
 		"manifest/r":      (&Manifest{Run: "r", Plan: p}).Message(),

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,7 +22,8 @@ import (
 // metrics is the recorder for Prometheus, and for whoever asks whether the process is well.
 type metrics struct {
 	registry *prometheus.Registry
-	waiting  atomic.Pointer[string] // for what; nil: nothing
+	mutex    sync.Mutex
+	waiting  map[string]string // for what, and why
 	last     pipeline.Progressed
 
 	rows, visits, quarantined            prometheus.Counter
@@ -33,7 +34,7 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
-	m := &metrics{registry: prometheus.NewRegistry()}
+	m := &metrics{registry: prometheus.NewRegistry(), waiting: map[string]string{}}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
 		m.registry.MustRegister(c)
@@ -46,13 +47,13 @@ func newMetrics() *metrics {
 	}
 	m.rows = counter("rows_total", "Rows that visits went through.")
 	m.visits = counter("visits_total", "Visits to partitions whose statistics are published.")
-	m.quarantined = counter("quarantined_total", "Messages that were put into quarantine.")
+	m.quarantined = counter("quarantined_total", "Messages that surveys could not use; one that is made again counts them again.")
 	m.partitions = gauge("partitions", "Partitions of the examples that this worker owns.")
 	m.stage = gauge("stage", "Stage of the run, from 0; -1 in the survey.")
 	m.visit = gauge("visit", "Visit of the stage, from 0.")
 	m.pass = gauge("pass", "Passes of the stage that are reduced.")
 	m.left = gauge("lag_rows", "Rows of the visit that is due which this worker has yet to go through.")
-	m.waits = gauge("waiting", "1 while trouble with the brokers is waited out.")
+	m.waits = gauge("waiting", "What trouble with the brokers holds up, how many things.")
 	m.objective = gauge("objective", "What the stage minimises, at its last pass.")
 	m.seconds = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "stagewise", Name: "seconds_total", Help: "Seconds by phase: survey, visit, residuals, gather, solve.",
@@ -122,14 +123,12 @@ func (m *metrics) at(stage, visit int) {
 }
 
 func (m *metrics) waitFor(e pipeline.Waiting) {
-	if e.Over {
-		m.waiting.Store(nil)
-		m.waits.Set(0)
-		return
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if delete(m.waiting, e.What); !e.Over {
+		m.waiting[e.What] = e.Err.Error()
 	}
-	what := fmt.Sprintf("%s: %v", e.What, e.Err)
-	m.waiting.Store(&what)
-	m.waits.Set(1)
+	m.waits.Set(float64(len(m.waiting)))
 }
 
 // handler answers at /metrics, /live and /ready. A process that waits for brokers is alive and not ready.
@@ -138,8 +137,10 @@ func (m *metrics) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if what := m.waiting.Load(); what != nil {
-			http.Error(w, "waiting: "+*what, http.StatusServiceUnavailable)
+		m.mutex.Lock()
+		defer m.mutex.Unlock()
+		for what, why := range m.waiting {
+			http.Error(w, "waiting: "+what+": "+why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
