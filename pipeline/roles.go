@@ -81,7 +81,10 @@ func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, 
 	for {
 		group := join() // before there is a run: a group takes its time
 		aside, err := d.serveIn(ctx, group, here, plans, rec, do)
-		if err := errors.Join(err, group.Leave()); err != nil {
+		if parting := group.Leave(); parting != nil && ctx.Err() == nil {
+			rec.Record(Noticed{fmt.Sprintf("leave the group: %v", parting)})
+		}
+		if err != nil {
 			return err
 		}
 		rec.Record(Noticed{fmt.Sprintf("run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)})

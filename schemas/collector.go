@@ -154,12 +154,3 @@ func (c *Collector[T]) forget(o *opened) {
 	delete(c.open, o.claim)
 	c.bytes -= o.bytes
 }
-
-// Forget drops what is incomplete of a run.
-func (c *Collector[T]) Forget(run string) {
-	for whole, at := range c.open {
-		if whole.Run == run {
-			c.forget(at.Value.(*opened))
-		}
-	}
-}
