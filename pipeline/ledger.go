@@ -66,7 +66,7 @@ func (l *ledger) add(r kafkalog.Message) error {
 		if err != nil {
 			return err
 		}
-		if l.ends[end.Run] == nil {
+		if known := l.ends[end.Run]; known == nil || outranks(end.State, known.State) {
 			l.ends[end.Run] = end
 		}
 	case schemas.KindSource:
@@ -77,6 +77,14 @@ func (l *ledger) add(r kafkalog.Message) error {
 		l.sources = append(l.sources, *seal)
 	}
 	return nil
+}
+
+// outranks tells which of two ends of a run counts, whatever order they are in:
+// one that was written twice stands where compaction leaves it. A version that is
+// there stays, as somebody may use it.
+func outranks(state, known string) bool {
+	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
+	return slices.Index(rank, state) > slices.Index(rank, known)
 }
 
 // isEndOf tells whether a message ends a run.

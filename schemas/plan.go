@@ -163,8 +163,8 @@ type End struct {
 	Content Digest `json:"content"`
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
-	// Attempt is unlike that of any other end. The first end of a run counts, and
-	// compaction keeps the last of a key.
+	// Attempt is unlike that of any other end, so that compaction keeps each. If
+	// there are several, done counts before cancelled, and that before failed.
 	Attempt string `json:"attempt,omitempty"`
 }
 
