@@ -65,6 +65,13 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 			f.takePlans(m)
 		}
 	}
+	if f.end.State != schemas.Done { // a solver that did not know may have done it after all
+		l, err := d.ledger(ctx)
+		if err != nil {
+			return nil, err
+		}
+		f.end = l.ends[f.run]
+	}
 	rec.Record(Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
