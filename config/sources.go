@@ -169,7 +169,7 @@ func (s *settings) assign(key, line string, at origin) {
 		err = sane(&document)
 	}
 	if err != nil {
-		s.wrong(key, quoted(line), "YAML: "+explain(err)[0].text, at)
+		s.wrong(quoted(key), quoted(line), "YAML: "+explain(err)[0].text, at)
 		return
 	}
 	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
