@@ -115,16 +115,9 @@ func (f *follower) takeWeights(m schemas.Message) {
 		f.rec.Record(Advanced{Run: f.run, Stage: v.stage, Visit: v.number})
 		return
 	}
-	counts, err := f.chain.rows()
-	if err != nil {
-		return
+	if rows, err := f.chain.rows(); err == nil {
+		f.rec.Record(f.chain.surveyed(rows, 0))
 	}
-	rows := map[schemas.Split]int64{}
-	for split, n := range counts {
-		rows[schemas.Split(split)] = n
-	}
-	p := f.chain.prepared
-	f.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len()})
 }
 
 // takePlans takes a message of the plans topic.

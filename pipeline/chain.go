@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -111,7 +112,6 @@ func (c *chain) due() (v visit, sealed int, sealing bool) {
 
 // visits are all visits of a stage up to the one that is due.
 func (c *chain) visits(stage int) (visits []visit) {
-	parent := c.plan.Digest()
 	for i, r := range c.accepted {
 		switch {
 		case stage == 0 && r.Kind == schemas.KindPrepare, r.Stage == stage-1 && isFinal(r):
@@ -121,7 +121,7 @@ func (c *chain) visits(stage int) (visits []visit) {
 		}
 	}
 	if stage == schemas.Survey {
-		visits = append(visits, visit{stage, 0, parent})
+		visits = append(visits, visit{stage, 0, c.plan.Digest()})
 	}
 	return visits
 }
@@ -155,6 +155,15 @@ func (c *chain) rows() (rows [schemas.Splits]int64, err error) {
 		return rows, fmt.Errorf("read the survey's rows: %w", err)
 	}
 	return rows, nil
+}
+
+// surveyed is what is told of the survey's result.
+func (c *chain) surveyed(rows [schemas.Splits]int64, elapsed time.Duration) Surveyed {
+	e := Surveyed{Rows: map[schemas.Split]int64{}, Features: c.prepared.Width(), Inputs: c.prepared.Inputs(), Classes: c.prepared.Labels.Len(), Elapsed: elapsed}
+	for split, n := range rows {
+		e.Rows[schemas.Split(split)] = n
+	}
+	return e
 }
 
 // featureMap is a stage's map, the same while the same is asked for again, so that

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,12 +21,13 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
 		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
 	}
-	messages, err := r.EncodeWithin(cmp.Or(s.chunk, schemas.MaxMessage), s.mem)
+	messages, err := messagesOf(s.desk, r)
 	if err != nil {
 		return err
 	}
+	digest := r.Digest().Short()
 	for i := range messages { // another solver's may say another time, and compaction keeps the last of a key
-		messages[i].Key += "/" + r.Digest().Short()
+		messages[i].Key += "/" + digest
 	}
 	return s.log.Scatter(ctx, s.plans, 0, records(messages)...)
 }

@@ -40,6 +40,13 @@ func (d desk) ledger(ctx context.Context) (*ledger, error) {
 	return l, nil
 }
 
+// tell tells of the messages that were passed over.
+func (l *ledger) tell(rec Recorder) {
+	for _, damaged := range l.damaged {
+		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
+	}
+}
+
 func (l *ledger) add(r kafkalog.Message) error {
 	l.next = r.Offset + 1
 	if r.Value == nil {

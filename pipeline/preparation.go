@@ -27,16 +27,12 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 			return err
 		}
 	}
-	rows := map[schemas.Split]int64{}
 	var err error
 	if s.rows, err = s.chain.rows(); err != nil {
 		return err
 	}
 	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteQuarantined), &s.quarantined); err != nil {
 		return fmt.Errorf("read how much is in quarantine: %w", err)
-	}
-	for split, n := range s.rows {
-		rows[schemas.Split(split)] = n
 	}
 	for t, stage := range s.plan.Stages {
 		if stage.Stop == nil {
@@ -46,8 +42,7 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 			s.rec.Record(Noticed{fmt.Sprintf("stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)})
 		}
 	}
-	p := s.chain.prepared
-	s.rec.Record(Surveyed{Rows: rows, Features: p.Width(), Inputs: p.Inputs(), Classes: p.Labels.Len(), Elapsed: time.Since(s.began)})
+	s.rec.Record(s.chain.surveyed(s.rows, time.Since(s.began)))
 	return nil
 }
 

@@ -75,9 +75,7 @@ func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, 
 	if err != nil {
 		return err
 	}
-	for _, damaged := range plans.damaged {
-		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
-	}
+	plans.tell(rec)
 	for {
 		group := join() // before there is a run: a group takes its time
 		aside, err := d.serveIn(ctx, group, here, plans, rec, do)
@@ -88,8 +86,7 @@ func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, 
 			return err
 		}
 		rec.Record(Noticed{fmt.Sprintf("run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)})
-		s := &queue{desk: d, plans: plans, owner: newAlone(0), rec: rec}
-		s.open(ctx)
+		s := d.queue(ctx, plans, newAlone(0), rec)
 		err = s.over(ctx, aside.Run())
 		s.incoming.Close()
 		if err != nil {
@@ -101,9 +98,8 @@ func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, 
 // serveIn serves as a member of a group, until a run comes that is of another
 // arithmetic.
 func (d desk) serveIn(ctx context.Context, group owner, here schemas.Arithmetic, plans *ledger, rec Recorder, do role) (aside *schemas.Plan, err error) {
-	s := &queue{desk: d, plans: plans, owner: group, rec: rec}
-	s.open(ctx)
-	defer func() { s.incoming.Close() }()
+	s := d.queue(ctx, plans, group, rec)
+	defer s.incoming.Close()
 	for {
 		plan, err := s.due(ctx)
 		if err != nil || plan.Arithmetic != here {
@@ -129,8 +125,9 @@ type queue struct {
 	owned    []int // that was told of
 }
 
-func (q *queue) open(ctx context.Context) {
-	q.incoming = q.log.Mail(ctx, q.owner.Changed(), address{q.topics.plans, 0, q.plans.next, true})
+// queue goes on where the ledger has read to, until its mail is closed.
+func (d desk) queue(ctx context.Context, plans *ledger, o owner, rec Recorder) *queue {
+	return &queue{desk: d, plans: plans, owner: o, rec: rec, incoming: d.log.Mail(ctx, o.Changed(), address{d.plans, 0, plans.next, true})}
 }
 
 // due waits for a run that has not ended.

@@ -126,9 +126,7 @@ func (d desk) submission(ctx context.Context, blas *kernel.BLAS, job Job, o Trai
 	if err != nil {
 		return nil, err
 	}
-	for _, damaged := range l.damaged {
-		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
-	}
+	l.tell(rec)
 	if d.admin.Embedded() && len(l.unfinished()) == 0 {
 		if err := d.clear(ctx, job); err != nil {
 			return nil, err

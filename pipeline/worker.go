@@ -346,11 +346,16 @@ func (w *worker) statisticsOf(partition int) int {
 
 // writeRecord appends the messages of a record: chunks may come in any order.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
-	messages, err := r.EncodeWithin(cmp.Or(d.chunk, schemas.MaxMessage), d.mem)
+	messages, err := messagesOf(d, r)
 	if err != nil {
 		return err
 	}
 	return d.log.Scatter(ctx, topic, partition, records(messages)...)
+}
+
+// messagesOf is a record as the messages of a desk.
+func messagesOf[T schemas.Number](d desk, r *schemas.Record[T]) ([]schemas.Message, error) {
+	return r.EncodeWithin(cmp.Or(d.chunk, schemas.MaxMessage), d.mem)
 }
 
 // progress tells the recorder how far a visit is.
