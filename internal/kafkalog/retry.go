@@ -33,13 +33,20 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
+	// The transport hears of Close when that function does, so what it says then may be heard first.
+	over := func() bool {
+		if l.ctx.Err() != nil {
+			cancel(ErrClosed)
+		}
+		return ctx.Err() != nil
+	}
 
 	wait := waiting{tell: l.waiting, what: what}
 	defer func() { wait.over(err) }()
 	var trouble error
 	var unknownSince time.Time
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		if ctx.Err() != nil {
+		if over() {
 			return ended(ctx, trouble)
 		}
 		began := time.Now()
@@ -50,13 +57,13 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 			}
 			return nil
 		}
-		if ctx.Err() != nil {
-			return ended(ctx, trouble)
-		}
 		if unheard(err) {
 			if _, silence := l.metadata(ctx, []string{}); silence != nil {
 				err = silence
 			}
+		}
+		if over() {
+			return ended(ctx, trouble)
 		}
 		trouble = err
 		switch {
