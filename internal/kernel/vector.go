@@ -242,11 +242,15 @@ func PackLower(dst []float64, x Dense, add bool) {
 	if len(dst) != p*(p+1)/2 {
 		panic(fmt.Sprintf("kernel: PackLower: dst has %d values, want %d", len(dst), p*(p+1)/2))
 	}
-	if !add {
-		clear(dst)
-	}
 	for i := range p {
-		AddTo(dst[:i+1], x.Row(i)[:i+1])
+		to, row := dst[:i+1], x.Row(i)[:i+1]
+		if add {
+			AddTo(to, row)
+		} else {
+			for j, v := range row {
+				to[j] = float64(v)
+			}
+		}
 		dst = dst[i+1:]
 	}
 }
