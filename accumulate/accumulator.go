@@ -27,7 +27,7 @@ type Accumulator struct {
 	wantGram bool
 }
 
-// Begin starts a segment of blocks with p columns and residuals with k.
+// Begin starts a segment of blocks with p columns and residuals with k, none if k is 0.
 func (a *Accumulator) Begin(p, k int, gram bool) {
 	a.sum, a.rows, a.gramRows, a.wantGram = &Sum{}, 0, 0, gram
 	a.cross.Begin(p, k)
@@ -62,11 +62,6 @@ func (a *Accumulator) AddGram(block kernel.Dense, weights []float32) {
 	if fitted == 0 {
 		return
 	}
-	if f, ok := schemas.Tensors[float64](a.sum.fields).Find(schemas.FieldGramRows); ok {
-		for _, w := range weights {
-			f.Data[0] += float64(w)
-		}
-	}
 	if !ones { // √w on both sides of the product
 		rootScaled(&a.scaled, block, weights, fitted)
 		block = a.scaled
@@ -86,7 +81,7 @@ func (a *Accumulator) AddTrace(block kernel.Dense, columns int, weights []float3
 			trace += float64(w) * float64(kernel.SquaredLength(block.Row(i)[:columns]))
 		}
 	}
-	a.sum.Field(schemas.FieldGramRows, 2)[1] += trace
+	a.sum.Field(schemas.FieldTrace, 1)[0] += trace
 }
 
 // End flushes what is left and hands over the segment's sum. Of a Gram matrix of
@@ -103,6 +98,9 @@ func (a *Accumulator) End() *Sum {
 
 func (a *Accumulator) flushCross() {
 	p, k := a.cross.Shape()
+	if k == 0 {
+		return
+	}
 	cross := a.sum.Field(schemas.FieldCross, p, k)
 	if a.rows > 0 {
 		a.cross.AddTo(cross)

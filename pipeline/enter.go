@@ -174,6 +174,9 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 			}
 			opened := open[s]
 			whole, err := merge(sums, s, o)
+			if err == nil && whole != nil {
+				err = s.covers(whole)
+			}
 			if err != nil {
 				return nil, err
 			}

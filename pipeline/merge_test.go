@@ -31,6 +31,9 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			t.Fatalf("%s: half a share gives %v, %v", name, whole, err)
 		}
 		whole, err := merge(sums, s, part(1))
+		if err == nil {
+			err = s.covers(whole)
+		}
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)

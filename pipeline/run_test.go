@@ -123,7 +123,9 @@ func TestSamePlanSameDigest(t *testing.T) {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
 			digests := map[schemas.Digest]string{}
 			for _, memory := range []int64{1 << 30, 20_000, 1} {
-				job := jobOn(t, training, test, stage(schemas.LinkSoftmax, 33, 4), stage(schemas.LinkCalibrated, 31, 2), stage(schemas.LinkIdentity, 16, 1))
+				sampled := stage(schemas.LinkSoftmax, 20, 3)
+				sampled.GramRows = "300"
+				job := jobOn(t, training, test, stage(schemas.LinkSoftmax, 33, 4), sampled, stage(schemas.LinkCalibrated, 31, 2), stage(schemas.LinkIdentity, 16, 1))
 				job.Examples.Partitions, job.Memory = partitions, memory
 				log := openEmbedded(t)
 				first, _ := train(t, log, job)

@@ -26,6 +26,14 @@ func (s *share) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *segment) bool { return s.batches == nil })
 }
 
+// segments is how many shares have.
+func segments(shares []*share) (n int) {
+	for _, s := range shares {
+		n += len(s.segments)
+	}
+	return n
+}
+
 // segment is a fixed range of a partition's offsets: what is summed as one.
 type segment struct {
 	span    schemas.Span
@@ -98,6 +106,13 @@ func (b *budget) take(bytes int64) bool {
 	}
 	b.left -= bytes
 	return true
+}
+
+// has tells whether so many bytes would be granted.
+func (b *budget) has(bytes int64) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return bytes <= b.left
 }
 
 // give returns what was taken.

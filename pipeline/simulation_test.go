@@ -301,25 +301,35 @@ func (s *simulation) solve(i int) {
 // inTurn goes through shares one segment after the other.
 func inTurn(ctx context.Context, s *sweep, shares []*share) error {
 	work := s.bench()
+	each := func(l *load) error {
+		o, err := work(ctx, l)
+		if err != nil {
+			return err
+		}
+		o.at, o.round = l.at, l.round
+		write, err := s.collect(l.share, o)
+		if err != nil || write == nil {
+			return err
+		}
+		return write(ctx)
+	}
+	var again []*load
 	for _, share := range shares {
 		for l, err := range s.loads(ctx, share, func() error { return nil }) {
 			if err != nil {
 				return err
 			}
-			o, err := work(ctx, l)
-			if err != nil {
+			if err := each(l); err != nil {
 				return err
 			}
-			o.at = l.at
-			write, err := s.collect(share, o)
-			if err != nil {
-				return err
+			if s.twice {
+				again = append(again, l.again())
 			}
-			if write != nil {
-				if err := write(ctx); err != nil {
-					return err
-				}
-			}
+		}
+	}
+	for _, l := range again {
+		if err := each(l); err != nil {
+			return err
 		}
 	}
 	return nil

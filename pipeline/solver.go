@@ -134,11 +134,17 @@ func (s *solver) stage(ctx context.Context, t int) error {
 				return err
 			}
 			kinds := []schemas.Kind{schemas.KindVisit}
-			if v.number == 0 || s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
+			if s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
 				kinds = append(kinds, schemas.KindGram)
 			}
 			waiting := time.Now()
-			sum, err := s.gather(ctx, v, kinds...)
+			if v.number == 0 {
+				err = s.precondition(ctx, v, fit)
+			}
+			var sum *accumulate.Sum
+			if err == nil {
+				sum, err = s.gather(ctx, v, kinds...)
+			}
 			if errors.Is(err, errAccepted) {
 				break
 			}
@@ -188,6 +194,24 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	}
 	s.rec.Record(StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
 	return nil
+}
+
+// precondition factors a stage's Gram matrix, while the workers sum the rest of
+// its first visit.
+func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit) error {
+	gram, err := s.reduce(ctx, v, []schemas.Kind{schemas.KindGram}, func(span schemas.Span) (*accumulate.Sum, error) {
+		r := s.record(s.identity(schemas.KindGram, v, span.Partition))
+		weight, err := strconv.ParseFloat(r.Note(noteWeight), 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
+		}
+		rows := schemas.Vector(schemas.FieldGramRows, []float64{weight})
+		return accumulate.NewSum(accumulate.Coverage{Spans: schemas.Spans{span}}, append(r.Tensors, rows)), nil
+	})
+	if err != nil {
+		return err
+	}
+	return fit.Precondition(gram.Tensors())
 }
 
 // gradients is how many of so many visits gave a loss and a gradient.

@@ -194,7 +194,6 @@ func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 	clear(l.raw[len(good):])
 	l.raw = good
 	sum = b.accumulator.End()
-	sum.Take(schemas.FieldCross) // with nothing
 	sum.Spans = schemas.Spans{l.segment().span}
 	l.segment().keep(l.raw, &b.budget) // the first visit reads the same
 	return &outcome{rows: sum.Rows, sum: sum, found: result}, nil

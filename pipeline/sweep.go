@@ -38,8 +38,11 @@ type sweep struct {
 	// bench makes the work of one segment; it is called once for each of the
 	// goroutines that work at once, and what it returns for each of its segments.
 	bench func() func(ctx context.Context, l *load) (*outcome, error)
-	// collect is called in order for the outcomes of a share. What it answers with,
-	// if anything, is written while the next are made.
+	// twice tells that the benches go through the segments again, in a second round
+	// that a segment enters when it has left the first. Outcomes say of which they are.
+	twice bool
+	// collect is called in order for the outcomes of a share in a round. What it
+	// answers with, if anything, is written while the next are made.
 	collect func(s *share, o *outcome) (write func(context.Context) error, err error)
 	// writers is how many writes may be on their way at once; 0 is one, and then
 	// they are in the order of collect.
@@ -57,12 +60,22 @@ const aheadBytes = 1 << 30
 type load struct {
 	share  *share
 	at     int // of the segment in its share
+	round  int
 	raw    []raw
 	scores []kernel.Dense // of raw, if they were asked for
 	held   int64          // of the sweep's room
 }
 
 func (l *load) segment() *segment { return l.share.segments[l.at] }
+
+// again is the load of the second round.
+func (l *load) again() *load {
+	next := &load{share: l.share, at: l.at, round: 1}
+	if l.segment().batches == nil {
+		next.raw, next.scores = l.raw, l.scores
+	}
+	return next
+}
 
 // raw is an accepted examples message as it is on the topic.
 type raw struct {
@@ -81,6 +94,7 @@ func (r raw) checksum(partition, rows int) uint64 {
 // outcome is what became of a segment.
 type outcome struct {
 	at       int
+	round    int
 	held     int64 // of the sweep's room, until it is collected
 	rows     int64
 	sum      *accumulate.Sum
@@ -112,7 +126,7 @@ func (s *sweep) run(ctx context.Context, shares []*share) error {
 func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write func(context.Context) error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	workers := runtime.GOMAXPROCS(0)
-	loads := make(chan *load)
+	loads, again := make(chan *load), make(chan *load, segments(shares)) // so that nobody waits to hand on
 	outcomes := make(chan *shared, workers)
 	// A token is held from when a segment is read until its outcome is collected,
 	// so that what waits for its turn is bounded.
@@ -152,29 +166,43 @@ func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write 
 		}
 		return nil
 	})
-	var benches sync.WaitGroup
+	var rounds [2]sync.WaitGroup
 	for range workers {
 		work := s.bench()
-		benches.Add(1)
-		group.Go(func() error {
-			defer benches.Done()
-			for l := range loads {
+		each := func(from <-chan *load) error {
+			for l := range from {
 				o, err := work(ctx, l)
 				if err != nil {
 					return err
 				}
-				o.at, o.held = l.at, l.held
+				o.at, o.round, o.held = l.at, l.round, l.held
 				select {
 				case outcomes <- &shared{l.share, o}:
 				case <-ctx.Done():
 					return ctx.Err()
 				}
+				if s.twice && l.round == 0 {
+					again <- l.again()
+				}
 			}
 			return nil
+		}
+		rounds[0].Add(1)
+		rounds[1].Add(1)
+		group.Go(func() error {
+			defer rounds[1].Done()
+			err := each(loads)
+			rounds[0].Done()
+			if err != nil {
+				return err
+			}
+			return each(again)
 		})
 	}
 	group.Go(func() error {
-		benches.Wait()
+		rounds[0].Wait()
+		close(again)
+		rounds[1].Wait()
 		close(outcomes)
 		return nil
 	})
@@ -188,20 +216,25 @@ type shared struct {
 }
 
 func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, room *semaphore.Weighted, behind func(write func(context.Context) error)) error {
-	next, early := map[*share]int{}, map[*share]map[int]*outcome{}
+	type turn struct {
+		share *share
+		round int
+	}
+	next, early := map[turn]int{}, map[turn]map[int]*outcome{}
 	for o := range outcomes {
-		if early[o.share] == nil {
-			early[o.share] = map[int]*outcome{}
+		turn := turn{o.share, o.round}
+		if early[turn] == nil {
+			early[turn] = map[int]*outcome{}
 		}
-		early[o.share][o.at] = o.outcome
+		early[turn][o.at] = o.outcome
 		for {
-			at := next[o.share]
-			ready := early[o.share][at]
+			at := next[turn]
+			ready := early[turn][at]
 			if ready == nil {
 				break
 			}
-			delete(early[o.share], at)
-			next[o.share]++
+			delete(early[turn], at)
+			next[turn]++
 			write, err := s.collect(o.share, ready)
 			if err != nil {
 				return err
@@ -209,8 +242,10 @@ func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, room *s
 			if write != nil {
 				behind(write)
 			}
-			room.Release(ready.held)
-			<-tokens
+			if ready.round == 0 {
+				room.Release(ready.held)
+				<-tokens
+			}
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ type pass struct {
 	features *stages.Map
 	shape    solve.Shape
 	sample   *gramSample // of the visit that has the Gram matrix; nil: of all rows
+	apart    bool        // the Gram matrix is summed in a round of its own, before the rest
 	fitted   *sink.Fitted
 	final    schemas.Digest // when the stage is published: of its final weights
 	attempt  string         // and what tells these residuals from another writer's
@@ -48,6 +49,14 @@ func (w *worker) pass(v visit) (*pass, error) {
 // calibrating tells whether the visit is for the second half of a pass of
 // Algorithm 2.
 func (p *pass) calibrating() bool { return p.link == schemas.LinkCalibrated && p.number%2 == 1 }
+
+// parts tells what a round of the visit sums.
+func (p *pass) parts(round int) (gram, rest bool) {
+	if p.calibrating() {
+		return true, true
+	}
+	return p.number == 0 && round == 0, !p.apart || round == 1
+}
 
 // bench is what one goroutine of a sweep over a stage works with; its buffers
 // are used again for every message.
@@ -196,34 +205,58 @@ func tiles(rows int) func(func(from, to int) bool) {
 
 // fit sums what a gradient needs, and in the first visit the Gram matrix.
 func (b *bench) fit(ctx context.Context, l *load, batches []*batch) *accumulate.Sum {
-	gram := b.number == 0
-	b.accumulator.Begin(b.shape.Columns, b.shape.Classes, gram)
+	gram, rest := b.parts(l.round)
+	classes := b.shape.Classes
+	if !rest {
+		classes = 0
+	}
+	b.accumulator.Begin(b.shape.Columns, classes, gram)
 	sum := b.accumulator.Sum()
+	rows := []float64{0}
+	if gram {
+		rows = sum.Field(schemas.FieldGramRows, 1)
+	}
 	for i, one := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
+		}
+		sampled := gram && (b.sample == nil || b.sample.has(l.share.ordinal, int64(l.at)*b.plan.Segment+int64(i)))
+		if !sampled && !rest {
+			continue
 		}
 		block, made := b.block(one)
 		for from, to := range tiles(one.inputs.Rows) {
 			if !made {
 				b.expand(block, one, from, to)
 			}
-			rows, tile := one.rows.Slice(from, to), block.Slice(from, to)
-			if b.sample != nil {
-				b.accumulator.AddTrace(tile, b.shape.Penalised, one.fitted[from:to])
+			if rest {
+				b.gradient(sum, one, block.Slice(from, to), from, to)
 			}
-			b.score.Reshape(to-from, b.shape.Classes)
-			b.predict(b.score, one.score.Slice(from, to), tile)
-			b.measure(sum, rows, b.score)
-			sink.Residuals(b.score, rows.Classes)
-			b.accumulator.Add(tile, b.score, one.fitted[from:to])
 		}
-		if gram && (b.sample == nil || b.sample.has(l.share.ordinal, int64(l.at)*b.plan.Segment+int64(i))) {
+		if sampled {
 			b.accumulator.AddGram(block, one.fitted)
+			for _, w := range one.fitted {
+				rows[0] += float64(w)
+			}
 		}
-		sum.Count(one.inputs.Rows, one.checksum)
+		if rest {
+			sum.Count(one.inputs.Rows, one.checksum)
+		}
 	}
 	return b.accumulator.End()
+}
+
+// gradient sums what it needs of some rows of a batch.
+func (b *bench) gradient(sum *accumulate.Sum, one *batch, tile kernel.Dense, from, to int) {
+	rows := one.rows.Slice(from, to)
+	if b.sample != nil {
+		b.accumulator.AddTrace(tile, b.shape.Penalised, one.fitted[from:to])
+	}
+	b.score.Reshape(to-from, b.shape.Classes)
+	b.predict(b.score, one.score.Slice(from, to), tile)
+	b.measure(sum, rows, b.score)
+	sink.Residuals(b.score, rows.Classes)
+	b.accumulator.Add(tile, b.score, one.fitted[from:to])
 }
 
 // calibrate sums the moments of G(ỹ), the second half of a pass of Algorithm 2.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -243,23 +244,46 @@ func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 	if err != nil {
 		return err
 	}
-	progress, sums := w.progress(v, shares), map[*share]*accumulate.Sum{}
+	p.apart = v.number == 0 && w.holds(p, shares)
+	progress := w.progress(v, shares)
+	sums := [2]map[*share]*accumulate.Sum{{}, {}} // of each round
 	s := &sweep{
-		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage), writers: publishers,
+		desk: w.desk, plan: w.plan, scores: w.scoresBefore(v.stage), writers: publishers, twice: p.apart,
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).visit },
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
-			whole, err := merge(sums, s, o)
+			whole, err := merge(sums[o.round], s, o)
 			if err != nil || whole == nil {
 				return nil, err
 			}
-			if v.number == 0 && s.ordinal == 0 { // also of no rows
-				whole.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
+			gram, rest := p.parts(o.round)
+			if rest {
+				err = s.covers(whole)
 			}
-			return func(ctx context.Context) error { return w.publish(ctx, p, s, whole) }, nil
+			return func(ctx context.Context) error { return w.publish(ctx, p, s, whole, gram, rest) }, err
 		},
 	}
 	return w.sweep(ctx, s, shares)
+}
+
+// holds tells whether the shares' blocks stay in memory once they are made. The
+// Gram matrix can be summed before the rest then: the solver factors it meanwhile.
+func (w *worker) holds(p *pass, shares []*share) bool {
+	need := int64(0)
+	for _, s := range shares {
+		need += s.covered.Rows * (rowBytes(w.chain.prepared.Inputs(), p.shape.Classes) + int64(4*p.shape.Columns))
+		for _, segment := range s.segments {
+			if segment.batches == nil && segment.raw == nil {
+				return false
+			}
+			need -= rawBytes(segment.raw)
+			for _, one := range segment.batches {
+				rows := int64(one.inputs.Rows)
+				need -= rows*rowBytes(one.inputs.Cols, one.score.Cols) + min(int64(cap(one.block.Data)), rows*int64(p.shape.Columns))*4
+			}
+		}
+	}
+	return w.budget.has(need)
 }
 
 // publishers is how many shares' sums may be on their way at once: a Gram matrix
@@ -267,7 +291,7 @@ func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 const publishers = 2
 
 // merge adds a segment's sum to its share's, and answers with that when it is
-// whole: it has to be over what the survey has covered.
+// whole.
 func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome) (*accumulate.Sum, error) {
 	if sums[s] == nil {
 		sums[s] = o.sum
@@ -279,10 +303,16 @@ func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome) (*accumulate.S
 	}
 	whole := sums[s]
 	delete(sums, s)
-	if !whole.Coverage.Same(s.covered) {
-		return nil, fmt.Errorf("partition %d: %w", s.span.Partition, &CoverageError{whole.Coverage, s.covered})
-	}
 	return whole, nil
+}
+
+// covers tells whether a sum is over what the survey has covered: the same
+// messages.
+func (s *share) covers(whole *accumulate.Sum) error {
+	if !whole.Coverage.Same(s.covered) {
+		return fmt.Errorf("partition %d: %w", s.span.Partition, &CoverageError{whole.Coverage, s.covered})
+	}
+	return nil
 }
 
 // CoverageError says that a visit read other rows than the survey: the topic
@@ -294,27 +324,48 @@ func (e *CoverageError) Error() string {
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
 }
 
-// publish sends the sums of a partition for a visit; the Gram matrix is a
-// record of its own, without one where no row of the partition is in the sample:
-// of a thousand partitions few are. That of a block is sums in single precision already, and is
-// sent so: measured on MNIST, identity, 10 × 1024, ridge 1e-5, predictions move by
-// 1e-6 (RMS). That of a calibration is nearly singular, and double.
-func (w *worker) publish(ctx context.Context, p *pass, s *share, sum *accumulate.Sum) error {
+// publish sends a partition's sums: the Gram matrix, the rest, or both.
+func (w *worker) publish(ctx context.Context, p *pass, s *share, sum *accumulate.Sum, gram, rest bool) error {
+	if gram {
+		if err := w.publishGram(ctx, p, s, sum); err != nil {
+			return err
+		}
+	}
+	if !rest {
+		return nil
+	}
 	id := w.identity(schemas.KindVisit, p.visit, s)
+	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
+}
+
+// noteWeight of a Gram matrix is Σw of the rows behind it.
+const noteWeight = "weight"
+
+// publishGram takes the Gram matrix out of the sums, and sends it as a record of
+// its own. Of a partition without rows in the sample that has no matrix, unless
+// it is the plan's first: of a thousand partitions few have such rows. That of a
+// block is sums in single precision already, and is sent so: measured on MNIST,
+// identity, 10 × 1024, ridge 1e-5, predictions move by 1e-6 (RMS). That of a
+// calibration is nearly singular, and double.
+func (w *worker) publishGram(ctx context.Context, p *pass, s *share, sum *accumulate.Sum) error {
+	if p.number == 0 && s.ordinal == 0 { // also of no rows
+		sum.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
+	}
 	grams := schemas.Tensors[float64]{}
 	if gram, ok := sum.Take(schemas.FieldGram); ok {
 		grams = append(grams, gram)
 	}
-	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
-	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r); err != nil || p.number > 0 && !p.calibrating() {
-		return err
-	}
-	id.Kind = schemas.KindGram
-	if !p.calibrating() {
-		r := &schemas.Record[float32]{Identity: id, Tensors: schemas.Narrow(grams)}
+	id := w.identity(schemas.KindGram, p.visit, s)
+	if p.calibrating() {
+		r := &schemas.Statistics{Identity: id, Tensors: grams}
 		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 	}
-	r = &schemas.Statistics{Identity: id, Tensors: grams}
+	rows, _ := sum.Take(schemas.FieldGramRows)
+	r := &schemas.Record[float32]{
+		Identity: id, Tensors: schemas.Narrow(grams),
+		Notes: []schemas.Header{{Key: noteWeight, Value: strconv.FormatFloat(rows.Data[0], 'g', -1, 64)}},
+	}
 	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 }
 

@@ -6,7 +6,8 @@ const (
 	FieldSplits    = "splits"    // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
 	FieldCross     = "cross"     // [p, k]: Σ w x rᵀ
 	FieldGram      = "gram"      // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
-	FieldGramRows  = "gram_rows" // [2]: Σw of the rows behind gram, if those are a sample, and Σ w |x|² of all rows over the penalised columns
+	FieldGramRows  = "gram_rows" // [1]: Σw of the rows behind gram
+	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, where gram is of a sample
 	FieldSums      = "sums"      // [d]: Σ w x of the survey
 	FieldSquares   = "squares"   // [d]: Σ w x² of the survey
 	FieldPresent   = "present"   // [d]: Σ w of the rows in which a feature is there

@@ -147,7 +147,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			gram, cross := pr.moments(g, y)
 			sums = schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 3*k, k, cross)}
 		}
-		pass, err := fit.Observe(v, step, sums)
+		pass, err := observe(fit, v, step, sums)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 				sums = pr.sums(schemas.LinkCalibrated, pr.offset)
 				sums[0].Data[3] = loss * sums[0].Data[0]
 			}
-			pass, err := fit.Observe(v, Step{}, sums)
+			pass, err := observe(fit, v, Step{}, sums)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,16 +301,16 @@ func TestCalibrationErrors(t *testing.T) {
 		"negative":   {-1e9, new(*SingularError)},
 	} {
 		fit := NewFit(stageOf(schemas.LinkCalibrated, 3, 1e-3), pr.shape)
-		if _, err := fit.Observe(0, Step{}, pr.sums(schemas.LinkCalibrated, pr.offset)); err != nil {
+		if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkCalibrated, pr.offset)); err != nil {
 			t.Fatal(err)
 		}
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))
 		gram[0] = test.value
-		_, err := fit.Observe(1, Step{}, schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)})
+		_, err := observe(fit, 1, Step{}, schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)})
 		if !errors.As(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		_, err = fit.Observe(1, Step{}, nil)
+		_, err = observe(fit, 1, Step{}, nil)
 		if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) {
 			t.Errorf("without moments: %v", err)
 		}

@@ -60,6 +60,9 @@ type Pass struct {
 // with the weights that it was made with as they were published; Next says
 // what to publish after the last.
 type Fit interface {
+	// Precondition takes the Gram matrix of visit 0, which is there before that has ended, and the weight of the rows behind
+	// it: the fields gram and gram_rows.
+	Precondition(sums schemas.Tensors[float64]) error
 	// Observe takes visit v, made with the published step w, and its reduced
 	// sums, and tells what it said if it had a gradient.
 	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error)
@@ -68,7 +71,7 @@ type Fit interface {
 	Lambda() float64
 }
 
-// NewFit starts a stage's fit. The sums of its visit 0 have the Gram matrix.
+// NewFit starts a stage's fit.
 func NewFit(stage schemas.Stage, shape Shape) Fit {
 	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop)}
 	switch stage.Link {
@@ -100,64 +103,78 @@ type common struct {
 	shape   Shape
 	stop    stop
 	factor  *Preconditioner
+	lambda  float64
+	opened  bool
 	sampled bool // the Gram matrix is of a sample
 	weight  float64
 	passes  int
 }
 
 func (c *common) Lambda() float64 {
-	if c.factor == nil {
+	if !c.opened {
 		return 0
 	}
-	return c.factor.Lambda
+	return c.lambda
 }
 
-// open reads what every visit has, and factors the Gram matrix of the first.
-// A loss that is not finite is an error where the stage begins; later it is one
-// that has risen.
+// Precondition factors the Gram matrix. That of a sample has the sample's λ,
+// which is near that of all rows.
+func (c *common) Precondition(sums schemas.Tensors[float64]) error {
+	p, penalised := c.shape.Columns, c.shape.Penalised
+	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+	if err != nil {
+		return err
+	}
+	weight, err := sums.Shaped(schemas.FieldGramRows, 1)
+	if err != nil {
+		return err
+	}
+	if weight[0] <= 0 {
+		return nil // the visit tells why
+	}
+	trace := 0.0
+	for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
+		trace += gram[at]
+	}
+	c.lambda = c.ridge(trace, weight[0])
+	c.factor, err = NewPreconditioner(gram, p, penalised, weight[0], c.lambda, smoothness(c.stage.Link))
+	return err
+}
+
+// ridge is λ, of the second moments' trace over the penalised columns.
+func (c *common) ridge(trace, weight float64) float64 {
+	return c.stage.Ridge * trace / weight / float64(c.shape.Penalised)
+}
+
+// open reads what every visit has. A loss that is not finite is an error where
+// the stage begins; later it is one that has risen.
 func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Score, err error) {
 	scores = schemas.ScoresOf(sums)
 	c.weight = scores[schemas.Train].Weight
 	if c.weight <= 0 {
 		return scores, NoWeightError{}
 	}
-	if c.factor == nil {
+	if !c.opened {
 		for split, s := range scores {
 			if split := schemas.Split(split); !finite(s.Loss) && (split == schemas.Train || c.stop.watches(split)) {
 				return scores, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
-		if err := c.precondition(sums); err != nil {
-			return scores, err
+		if c.factor == nil {
+			return scores, &NoSampleError{c.stage.GramRows}
 		}
+		// λ is of all rows, whatever rows the Gram matrix is of: it is a part of J.
+		if trace, ok := sums.Find(schemas.FieldTrace); ok {
+			if len(trace.Data) != 1 {
+				return scores, &schemas.ShapeError{Tensor: schemas.FieldTrace, Got: trace.Shape, Want: []int{1}}
+			}
+			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !finite(c.lambda) {
+				return scores, &NotFiniteError{"the Gram matrix"}
+			}
+		}
+		c.opened = true
 	}
 	return scores, nil
-}
-
-// precondition factors the Gram matrix. λ is of all rows, whatever rows that is
-// of: it is a part of J.
-func (c *common) precondition(sums schemas.Tensors[float64]) error {
-	p, penalised := c.shape.Columns, c.shape.Penalised
-	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
-	if err != nil {
-		return err
-	}
-	weight, trace := c.weight, 0.0
-	if of, ok := sums.Find(schemas.FieldGramRows); ok {
-		if len(of.Data) != 2 {
-			return &schemas.ShapeError{Tensor: schemas.FieldGramRows, Got: of.Shape, Want: []int{2}}
-		}
-		if c.sampled, weight, trace = true, of.Data[0], of.Data[1]; weight <= 0 {
-			return &NoSampleError{c.stage.GramRows}
-		}
-	} else {
-		for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
-			trace += gram[at]
-		}
-	}
-	lambda := c.stage.Ridge * trace / c.weight / float64(penalised)
-	c.factor, err = NewPreconditioner(gram, p, penalised, weight, lambda, smoothness(c.stage.Link))
-	return err
 }
 
 // NoSampleError says that the messages which a Gram matrix was to be made of
@@ -195,7 +212,7 @@ func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float3
 		gradient[i] = -r
 	}
 	for i, x := range penalised {
-		gradient[i] += c.factor.Lambda * float64(x)
+		gradient[i] += c.lambda * float64(x)
 	}
 	return gradient, nil
 }
@@ -212,7 +229,7 @@ func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 	for _, x := range penalised {
 		norm += float64(x) * float64(x)
 	}
-	return w, penalised, c.factor.Lambda / 2 * norm
+	return w, penalised, c.lambda / 2 * norm
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -96,7 +96,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		_, gradient := pr.objective(link, lambda, w)
 		// what the fit makes of the sums is the same gradient
 		fit, narrow := NewFit(stageOf(link, 12, 1e-2), pr.shape), random(2, 21, 1)
-		if _, err := fit.Observe(0, Step{W: narrow}, pr.sums(link, pr.scores(narrow))); err != nil {
+		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(link, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
 		var g struct {
@@ -216,14 +216,14 @@ func TestSafeguard(t *testing.T) {
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
 	fit := NewFit(stageOf(schemas.LinkSoftmax, 10, 1e-2), pr.shape)
-	if _, err := fit.Observe(0, Step{}, pr.sums(schemas.LinkSoftmax, pr.scores(nil))); err != nil {
+	if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkSoftmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
 	first, _ := fit.Next()
 	for _, overflow := range []float64{math.NaN(), math.Inf(1)} {
 		sums := pr.sums(schemas.LinkSoftmax, pr.scores(first.W))
 		sums[0].Data[3], sums[2].Data[0] = overflow, math.NaN()
-		if pass, err := fit.Observe(1, first, sums); err != nil || pass.Accepted {
+		if pass, err := observe(fit, 1, first, sums); err != nil || pass.Accepted {
 			t.Fatalf("a loss of %v: %+v, %v", overflow, pass, err)
 		}
 	}
@@ -302,7 +302,7 @@ func TestFitIsAFold(t *testing.T) {
 	for upTo := 1; upTo <= len(visits); upTo++ {
 		fit := NewFit(stage, pr.shape)
 		for v, visit := range visits[:upTo] {
-			if _, err := fit.Observe(v, visit.step, visit.sums); err != nil {
+			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -334,7 +334,7 @@ func TestErrors(t *testing.T) {
 			pr := problemOf(10, 10, 20, 3)
 			sums := pr.sums(link, pr.scores(nil))
 			test.spoil(sums)
-			_, err := NewFit(stageOf(link, 10, test.ridge), pr.shape).Observe(0, Step{}, sums)
+			_, err := observe(NewFit(stageOf(link, 10, test.ridge), pr.shape), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, link, err)
 			}

@@ -15,7 +15,6 @@ import (
 // curves up to L·S + λI, which L (S+λI) does not bound where L < 1: directions
 // that S does not see would go from W to −W and back, at the same J for ever.
 type Preconditioner struct {
-	Lambda float64
 	factor mat.Cholesky // of D (L·S + λI) D
 	scale  []float64    // D: what makes the diagonal ones
 	size   int
@@ -51,11 +50,11 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	c := &Preconditioner{Lambda: lambda, size: p, scale: make([]float64, p)}
+	c := &Preconditioner{size: p, scale: make([]float64, p)}
 	// Features of other units than the intercept's 1 are no trouble once the
 	// diagonal is (van der Sluis 1969).
 	full, f := make([]float64, p*p), smoothness/weight
-	singular := &SingularError{Size: p, Weight: weight, Lambda: c.Lambda}
+	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
 		d := f * gram[at]
 		if i < penalised {

@@ -127,6 +127,7 @@ func (pr *problem) sums(link schemas.Link, z *mat.Dense) schemas.Tensors[float64
 	return schemas.Tensors[float64]{
 		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
 		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
+		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.ScoreFields]}),
 	}
 }
 
@@ -163,6 +164,16 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 	return gram, product.RawMatrix().Data
 }
 
+// observe hands a visit to a fit, the first with its Gram matrix.
+func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Pass, error) {
+	if v == 0 {
+		if err := fit.Precondition(sums); err != nil {
+			return nil, err
+		}
+	}
+	return fit.Observe(v, w, sums)
+}
+
 // visited is one visit of a fit: its weights, and what they were worth.
 type visited struct {
 	step Step
@@ -179,7 +190,7 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 		if v > 0 {
 			sums = slices.Delete(sums, 1, 2) // the Gram matrix comes once
 		}
-		pass, err := fit.Observe(v, step, sums)
+		pass, err := observe(fit, v, step, sums)
 		if err != nil {
 			t.Fatal(err)
 		}
