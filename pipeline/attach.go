@@ -39,7 +39,8 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, run string, rec Record
 
 // follow follows a run to its end, and tells what its topics say of it.
 func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Report, error) {
-	f := &follower{desk: d, plan: plan, run: plan.Run(), rec: rec, chain: newChain(plan, d.mem, ignored{})}
+	c := newChain(plan, d.codec, ignored{})
+	f := &follower{desk: d, plan: plan, run: c.run, rec: rec, chain: c}
 	news := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true}, address{d.weights, 0, plan.Since.Weights, true})
 	defer news.Close()
 	wait := patience
@@ -50,14 +51,14 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 		}
 		if late {
 			v, _, _ := f.chain.due()
-			rec.Record(Noticed{fmt.Sprintf("run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.number, stageName(v.stage))})
+			notice(rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.number, stageName(v.stage))
 			wait = min(2*wait, mostPatience)
 		}
 		if l == nil {
 			continue
 		}
 		wait = patience
-		switch m := message(l.Message); {
+		switch m := l.Message; {
 		case m.Get("run") != f.run:
 		case l.topic == d.weights:
 			f.takeWeights(m)
@@ -77,9 +78,9 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
 	if f.report == nil { // compaction may have left it behind the end
-		err := d.each(ctx, d.plans, 0, func(r kafkalog.Message) error {
-			if m := message(r); m.Get("run") == f.run {
-				f.takePlans(m)
+		err := d.each(ctx, d.plans, 0, func(r entry) error {
+			if r.Get("run") == f.run {
+				f.takePlans(r.Message)
 			}
 			return nil
 		})
@@ -129,7 +130,7 @@ func (f *follower) takePlans(m schemas.Message) {
 			f.rec.Record(StageEnded{StageReport: stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
-		if whole, err := f.reports.Add(m, f.mem); err == nil && whole != nil && f.report == nil {
+		if whole, err := f.codec.collectSingle(&f.reports, m); err == nil && whole != nil && f.report == nil {
 			if report, err := reportOf(whole); err == nil {
 				f.report = report
 			}

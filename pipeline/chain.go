@@ -6,9 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
@@ -21,8 +18,9 @@ import (
 // solvers fold the same chain from the same topic.
 type chain struct {
 	plan      *schemas.Plan
+	root      schemas.Digest // of the plan: the parent of the first record
 	run       string
-	mem       memory.Allocator
+	codec     codec
 	rec       Recorder
 	accepted  []*schemas.Weights
 	digests   []schemas.Digest                    // of accepted
@@ -35,8 +33,9 @@ type chain struct {
 	drawnOf  int
 }
 
-func newChain(plan *schemas.Plan, mem memory.Allocator, rec Recorder) *chain {
-	return &chain{plan: plan, run: plan.Run(), mem: mem, rec: rec, early: map[schemas.Digest]*schemas.Weights{}, initial: map[int][]float32{}}
+func newChain(plan *schemas.Plan, c codec, rec Recorder) *chain {
+	root := plan.Digest()
+	return &chain{plan: plan, root: root, run: root.Short(), codec: c, rec: rec, early: map[schemas.Digest]*schemas.Weights{}, initial: map[int][]float32{}}
 }
 
 // add takes the next message of the weights topic and tells whether the chain
@@ -45,10 +44,10 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 	if m.Get("run") != c.run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
 		return false, nil
 	}
-	r, err := c.collector.Add(m, c.mem)
+	r, err := c.codec.collectSingle(&c.collector, m)
 	if err != nil {
 		// a damaged record is none: whoever made it, or somebody else, makes it again
-		c.rec.Record(Noticed{fmt.Sprintf("a message of the weights topic is passed over: %v", err)})
+		notice(c.rec, "a message of the weights topic is passed over: %v", err)
 		return false, nil
 	}
 	if r == nil {
@@ -57,19 +56,23 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 	// A record that was written twice stands where compaction has left it, which
 	// may be behind those that were computed from it.
 	if r.Parent != c.head() {
-		if c.early[r.Parent] == nil && r.Parent != c.plan.Digest() && !slices.Contains(c.digests, r.Parent) {
+		if c.early[r.Parent] == nil && r.Parent != c.root && !slices.Contains(c.digests, r.Parent) {
 			c.early[r.Parent] = r
 		}
 		return false, nil
 	}
-	for ; r != nil; r = c.early[c.head()] {
+	digest := schemas.Digest(m.Get("digest")) // the collector has made sure of it
+	for r != nil {
 		delete(c.early, r.Parent)
 		if r.Kind == schemas.KindPrepare {
 			if c.prepared, err = stages.NewPreparation(c.plan.Prepare, r.Tensors); err != nil {
 				return false, fmt.Errorf("read the survey's result: %w", err)
 			}
 		}
-		c.accepted, c.digests = append(c.accepted, r), append(c.digests, r.Digest())
+		c.accepted, c.digests = append(c.accepted, r), append(c.digests, digest)
+		if r = c.early[digest]; r != nil {
+			digest = r.Digest()
+		}
 	}
 	return true, nil
 }
@@ -77,7 +80,7 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 // head is the digest of the newest accepted record: the parent of what is next.
 func (c *chain) head() schemas.Digest {
 	if len(c.digests) == 0 {
-		return c.plan.Digest()
+		return c.root
 	}
 	return c.digests[len(c.digests)-1]
 }
@@ -121,7 +124,7 @@ func (c *chain) visits(stage int) (visits []visit) {
 		}
 	}
 	if stage == schemas.Survey {
-		visits = append(visits, visit{stage, 0, c.plan.Digest()})
+		visits = append(visits, visit{stage, 0, c.root})
 	}
 	return visits
 }
@@ -241,8 +244,8 @@ func (c *chain) read(ctx context.Context, d desk) (next int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = d.between(ctx, d.weights, 0, min(max(first, c.plan.Since.Weights), end), end, func(r kafkalog.Message) error {
-		_, err := c.add(message(r))
+	err = d.between(ctx, d.weights, 0, min(max(first, c.plan.Since.Weights), end), end, func(r entry) error {
+		_, err := c.add(r.Message)
 		return err
 	})
 	if err != nil {
@@ -263,7 +266,7 @@ func (c *chain) warm(ctx context.Context, d desk) (prepared schemas.Tensors[floa
 	if digest := schemas.DigestJSON(m); digest != c.plan.Warm.Manifest {
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", m.Version, digest.Short(), c.plan.Warm.Manifest.Short())
 	}
-	earlier := newChain(m.Plan, c.mem, c.rec)
+	earlier := newChain(m.Plan, c.codec, c.rec)
 	if _, err := earlier.read(ctx, d); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -163,7 +162,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 		return err
 	}
 	_, p.final = w.chain.final(stage)
-	p.attempt = rand.Text()
+	p.attempt = w.fresh()
 	sums, open := map[*share]*accumulate.Sum{}, map[*share]*opened{}
 	s := &sweep{
 		desk: w.desk, plan: w.plan, scores: w.scoresBefore(stage), writers: 1, // residuals are in order of their examples

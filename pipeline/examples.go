@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -14,8 +12,8 @@ import (
 
 // decode reads an accepted examples message as a run of that width needs it;
 // width 0 is not known yet.
-func decode(plan *schemas.Plan, r raw, width int, mem memory.Allocator) (*schemas.Examples, error) {
-	examples, err := schemas.DecodeExamples(r.message.Value, mem)
+func decode(c codec, plan *schemas.Plan, r raw, width int) (*schemas.Examples, error) {
+	examples, err := c.examples(r.message.Value)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
 		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
 	}
-	messages, err := messagesOf(s.desk, r)
+	messages, err := messagesOf(s.codec, r)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 	for i := range messages { // another solver's may say another time, and compaction keeps the last of a key
 		messages[i].Key += "/" + digest
 	}
-	return s.log.Scatter(ctx, s.plans, 0, records(messages)...)
+	return s.log.Scatter(ctx, s.plans, 0, messages...)
 }
 
 // tellStage publishes what a stage came to, for who follows the run from

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -57,8 +56,8 @@ func FuzzLedger(f *testing.F) {
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
 	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62, Spans: schemas.Spans{{To: 1 << 62}}}).Message().Value)
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
-		l := &ledger{ends: map[string]*schemas.End{}}
-		err := l.add(kafkalog.Message{Value: value, Headers: []kafkalog.Header{{Key: "kind", Value: []byte(kind)}}})
+		l := &ledger{codec: formats{}, ends: map[string]*schemas.End{}}
+		err := l.add(entry{Message: schemas.Message{Value: value, Headers: []schemas.Header{{Key: "kind", Value: kind}}}})
 		if err != nil && !errors.Is(err, schemas.ErrDamaged) {
 			t.Error(err)
 		}

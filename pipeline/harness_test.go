@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -188,19 +189,27 @@ func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ..
 // read is all messages that a topic has.
 func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()
-	d := newDesk(log, "", nil)
 	partitions, err := log.Partitions(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for p := range partitions {
-		err := d.each(t.Context(), topic, p, func(m kafkalog.Message) error {
-			messages = append(messages, m)
-			return nil
-		})
+		first, end, err := log.Bounds(t.Context(), topic, p)
 		if err != nil {
 			t.Fatal(err)
 		}
+		r := log.Range(topic, p, first, end)
+		for {
+			m, err := r.Next(t.Context())
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages = append(messages, m)
+		}
+		r.Close()
 	}
 	return messages
 }

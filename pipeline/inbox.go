@@ -44,7 +44,7 @@ func (s *solver) receive(ctx context.Context, within time.Duration) (late bool, 
 		}
 		return false, err
 	}
-	m := message(l.Message)
+	m := l.Message
 	switch {
 	case m.Get("run") != s.run:
 		return false, nil
@@ -89,7 +89,7 @@ func (s *solver) take(m schemas.Message) error {
 		return nil
 	}
 	if m.Kind() == schemas.KindSample {
-		r, err := s.samples.Add(m, s.mem)
+		r, err := s.codec.collectSingle(&s.samples, m)
 		if err != nil {
 			s.drop(err)
 		} else if r != nil {
@@ -126,9 +126,9 @@ var errAccepted = errors.New("the weights are accepted")
 // record when it is complete.
 func (s *solver) sum(m schemas.Message) (*schemas.Statistics, error) {
 	if m.Kind() != schemas.KindGram || !schemas.IsSingle(m) {
-		return s.sums.Add(m, s.mem)
+		return s.codec.collectDouble(&s.sums, m)
 	}
-	r, err := s.grams.Add(m, s.mem)
+	r, err := s.codec.collectSingle(&s.grams, m)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (e *GoneError) Error() string {
 }
 
 func (s *solver) drop(err error) {
-	s.rec.Record(Noticed{fmt.Sprintf("a message of the statistics topic is passed over: %v", err)})
+	notice(s.rec, "a message of the statistics topic is passed over: %v", err)
 }
 
 // identity of a partition's record for a visit.
@@ -200,7 +200,7 @@ func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take
 		}
 		switch {
 		case late:
-			s.rec.Record(Noticed{fmt.Sprintf("no worker has sent the %v yet: waiting", *missing)})
+			notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = min(2*wait, mostPatience)
 		case len(s.digests) > known:
 			wait = patience

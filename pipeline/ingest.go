@@ -123,10 +123,10 @@ func (d desk) place(ctx context.Context, partition int, at, first int64) (found 
 	if at < first {
 		return found, nil
 	}
-	err = d.between(ctx, d.examples, partition, at, at+1, func(m kafkalog.Message) error {
-		id, attempt, ok := strings.Cut(m.Header("source"), "/")
-		if sequence, err := strconv.ParseInt(m.Header("sequence"), 10, 64); ok && err == nil && sequence >= 0 {
-			found = place{m.Header("source"), id, attempt, sequence}
+	err = d.between(ctx, d.examples, partition, at, at+1, func(m entry) error {
+		id, attempt, ok := strings.Cut(m.Get("source"), "/")
+		if sequence, err := strconv.ParseInt(m.Get("sequence"), 10, 64); ok && err == nil && sequence >= 0 {
+			found = place{m.Get("source"), id, attempt, sequence}
 		}
 		return nil
 	})

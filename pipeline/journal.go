@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // journal is what the roles need of a log: the brokers, or in a simulation a log
@@ -16,9 +17,9 @@ import (
 type journal interface {
 	// Append writes messages to the end of a partition in their order, and answers
 	// with the offset of the first.
-	Append(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) (int64, error)
+	Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error)
 	// Scatter writes messages to the end of a partition, in whatever order.
-	Scatter(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) error
+	Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
 	Partitions(ctx context.Context, topic string) (int, error)
 	// Range reads the messages of a range of offsets.
@@ -30,8 +31,14 @@ type journal interface {
 
 // reader brings messages one by one, and io.EOF after the last.
 type reader interface {
-	Next(ctx context.Context) (kafkalog.Message, error)
+	Next(ctx context.Context) (entry, error)
 	Close() error
+}
+
+// entry is a message, and where it is on its partition.
+type entry struct {
+	schemas.Message
+	offset int64
 }
 
 // address is a partition, and the offset that mail from it begins at.
@@ -45,7 +52,7 @@ type address struct {
 // letter is a message and where it is from.
 type letter struct {
 	topic string
-	kafkalog.Message
+	entry
 }
 
 // mail brings the messages of several partitions as they come, in order within
@@ -60,12 +67,48 @@ type mail interface {
 // brokers is the journal of a log.
 type brokers struct{ *kafkalog.Log }
 
+func (b brokers) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	return b.Log.Append(ctx, topic, partition, records(messages)...)
+}
+
 func (b brokers) Range(topic string, partition int, from, to int64) reader {
-	return b.Log.Range(topic, partition, from, to)
+	return entries{b.Log.Range(topic, partition, from, to)}
+}
+
+// entries reads a range of a log.
+type entries struct{ *kafkalog.Range }
+
+func (e entries) Next(ctx context.Context) (entry, error) {
+	r, err := e.Range.Next(ctx)
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{message(r), r.Offset}, nil
+}
+
+// records are messages as the log has them.
+func records(messages []schemas.Message) []kafkalog.Message {
+	records := make([]kafkalog.Message, len(messages))
+	for i, m := range messages {
+		records[i] = kafkalog.Message{Key: []byte(m.Key), Value: m.Value, Headers: make([]kafkalog.Header, len(m.Headers))}
+		for j, h := range m.Headers {
+			records[i].Headers[j] = kafkalog.Header{Key: h.Key, Value: []byte(h.Value)}
+		}
+	}
+	return records
+}
+
+// message is what a record of the log says.
+func message(r kafkalog.Message) schemas.Message {
+	m := schemas.Message{Key: string(r.Key), Value: r.Value, Headers: make([]schemas.Header, len(r.Headers))}
+	for i, h := range r.Headers {
+		m.Headers[i] = schemas.Header{Key: h.Key, Value: string(h.Value)}
+	}
+	return m
 }
 
 // Scatter has a few requests on their way at once: a Gram matrix takes its time.
-func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) error {
+func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
 	requests, ctx := errgroup.WithContext(ctx)
 	requests.SetLimit(3)
 	for _, m := range messages {
@@ -91,7 +134,7 @@ func (b brokers) Mail(ctx context.Context, wake <-chan struct{}, from ...address
 					err = fmt.Errorf("follow %s[%d]: %w", a.topic, a.partition, err)
 				}
 				select {
-				case f.letters <- delivery{&letter{a.topic, m}, err}:
+				case f.letters <- delivery{&letter{a.topic, entry{message(m), m.Offset}}, err}:
 				case <-ctx.Done():
 					return
 				}

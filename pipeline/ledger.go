@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // ledger is what the plans topic says: the runs in the order of their plans,
 // how they ended, and the sources that are on the examples topic.
 type ledger struct {
+	codec   codec
 	plans   []*schemas.Plan // the first of each run
 	runs    []string        // of plans
 	ends    map[string]*schemas.End
@@ -22,14 +22,14 @@ type ledger struct {
 
 // ledger is what the topic says now.
 func (d desk) ledger(ctx context.Context) (*ledger, error) {
-	l := &ledger{}
+	l := &ledger{codec: d.codec}
 	first, end, err := d.log.Bounds(ctx, d.plans, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	err = d.between(ctx, d.plans, 0, first, end, func(r kafkalog.Message) error {
+	err = d.between(ctx, d.plans, 0, first, end, func(r entry) error {
 		if err := l.add(r); err != nil {
-			l.damaged = append(l.damaged, fmt.Errorf("%s[0]@%d: %w", d.plans, r.Offset, err))
+			l.damaged = append(l.damaged, fmt.Errorf("%s[0]@%d: %w", d.plans, r.offset, err))
 		}
 		return nil
 	})
@@ -43,29 +43,26 @@ func (d desk) ledger(ctx context.Context) (*ledger, error) {
 // tell tells of the messages that were passed over.
 func (l *ledger) tell(rec Recorder) {
 	for _, damaged := range l.damaged {
-		rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %v", damaged)})
+		notice(rec, "a message of the plans topic is passed over: %v", damaged)
 	}
 }
 
-func (l *ledger) add(r kafkalog.Message) error {
-	l.next = r.Offset + 1
+func (l *ledger) add(r entry) error {
+	l.next = r.offset + 1
 	if r.Value == nil {
 		return nil
 	}
 	if l.ends == nil {
 		l.ends = map[string]*schemas.End{}
 	}
-	m := message(r)
+	m := r.Message
 	switch m.Kind() {
 	case schemas.KindPlan:
-		plan, err := schemas.DecodeJSON[schemas.Plan](m)
+		plan, run, err := l.codec.plan(m)
 		if err != nil {
 			return err
 		}
-		if err := sound(plan); err != nil {
-			return err
-		}
-		if run := plan.Run(); !slices.Contains(l.runs, run) {
+		if !slices.Contains(l.runs, run) {
 			l.plans, l.runs = append(l.plans, plan), append(l.runs, run)
 		}
 	case schemas.KindEnd:
@@ -117,6 +114,9 @@ func (l *ledger) plan(run string) *schemas.Plan {
 	}
 	return nil
 }
+
+// run is the id of one of its plans' runs.
+func (l *ledger) run(p *schemas.Plan) string { return l.runs[slices.Index(l.plans, p)] }
 
 // unfinished are the runs without an end, in the order of their plans.
 func (l *ledger) unfinished() (plans []*schemas.Plan) {

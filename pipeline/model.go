@@ -44,7 +44,7 @@ func (d desk) model(ctx context.Context, version string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newChain(manifest.Plan, d.mem, ignored{})
+	c := newChain(manifest.Plan, d.codec, ignored{})
 	if _, err := c.read(ctx, d); err != nil {
 		return nil, err
 	}

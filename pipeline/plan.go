@@ -66,7 +66,7 @@ func (d desk) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []st
 	for _, topic := range []string{d.examples, d.residuals, d.statistics, d.weights, d.plans} {
 		err := d.checkRetention(ctx, topic)
 		if errors.As(err, new(*kafkalog.AccessError)) {
-			rec.Record(Noticed{fmt.Sprintf("whether the topics keep messages for as long as a run is not checked: %v", err)})
+			notice(rec, "whether the topics keep messages for as long as a run is not checked: %v", err)
 			break // what we may not ask of one we may not ask of the others
 		}
 		if err != nil {

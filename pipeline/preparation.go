@@ -18,7 +18,7 @@ import (
 // already; kept is the earlier version's in a warm start.
 func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
 	if s.current = schemas.Survey; len(s.chain.accepted) == 0 {
-		v := visit{stage: schemas.Survey, parent: s.plan.Digest()}
+		v := visit{stage: schemas.Survey, parent: s.chain.root}
 		r, err := s.surveyed(ctx, v)
 		if err == nil {
 			err = s.prepare(ctx, v, r, kept)
@@ -39,7 +39,7 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 			continue
 		}
 		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.rows[split] == 0 {
-			s.rec.Record(Noticed{fmt.Sprintf("stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)})
+			notice(s.rec, "stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)
 		}
 	}
 	s.rec.Record(s.chain.surveyed(s.rows, time.Since(s.began)))

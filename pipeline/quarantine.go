@@ -93,8 +93,8 @@ func (q *quarantine) read(ctx context.Context) error {
 	for _, span := range q.plan.Spans {
 		there[span.Partition], spans[span.Partition] = offsets{}, span
 	}
-	err := q.each(ctx, q.desk.quarantine, 0, func(m kafkalog.Message) error {
-		place, ours := strings.CutPrefix(string(m.Key), q.examples+"/")
+	err := q.each(ctx, q.desk.quarantine, 0, func(m entry) error {
+		place, ours := strings.CutPrefix(m.Key, q.examples+"/")
 		partition, offset, _ := strings.Cut(place, "/")
 		p, err := strconv.Atoi(partition)
 		at, wrong := strconv.ParseInt(offset, 10, 64)

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -10,6 +11,14 @@ import (
 // the tests are recorders. Record is called from one goroutine at a time and
 // must not block.
 type Recorder interface{ Record(Event) }
+
+// notice tells of something that whoever looks after it should know. It is put into
+// words for who listens only: a follower that waits notices much.
+func notice(rec Recorder, format string, values ...any) {
+	if rec != (ignored{}) {
+		rec.Record(Noticed{fmt.Sprintf(format, values...)})
+	}
+}
 
 // Event is one of the types below.
 type Event interface{ event() }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -79,7 +77,7 @@ type residualsReader struct {
 	offset   int64              // of its examples message
 	row      int                // first row that is not yet read of it
 	scratch  []float32
-	mem      memory.Allocator
+	codec    codec
 }
 
 // reader begins at an offset of the residuals topic, at the least where the
@@ -87,7 +85,7 @@ type residualsReader struct {
 func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
 	seal := s.seals[r.stage]
 	return &residualsReader{
-		residualsOf: r, attempt: seal.attempt, offset: -1, scratch: make([]float32, r.classes), mem: d.mem,
+		residualsOf: r, attempt: seal.attempt, offset: -1, scratch: make([]float32, r.classes), codec: d.codec,
 		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.from), seal.to),
 	}
 }
@@ -108,14 +106,14 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if err != nil {
 			return nil, err
 		}
-		head, err := schemas.ResidualsHeader(message(m))
+		head, err := schemas.ResidualsHeader(m.Message)
 		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent || head.Attempt != r.attempt {
 			continue // not ours, or of weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a repetition
 		}
-		part, err := schemas.DecodeResiduals(message(m), r.classes, r.mem)
+		part, err := r.codec.residuals(m.Message, r.classes)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 		}
@@ -125,7 +123,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if part.Row != r.row {
 			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", errUnsealed, part.Row, part.Offset, r.row)
 		}
-		r.at, r.offset = m.Offset, part.Offset
+		r.at, r.offset = m.offset, part.Offset
 		r.row += len(part.Score) / r.classes
 		return part, nil
 	}

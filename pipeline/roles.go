@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -80,12 +79,12 @@ func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, 
 		group := join() // before there is a run: a group takes its time
 		aside, err := d.serveIn(ctx, group, here, plans, rec, do)
 		if parting := group.Leave(); parting != nil && ctx.Err() == nil {
-			rec.Record(Noticed{fmt.Sprintf("leave the group: %v", parting)})
+			notice(rec, "leave the group: %v", parting)
 		}
 		if err != nil {
 			return err
 		}
-		rec.Record(Noticed{fmt.Sprintf("run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)})
+		notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)
 		s := d.queue(ctx, plans, newAlone(0), rec)
 		err = s.over(ctx, aside.Run())
 		s.incoming.Close()
@@ -105,11 +104,12 @@ func (d desk) serveIn(ctx context.Context, group owner, here schemas.Arithmetic,
 		if err != nil || plan.Arithmetic != here {
 			return plan, err
 		}
-		rec.Record(Began{Run: plan.Run(), Stages: plan.Stages})
+		run := plans.run(plan)
+		rec.Record(Began{Run: run, Stages: plan.Stages})
 		if err := do(ctx, group, plan, plans.next); err != nil {
 			return nil, err
 		}
-		if err := s.over(ctx, plan.Run()); err != nil {
+		if err := s.over(ctx, run); err != nil {
 			return nil, err
 		}
 	}
@@ -167,8 +167,8 @@ func (q *queue) next(ctx context.Context) error {
 	if err != nil || l == nil {
 		return err
 	}
-	if err := q.plans.add(l.Message); err != nil {
-		q.rec.Record(Noticed{fmt.Sprintf("a message of the plans topic is passed over: %s[0]@%d: %v", q.topics.plans, l.Offset, err)})
+	if err := q.plans.add(l.entry); err != nil {
+		notice(q.rec, "a message of the plans topic is passed over: %s[0]@%d: %v", q.topics.plans, l.offset, err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (d desk) solveWhenOwner(ctx context.Context, o owner, plan *schemas.Plan, w
 		if err := newSolver(d, plan, watch, o, rec).solve(ctx); !errors.Is(err, errNotOwner) {
 			return err
 		}
-		rec.Record(Noticed{"another solver goes on: standing by"})
+		notice(rec, "another solver goes on: standing by")
 	}
 }
 
@@ -200,7 +200,7 @@ func (d desk) standBy(ctx context.Context, o owner, run string, watch int64) (mi
 		if err != nil {
 			return false, err
 		}
-		if l != nil && isEndOf(message(l.Message), run) {
+		if l != nil && isEndOf(l.Message, run) {
 			return false, nil
 		}
 		if mine, err := owns(o, 0); err != nil || mine {

@@ -65,12 +65,12 @@ func (w *worker) readSeals(ctx context.Context, partition int) error {
 		from = w.plan.Since.Statistics[partition]
 	}
 	collector := schemas.Collector[float64]{}
-	err = w.between(ctx, w.statistics, partition, min(max(first, from), end), end, func(r kafkalog.Message) error {
-		m := message(r)
+	err = w.between(ctx, w.statistics, partition, min(max(first, from), end), end, func(r entry) error {
+		m := r.Message
 		if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
 			return nil
 		}
-		record, err := collector.Add(m, w.mem)
+		record, err := w.codec.collectDouble(&collector, m)
 		if err != nil || record == nil {
 			return nil // a damaged seal is none
 		}

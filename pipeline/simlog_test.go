@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // errKilled is what every call of an actor answers that has been killed.
@@ -18,26 +19,25 @@ var errKilled = errors.New("killed")
 // scheduler's choice, which every call of an actor gives way to.
 type simLog struct {
 	topics map[string][]*simPartition
-	check  func(topic string, m kafkalog.Message) // what is written
+	check  func(topic string, m schemas.Message) // what is written
 	writes int
 }
 
 // simPartition is what a partition holds. Offsets may be missing in between.
 type simPartition struct {
 	first, end int64
-	messages   []kafkalog.Message
+	messages   []entry
 }
 
-func (p *simPartition) append(m kafkalog.Message, partition int) int64 {
-	m.Partition, m.Offset = partition, p.end
+func (p *simPartition) append(m schemas.Message) int64 {
+	p.messages = append(p.messages, entry{m, p.end})
 	p.end++
-	p.messages = append(p.messages, m)
-	return m.Offset
+	return p.end - 1
 }
 
 // at is the place of the first message of an offset or a later one.
 func (p *simPartition) at(offset int64) int {
-	at, _ := slices.BinarySearchFunc(p.messages, offset, func(m kafkalog.Message, offset int64) int { return int(m.Offset - offset) })
+	at, _ := slices.BinarySearchFunc(p.messages, offset, func(m entry, offset int64) int { return int(m.offset - offset) })
 	return at
 }
 
@@ -52,19 +52,19 @@ func (p *simPartition) expire(before int64) {
 func (p *simPartition) compact(before int64) {
 	last := map[string]int64{}
 	for _, m := range p.messages {
-		last[string(m.Key)] = m.Offset
+		last[m.Key] = m.offset
 	}
-	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m kafkalog.Message) bool {
-		return m.Offset < before && last[string(m.Key)] != m.Offset
+	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m entry) bool {
+		return m.offset < before && last[m.Key] != m.offset
 	})
 }
 
-func (l *simLog) write(topic string, partition int, m kafkalog.Message) int64 {
+func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	l.writes++
 	if l.check != nil {
 		l.check(topic, m)
 	}
-	return l.topics[topic][partition].append(m, partition)
+	return l.topics[topic][partition].append(m)
 }
 
 // simJournal is the log as one actor has it.
@@ -91,7 +91,7 @@ func (j simJournal) chance(of float64) bool { return j.faults != nil && j.faults
 
 // Append writes in one or several requests, each of which may be written again,
 // as its answer is lost.
-func (j simJournal) Append(_ context.Context, topic string, partition int, messages ...kafkalog.Message) (base int64, err error) {
+func (j simJournal) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
 	for base = -1; len(messages) > 0; {
 		n := len(messages)
 		if j.chance(0.3) {
@@ -116,7 +116,7 @@ func (j simJournal) Append(_ context.Context, topic string, partition int, messa
 	return base, j.turn()
 }
 
-func (j simJournal) Scatter(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) error {
+func (j simJournal) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
 	messages = slices.Clone(messages)
 	if j.faults != nil {
 		j.faults.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
@@ -153,50 +153,76 @@ type simRange struct {
 	begun        bool
 }
 
-func (r *simRange) Next(context.Context) (kafkalog.Message, error) {
+func (r *simRange) Next(context.Context) (entry, error) {
 	if !r.begun || r.chance(0.1) { // what it reads may be deleted under it
 		r.begun = true
 		if err := r.turn(); err != nil {
-			return kafkalog.Message{}, err
+			return entry{}, err
 		}
 	}
 	p := r.topics[r.topic][r.partition]
 	if r.position < p.first && r.position < r.to {
-		return kafkalog.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
+		return entry{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
 	}
 	at := p.at(r.position)
-	if at == len(p.messages) || p.messages[at].Offset >= r.to {
-		return kafkalog.Message{}, io.EOF
+	if at == len(p.messages) || p.messages[at].offset >= r.to {
+		return entry{}, io.EOF
 	}
-	r.position = p.messages[at].Offset + 1
+	r.position = p.messages[at].offset + 1
 	return p.messages[at], nil
 }
 
 func (r *simRange) Close() error { return nil }
 
 func (j simJournal) Mail(_ context.Context, wake <-chan struct{}, from ...address) mail {
-	return &simMail{j, wake, slices.Clone(from)}
+	m := &simMail{simJournal: j, wake: wake, from: slices.Clone(from)}
+	for _, a := range from {
+		m.boxes = append(m.boxes, j.topics[a.topic][a.partition])
+	}
+	return m
 }
 
 type simMail struct {
 	simJournal
-	wake <-chan struct{}
-	from []address
+	wake  <-chan struct{}
+	from  []address
+	boxes []*simPartition // of from
+	with  []int           // the news, room for the next
+}
+
+// has tells whether an address has news.
+func (m *simMail) has(i int) bool {
+	a, p := &m.from[i], m.boxes[i]
+	n := len(p.messages)
+	return n > 0 && p.messages[n-1].offset >= a.from || a.from < p.first && !a.compact
+}
+
+// idle tells whether there is nothing to wake up for.
+func (m *simMail) idle() bool {
+	if len(m.wake) > 0 {
+		return false
+	}
+	for i := range m.from {
+		if m.has(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // news are the addresses that have some.
-func (m *simMail) news() (with []int) {
-	for i, a := range m.from {
-		p := m.topics[a.topic][a.partition]
-		if p.at(a.from) < len(p.messages) || a.from < p.first && !a.compact {
-			with = append(with, i)
+func (m *simMail) news() []int {
+	m.with = m.with[:0]
+	for i := range m.from {
+		if m.has(i) {
+			m.with = append(m.with, i)
 		}
 	}
-	return with
+	return m.with
 }
 
 func (m *simMail) Next(context.Context, time.Duration) (*letter, bool, error) {
-	m.waits = func() bool { return len(m.wake) == 0 && len(m.news()) == 0 }
+	m.waits = m
 	err := m.turn()
 	m.waits = nil
 	if err != nil {
@@ -210,13 +236,13 @@ func (m *simMail) Next(context.Context, time.Duration) (*letter, bool, error) {
 	if len(news) == 0 || m.chance(0.02) {
 		return nil, true, nil
 	}
-	a := &m.from[news[m.choose(len(news))]]
-	p := m.topics[a.topic][a.partition]
+	i := news[m.choose(len(news))]
+	a, p := &m.from[i], m.boxes[i]
 	if a.from < p.first && !a.compact {
 		return nil, false, &kafkalog.DeletedError{Topic: a.topic, Partition: a.partition, Wanted: a.from, First: p.first, End: p.end}
 	}
 	message := p.messages[p.at(a.from)]
-	a.from = message.Offset + 1
+	a.from = message.offset + 1
 	return &letter{a.topic, message}, false, nil
 }
 

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +19,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -42,8 +43,8 @@ type actor struct {
 	name   string
 	resume func() (struct{}, bool)
 	yield  func(struct{}) bool
-	waits  func() bool // what it waits for is not there; nil: it does not wait
-	free   bool        // it never gives way
+	waits  *simMail // nil: it does not wait
+	free   bool     // it never gives way
 	killed bool
 	over   bool
 	paused int    // moves of others that it sleeps through
@@ -63,10 +64,20 @@ func (a *actor) turn() error {
 	return nil
 }
 
+// deepen makes a coroutine's stack at once as deep as a role needs it: it would be
+// copied each time that it is doubled, and processes begin by the dozen.
+//
+//go:noinline
+func deepen() byte {
+	var stack [24 << 10]byte
+	return stack[len(os.Args)]
+}
+
 func (s *simulation) start(name string, do func(a *actor) error) *actor {
 	a := &actor{name: name}
 	next, stop := iter.Pull(func(yield func(struct{}) bool) {
 		a.yield = yield
+		deepen()
 		a.err = do(a)
 		a.over = true
 	})
@@ -100,10 +111,11 @@ func (m *simMember) assign(partitions ...int) {
 // A world is what simulations of one shape have in common: the examples, and the
 // records of runs that nothing disturbs, by run and identity.
 type world struct {
-	blas    *kernel.BLAS
-	job     Job
-	batches [][]kafkalog.Message
-	digests map[string]map[string]schemas.Digest // by run, by identity
+	blas       *kernel.BLAS
+	job        Job
+	batches    [][]schemas.Message
+	digests    map[recordKey]schemas.Digest // of all runs
+	remembered *remembered
 }
 
 // simPartitions is how many partitions the examples have, simMessages how many
@@ -120,14 +132,14 @@ func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{blas: blas, digests: map[string]map[string]schemas.Digest{}}
+	w := &world{blas: blas, digests: map[recordKey]schemas.Digest{}, remembered: &remembered{}}
 	w.job = Job{
 		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: OnBadQuarantine, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
 	w.job.Examples.Missing = "error"
 	for p := range simPartitions {
-		var messages []kafkalog.Message
+		var messages []schemas.Message
 		for m := range simMessages {
 			data := rings(simRows, 2, 2, uint64(10*p+m))
 			rows := schemas.ExampleRows{Rows: simRows, Cols: 2, Words: data.labels}
@@ -139,7 +151,7 @@ func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 			if err != nil {
 				t.Fatal(err)
 			}
-			messages = append(messages, kafkalog.Message{Value: value})
+			messages = append(messages, schemas.Message{Value: value})
 		}
 		w.batches = append(w.batches, messages)
 	}
@@ -163,6 +175,8 @@ type simulation struct {
 	log     *simLog
 	random  *rand.Rand
 	actors  []*actor
+	ready   []*actor // of the last move, like those who wait
+	waiting []*actor
 	workers []*simMember
 	solvers []*simMember
 	broken  error // the first invariant that did not hold
@@ -170,6 +184,7 @@ type simulation struct {
 	chunk   int   // bytes of messages; 1 makes a message of every tensor
 	moves   int
 	faults  int // that are left
+	drawn   int // texts that are unlike any before
 	tell    func(string, ...any)
 	ended   []string // how the runs did that were submitted
 }
@@ -188,33 +203,38 @@ func (w *world) simulation(seed uint64) *simulation {
 	}
 	for p, messages := range w.batches {
 		for _, m := range messages {
-			s.log.topics[s.topics.examples][p].append(m, p)
+			s.log.topics[s.topics.examples][p].append(m)
 		}
 	}
 	s.log.check = s.verify
 	return s
 }
 
-// recordKey is the identity of a record, and whether a message is of one that has
-// the same bits whoever writes it.
-func recordKey(topic string, m schemas.Message) (key string, fixed bool) {
+// recordKey is which record a message is of. A manifest's has a kind and a run alone.
+type recordKey struct{ schemas.Identity }
+
+func (k recordKey) String() string { return fmt.Sprintf("%v of %s", k.Identity, k.Parent) }
+
+// keyOf is the key of a record, and whether a message is of one that has the same
+// bits whoever writes it.
+func keyOf(m schemas.Message) (key recordKey, fixed bool) {
 	switch m.Kind() {
 	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights:
 		id, err := schemas.IdentityOf(m)
-		return fmt.Sprintf("%v of %s", id, id.Parent), err == nil
+		return recordKey{id}, err == nil
 	case schemas.KindManifest:
-		return "manifest", true
+		return recordKey{schemas.Identity{Kind: schemas.KindManifest, Run: m.Get("run")}}, true
 	}
-	return "", false
+	return recordKey{}, false
 }
 
 // bits of a record's message: those of a seal may be of other offsets.
-func bits(m schemas.Message) schemas.Digest {
+func (w *world) bits(m schemas.Message) schemas.Digest {
 	switch m.Kind() {
 	case schemas.KindSeal:
 		return schemas.Digest(m.Get(noteRows) + "/" + m.Get(noteScores))
 	case schemas.KindManifest:
-		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
+		manifest, err := (&memo{remembered: w.remembered}).manifest(m)
 		if err != nil {
 			return schemas.Digest(err.Error())
 		}
@@ -223,27 +243,21 @@ func bits(m schemas.Message) schemas.Digest {
 	return schemas.Digest(m.Get("digest"))
 }
 
-func (s *simulation) learn(topic string, r kafkalog.Message) {
-	m := message(r)
-	if key, fixed := recordKey(topic, m); fixed {
-		run := m.Get("run")
-		if s.digests[run] == nil {
-			s.digests[run] = map[string]schemas.Digest{}
-		}
-		s.digests[run][key] = bits(m)
+func (s *simulation) learn(_ string, m schemas.Message) {
+	if key, fixed := keyOf(m); fixed {
+		s.digests[key] = s.bits(m)
 	}
 }
 
-func (s *simulation) verify(topic string, r kafkalog.Message) {
-	m := message(r)
-	key, fixed := recordKey(topic, m)
+func (s *simulation) verify(topic string, m schemas.Message) {
+	key, fixed := keyOf(m)
 	if !fixed {
 		return
 	}
-	if want, known := s.digests[m.Get("run")][key]; !known {
-		s.fail("%s: the %s was never to be written", topic, key)
-	} else if got := bits(m); got != want {
-		s.fail("%s: the %s has bits %s, undisturbed %s", topic, key, got, want)
+	if want, known := s.digests[key]; !known {
+		s.fail("%s: the %v was never to be written", topic, key)
+	} else if got := s.bits(m); got != want {
+		s.fail("%s: the %v has bits %s, undisturbed %s", topic, key, got, want)
 	}
 }
 
@@ -254,7 +268,13 @@ func (s *simulation) fail(format string, values ...any) {
 }
 
 func (s *simulation) desk(a *actor) desk {
-	return desk{log: simJournal{s.log, a, s.random}, topics: s.topics, mem: memory.DefaultAllocator, chunk: s.chunk}
+	return desk{log: simJournal{s.log, a, s.random}, topics: s.topics, codec: &memo{s.remembered, formats{memory.DefaultAllocator, s.chunk}}, fresh: s.fresh}
+}
+
+// fresh is a text unlike any before in the simulation.
+func (s *simulation) fresh() string {
+	s.drawn++
+	return strconv.Itoa(s.drawn)
 }
 
 var simArithmetic = schemas.Arithmetic{Build: "simulation"}
@@ -444,18 +464,19 @@ func (s *simulation) settle() {
 
 // move lets one actor go on.
 func (s *simulation) move() {
-	var ready, waiting []*actor
+	ready, waiting := s.ready[:0], s.waiting[:0]
 	for _, a := range s.actors {
 		switch {
 		case a.over:
 		case a.paused > 0:
 			a.paused--
-		case a.waits != nil && a.waits():
+		case a.waits != nil && a.waits.idle():
 			waiting = append(waiting, a)
 		default:
 			ready = append(ready, a)
 		}
 	}
+	s.ready, s.waiting = ready, waiting // room for the next move
 	if len(ready) == 0 {
 		ready = waiting // time passes: somebody has waited long enough
 	}
@@ -519,7 +540,7 @@ func (s *simulation) breakSomething() {
 		s.lost = true
 		if n := len(p.messages); n > 0 && topic == s.statistics && s.random.IntN(2) == 0 {
 			at := s.random.IntN(n) // it was acknowledged, and its leader was the only one that had it
-			s.tell("%d: %s@%d is lost", s.moves, topic, p.messages[at].Offset)
+			s.tell("%d: %s@%d is lost", s.moves, topic, p.messages[at].offset)
 			p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
 			return
 		}
@@ -543,8 +564,8 @@ func (s *simulation) compact() {
 	for _, p := range l.unfinished() {
 		beforeWeights = min(beforeWeights, p.Since.Weights)
 		for _, m := range plans.messages {
-			if m.Header("run") == p.Run() {
-				beforePlans = min(beforePlans, m.Offset)
+			if m.Get("run") == p.Run() {
+				beforePlans = min(beforePlans, m.offset)
 			}
 		}
 	}
@@ -640,9 +661,9 @@ func TestSimulation(t *testing.T) {
 	if *schedule > 0 {
 		s := of(*schedule).disturbed(*schedule, t.Logf)
 		for _, p := range s.log.topics[s.weights][0].messages {
-			m := message(p)
-			k, _ := recordKey("", m)
-			t.Logf("@%d %s = %s %v", p.Offset, k, bits(m), s.digests[m.Get("run")][k] == bits(m))
+			m := p.Message
+			k, _ := keyOf(m)
+			t.Logf("@%d %v = %s %v", p.offset, k, s.bits(m), s.digests[k] == s.bits(m))
 		}
 		t.Logf("%d moves, %d writes, runs %v: %v", s.moves, s.log.writes, s.ended, s.broken)
 		if s.broken != nil {
@@ -673,6 +694,11 @@ func TestSimulation(t *testing.T) {
 		})
 	}
 	running.Wait()
+	for _, w := range worlds {
+		if err := w.remembered.changed(); err != nil {
+			t.Error(err)
+		}
+	}
 	t.Logf("%d schedules, %d moves, runs that ended %v, %d broken", *schedules, moves, ends, failures)
 	if ends[schemas.Done] == 0 || *schedules >= 1000 && (ends[schemas.Failed] == 0 || ends[schemas.Cancelled] == 0) {
 		t.Errorf("runs ended %v: the schedules do not cover what they should", ends)

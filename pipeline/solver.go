@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -44,8 +43,9 @@ type solver struct {
 // newSolver is the solver of an unfinished run. Its end, if somebody else ends
 // it, is on the plans topic from watch on.
 func newSolver(d desk, plan *schemas.Plan, watch int64, o owner, rec Recorder) *solver {
+	c := newChain(plan, d.codec, rec)
 	return &solver{
-		desk: d, rec: rec, plan: plan, run: plan.Run(), watch: watch, owner: o, chain: newChain(plan, d.mem, rec), began: time.Now(),
+		desk: d, rec: rec, plan: plan, run: c.run, watch: watch, owner: o, chain: c, began: time.Now(),
 		records: map[schemas.Identity]*schemas.Statistics{}, sampled: map[schemas.Identity]*schemas.Sample{},
 		digests: map[schemas.Identity]schemas.Digest{}, latest: map[int]schemas.Identity{},
 	}
@@ -70,7 +70,7 @@ func (s *solver) solve(ctx context.Context) error {
 	case errors.Is(err, errNotOwner), errors.As(err, new(*MembershipError)):
 		return err
 	}
-	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: rand.Text()}
+	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: s.fresh()}
 	if err != nil {
 		end.State, end.Reason = schemas.Failed, err.Error()
 	} else if err := s.tell(ctx, report); err != nil {

@@ -53,13 +53,13 @@ func (w *worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 		if err != nil {
 			return nil, err
 		}
-		first := raw{m.Offset, message(m)}
+		first := raw{m.offset, m.Message}
 		if !replay.Accept(first.message) {
 			continue
 		}
-		examples, err := decode(w.plan, first, 0, w.mem)
+		examples, err := decode(w.codec, w.plan, first, 0)
 		if fatal(err) {
-			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.examples, span.Partition, m.Offset, err)
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.examples, span.Partition, m.offset, err)
 		}
 		if err != nil {
 			continue // it is for the survey to say so
@@ -200,7 +200,7 @@ func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 }
 
 func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int, r raw) error {
-	examples, err := decode(b.plan, r, len(b.shift), b.mem)
+	examples, err := decode(b.codec, b.plan, r, len(b.shift))
 	if err != nil {
 		return err
 	}

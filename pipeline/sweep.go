@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -280,7 +279,7 @@ type feed struct {
 	*sweep
 	share    *share
 	examples reader // once one is read
-	ahead    *kafkalog.Message
+	ahead    *entry
 	replay   *ingest.Replay
 	scores   *residualsReader // likewise
 }
@@ -337,11 +336,11 @@ func (f *feed) messages(ctx context.Context, l *load) error {
 			f.ahead = &m
 		}
 		m := *f.ahead
-		if m.Offset >= span.To {
+		if m.offset >= span.To {
 			return nil
 		}
 		f.ahead = nil
-		if r := (raw{m.Offset, message(m)}); f.replay.Accept(r.message) && m.Offset >= span.From {
+		if r := (raw{m.offset, m.Message}); f.replay.Accept(r.message) && m.offset >= span.From {
 			l.raw = append(l.raw, r)
 		}
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -97,8 +98,9 @@ type desk struct {
 	log   journal
 	admin *kafkalog.Log // the same, for who sets topics up
 	topics
-	mem   memory.Allocator // of Arrow
-	chunk int              // bytes of the messages of a record; 0: as many as there may be
+	codec codec
+	fresh func() string    // a text unlike any before, of whomever
+	mem   memory.Allocator // of Arrow, for who ingests
 }
 
 // newDesk is the desk of a pipeline; mem nil is Go's memory.
@@ -106,37 +108,16 @@ func newDesk(log *kafkalog.Log, name string, mem memory.Allocator) desk {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return desk{log: brokers{log}, admin: log, topics: topicsOf(name), mem: mem}
+	return desk{log: brokers{log}, admin: log, topics: topicsOf(name), codec: formats{mem: mem}, fresh: rand.Text, mem: mem}
 }
 
 // write appends messages of ours to a partition.
 func (d desk) write(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
-	return d.log.Append(ctx, topic, partition, records(messages)...)
-}
-
-// records are messages as the log has them.
-func records(messages []schemas.Message) []kafkalog.Message {
-	records := make([]kafkalog.Message, len(messages))
-	for i, m := range messages {
-		records[i] = kafkalog.Message{Key: []byte(m.Key), Value: m.Value}
-		for _, h := range m.Headers {
-			records[i].Headers = append(records[i].Headers, kafkalog.Header{Key: h.Key, Value: []byte(h.Value)})
-		}
-	}
-	return records
-}
-
-// message is what a record of the log says.
-func message(r kafkalog.Message) schemas.Message {
-	m := schemas.Message{Key: string(r.Key), Value: r.Value}
-	for _, h := range r.Headers {
-		m.Headers = append(m.Headers, schemas.Header{Key: h.Key, Value: string(h.Value)})
-	}
-	return m
+	return d.log.Append(ctx, topic, partition, messages...)
 }
 
 // each calls with all messages that a partition has now, in order.
-func (d desk) each(ctx context.Context, topic string, partition int, with func(kafkalog.Message) error) error {
+func (d desk) each(ctx context.Context, topic string, partition int, with func(entry) error) error {
 	first, end, err := d.log.Bounds(ctx, topic, partition)
 	if err != nil {
 		return err
@@ -145,7 +126,7 @@ func (d desk) each(ctx context.Context, topic string, partition int, with func(k
 }
 
 // between calls with the messages of a range of offsets, in order.
-func (d desk) between(ctx context.Context, topic string, partition int, from, to int64, with func(kafkalog.Message) error) error {
+func (d desk) between(ctx context.Context, topic string, partition int, from, to int64, with func(entry) error) error {
 	r := d.log.Range(topic, partition, from, to)
 	defer r.Close()
 	for {

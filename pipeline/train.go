@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -68,7 +67,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		if earlier.Arithmetic != s.plan.Arithmetic {
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
 		}
-		rec.Record(Noticed{fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())})
+		notice(rec, "run %s was planned before and is not finished: it goes first", earlier.Run())
 		if _, err := own.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
@@ -165,11 +164,11 @@ func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, superse
 			if other.Run() == run {
 				continue
 			}
-			end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run, Attempt: rand.Text()}
+			end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + run, Attempt: d.fresh()}
 			if _, err := d.write(ctx, d.plans, 0, end.Message()); err != nil {
 				return nil, nil, fmt.Errorf("cancel run %s: %w", other.Run(), err)
 			}
-			rec.Record(Noticed{fmt.Sprintf("run %s was not finished and is of another configuration: it is cancelled", other.Run())})
+			notice(rec, "run %s was not finished and is of another configuration: it is cancelled", other.Run())
 		}
 	}
 	if l.plan(run) == nil {
@@ -184,7 +183,7 @@ func (d desk) submit(ctx context.Context, plan *schemas.Plan, l *ledger, superse
 	}
 	var first []*schemas.Plan
 	for _, other := range l.unfinished() {
-		if other.Run() == run {
+		if l.run(other) == run {
 			return other, first, nil
 		}
 		first = append(first, other)
@@ -222,7 +221,7 @@ func (d desk) crew(job Job, blas *kernel.BLAS, rec Recorder) (*crew, error) {
 		parting.Go(works.Leave)
 		parting.Go(solves.Leave)
 		if err := parting.Wait(); err != nil {
-			rec.Record(Noticed{fmt.Sprintf("leave the groups: %v", err)})
+			notice(rec, "leave the groups: %v", err)
 		}
 	}
 	return c, nil

@@ -20,16 +20,16 @@ func (d desk) versions(ctx context.Context) (manifests []schemas.Manifest, err e
 		return nil, err
 	}
 	seen := map[string]bool{}
-	err = d.each(ctx, d.weights, 0, func(r kafkalog.Message) error {
-		m := message(r)
+	err = d.each(ctx, d.weights, 0, func(r entry) error {
+		m := r.Message
 		if m.Kind() != schemas.KindManifest || r.Value == nil || seen[m.Get("run")] {
 			return nil
 		}
 		if end := l.ends[m.Get("run")]; end != nil && end.State != schemas.Done {
 			return nil // by a solver that did not know that its run was cancelled
 		}
-		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
-		if err != nil || sound(manifest.Plan) != nil {
+		manifest, err := d.codec.manifest(m)
+		if err != nil {
 			return nil // a damaged manifest is none: a version counts when it can be read
 		}
 		seen[manifest.Run] = true

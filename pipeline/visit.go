@@ -117,7 +117,7 @@ func (b *bench) load(ctx context.Context, l *load) ([]*batch, error) {
 
 // prepare decodes one message. Its error says why it can't be used.
 func (b *bench) prepare(partition int, r raw) (*batch, error) {
-	examples, err := decode(b.plan, r, b.chain.prepared.Width(), b.mem)
+	examples, err := decode(b.codec, b.plan, r, b.chain.prepared.Width())
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +327,7 @@ func (b *bench) publish(ctx context.Context, l *load) (*outcome, error) {
 			}
 			b.finish(sum, one.rows.Slice(from, to), score.Slice(from, to), b.residual.Slice(from, to), one.score.Slice(from, to), block.Slice(from, to))
 		}
-		messages, err := sink.Messages(id, b.attempt, one.offset, score, b.residual, b.mem)
+		messages, err := b.codec.leftOver(id, b.attempt, one.offset, score, b.residual)
 		if err != nil {
 			return nil, err
 		}

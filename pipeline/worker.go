@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,9 +45,9 @@ const (
 // newWorker is a worker of an unfinished run within so many bytes of memory. The
 // run's end, once there is one, is on the plans topic from watch on.
 func newWorker(d desk, blas *kernel.BLAS, plan *schemas.Plan, watch int64, o owner, bytes int64, rec Recorder) *worker {
+	c := newChain(plan, d.codec, rec)
 	return &worker{
-		desk: d, blas: blas, rec: rec, plan: plan, run: plan.Run(), watch: watch, owner: o,
-		chain: newChain(plan, d.mem, rec), budget: budget{left: bytes},
+		desk: d, blas: blas, rec: rec, plan: plan, run: c.run, watch: watch, owner: o, chain: c, budget: budget{left: bytes},
 		sweep: func(ctx context.Context, s *sweep, shares []*share) error { return s.run(ctx, shares) },
 	}
 }
@@ -63,7 +62,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err // others have its partitions
 	}
 	// What can't be mended here ends the run, wherever its solver is.
-	w.rec.Record(Noticed{fmt.Sprintf("run %s can't go on: %v", w.run, err)})
+	notice(w.rec, "run %s can't go on: %v", w.run, err)
 	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
 	if len(w.shares) > 0 {
 		failure.Partition = w.shares[0].span.Partition
@@ -135,10 +134,10 @@ func (w *worker) await(ctx context.Context, mail mail, within time.Duration) (fi
 			return late, nil
 		case l == nil:
 			return woken, nil
-		case l.topic == w.plans && isEndOf(message(l.Message), w.run):
+		case l.topic == w.plans && isEndOf(l.Message, w.run):
 			return ended, nil
 		case l.topic == w.weights:
-			if more, err := w.chain.add(message(l.Message)); err != nil || more {
+			if more, err := w.chain.add(l.Message); err != nil || more {
 				return grown, err
 			}
 		}
@@ -397,16 +396,11 @@ func (w *worker) statisticsOf(partition int) int {
 
 // writeRecord appends the messages of a record: chunks may come in any order.
 func writeRecord[T schemas.Number](ctx context.Context, d desk, topic string, partition int, r *schemas.Record[T]) error {
-	messages, err := messagesOf(d, r)
+	messages, err := messagesOf(d.codec, r)
 	if err != nil {
 		return err
 	}
-	return d.log.Scatter(ctx, topic, partition, records(messages)...)
-}
-
-// messagesOf is a record as the messages of a desk.
-func messagesOf[T schemas.Number](d desk, r *schemas.Record[T]) ([]schemas.Message, error) {
-	return r.EncodeWithin(cmp.Or(d.chunk, schemas.MaxMessage), d.mem)
+	return d.log.Scatter(ctx, topic, partition, messages...)
 }
 
 // progress tells the recorder how far a visit is.

@@ -69,6 +69,15 @@ func (e *ForgottenError) Unwrap() error { return ErrDamaged }
 // It keeps the message's value until then. Errors wrap ErrDamaged; a
 // *ForgottenError is about another record than the message's, which is kept.
 func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
+	whole, err := c.Collect(m)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	return whole.Decode(mem)
+}
+
+// Collect is Add for who decodes the record himself.
+func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	id, err := IdentityOf(m)
 	if err != nil {
 		return nil, err
@@ -93,20 +102,57 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 		return nil, c.makeRoom()
 	}
 	c.forget(o)
-	a := newAssembly[T](o.bytes)
+	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: notes(m), Values: make([][]byte, chunks)}
 	for i := range chunks {
-		if err := a.decode(o.values[i], mem); err != nil {
-			return nil, fmt.Errorf("decode %v: %w", id, err)
+		whole.Values[i] = o.values[i]
+	}
+	return whole, nil
+}
+
+// Chunks is all messages of a record, undecoded.
+type Chunks[T Number] struct {
+	Identity
+	Digest Digest // as the messages claim
+	Notes  []Header
+	Values [][]byte
+}
+
+// Decode makes the record. An error wraps ErrDamaged.
+func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
+	tensors, err := DecodeTensors[T](c.Values, mem)
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", c.Identity, err)
+	}
+	return c.Record(tensors)
+}
+
+// Record is the record of its tensors, if they are those that the digest is over. An
+// error wraps ErrDamaged.
+func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
+	r := &Record[T]{Identity: c.Identity, Notes: c.Notes, Tensors: t}
+	if got := r.Digest(); got != c.Digest {
+		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", c.Identity, ErrDamaged, got.Short(), c.Digest.Short())
+	}
+	return r, nil
+}
+
+// DecodeTensors reads the values of all messages of a record. An error wraps
+// ErrDamaged.
+func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T], error) {
+	bytes := openedBytes
+	for _, value := range values {
+		bytes += chunkBytes + len(value)
+	}
+	a := newAssembly[T](bytes)
+	for _, value := range values {
+		if err := a.decode(value, mem); err != nil {
+			return nil, err
 		}
 	}
 	if err := a.tensors.complete(); err != nil {
-		return nil, fmt.Errorf("decode %v: %w: %v", id, ErrDamaged, err)
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	r := &Record[T]{Identity: id, Notes: notes(m), Tensors: a.tensors}
-	if got := r.Digest(); got != digest {
-		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", id, ErrDamaged, got.Short(), digest.Short())
-	}
-	return r, nil
+	return a.tensors, nil
 }
 
 // keep opens the record, if it is not, and adds a chunk, if that is not there.

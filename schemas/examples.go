@@ -158,6 +158,9 @@ type Examples struct {
 // fit the messages that carry them on.
 const MaxLabel = 1024
 
+// Retain has the memory wait for one more Release.
+func (e *Examples) Retain() { e.record.Retain() }
+
 // Release gives the memory back.
 func (e *Examples) Release() { e.record.Release() }
 

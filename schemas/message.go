@@ -78,22 +78,27 @@ type Identity struct {
 
 // Key is the message key of a chunk: what compaction keeps one of.
 func (id Identity) Key(chunk int) string {
-	return fmt.Sprintf("%s/%s/%d/%d/%d/%d", id.Run, id.Kind, id.Stage, id.Visit, id.Partition, chunk)
+	key := append(append(append(make([]byte, 0, 64), id.Run...), '/'), id.Kind...)
+	for _, n := range [...]int{id.Stage, id.Visit, id.Partition, chunk} {
+		key = strconv.AppendInt(append(key, '/'), int64(n), 10)
+	}
+	return string(key)
 }
 
 func (id Identity) String() string {
 	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
 }
 
+// headers of the identity, with room for those that a message has beside them.
 func (id Identity) headers() []Header {
-	return []Header{
-		{"kind", string(id.Kind)},
-		{"run", id.Run},
-		{"stage", strconv.Itoa(id.Stage)},
-		{"visit", strconv.Itoa(id.Visit)},
-		{"partition", strconv.Itoa(id.Partition)},
-		{"parent", string(id.Parent)},
-	}
+	return append(make([]Header, 0, 18),
+		Header{"kind", string(id.Kind)},
+		Header{"run", id.Run},
+		Header{"stage", strconv.Itoa(id.Stage)},
+		Header{"visit", strconv.Itoa(id.Visit)},
+		Header{"partition", strconv.Itoa(id.Partition)},
+		Header{"parent", string(id.Parent)},
+	)
 }
 
 // maxName is the most bytes of a kind, a run or a digest, which has 64: they are

@@ -63,18 +63,32 @@ func (t Tensors[T]) ContentDigest() Digest {
 // row is the least that a chunk can be.
 const segmentValues = 4096
 
-func recordSchema[T Number]() *arrow.Schema {
-	item := arrow.DataType(arrow.PrimitiveTypes.Float64)
+// format is the schema of a record's messages, and its fingerprint.
+type format struct {
+	schema      *arrow.Schema
+	fingerprint string
+}
+
+var singleFormat, doubleFormat = newFormat(arrow.PrimitiveTypes.Float32), newFormat(arrow.PrimitiveTypes.Float64)
+
+func formatOf[T Number]() format {
 	if _, single := any(T(0)).(float32); single {
-		item = arrow.PrimitiveTypes.Float32
+		return singleFormat
 	}
-	return arrow.NewSchema([]arrow.Field{
+	return doubleFormat
+}
+
+func recordSchema[T Number]() *arrow.Schema { return formatOf[T]().schema }
+
+func newFormat(item arrow.DataType) format {
+	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "tensor", Type: arrow.BinaryTypes.String},
 		{Name: "shape", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)},
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "values", Type: arrow.ListOf(item)},
 		{Name: "text", Type: arrow.ListOf(arrow.BinaryTypes.String)},
 	}, nil)
+	return format{schema, fingerprint(schema)}
 }
 
 // segment is one row of a chunk: values or text of a tensor from an offset on.
@@ -114,7 +128,7 @@ func (t *Tensor[T]) segments() []segment[T] {
 }
 
 // IsSingle tells whether a message is of a record in single precision.
-func IsSingle(m Message) bool { return m.Get("schema") == fingerprint(recordSchema[float32]()) }
+func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
 // Narrow is the tensors in single precision.
 func Narrow(t Tensors[float64]) Tensors[float32] { return convert[float32](t) }
@@ -144,14 +158,35 @@ func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 // EncodeWithin is Encode with messages of about so many bytes at most; a row of
 // a tensor is never cut.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
-	if err := r.Tensors.complete(); err != nil {
-		panic(fmt.Sprintf("schemas: encode %v: %v", r.Identity, err))
+	values, err := r.Tensors.EncodeWithin(bytes, mem)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+	}
+	return r.Messages(values), nil
+}
+
+// Messages are those of a record whose tensors are encoded as these values.
+func (r *Record[T]) Messages(values [][]byte) []Message {
+	messages, digest := make([]Message, len(values)), string(r.Digest())
+	for i, value := range values {
+		headers := append(r.headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(values))},
+			Header{"digest", digest}, Header{"schema", formatOf[T]().fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
+		messages[i] = Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+	}
+	return messages
+}
+
+// EncodeWithin makes the values of a record's messages, each within MaxMessage and
+// of about so many bytes at most. It panics if a tensor is not what its shape says.
+func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, error) {
+	if err := t.complete(); err != nil {
+		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
 	room := bytes - 16<<10 // for headers, schema and framing
 	var chunks [][]segment[T]
 	left := 0
-	for i := range r.Tensors {
-		for _, s := range r.Tensors[i].segments() {
+	for i := range t {
+		for _, s := range t[i].segments() {
 			if s.bytes() > left {
 				chunks, left = append(chunks, nil), room
 			}
@@ -164,23 +199,20 @@ func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, er
 		chunks = append(chunks, nil)
 	}
 	if len(chunks) > maxChunks {
-		return nil, fmt.Errorf("encode %v: %d chunks, expected at most %d", r.Identity, len(chunks), maxChunks)
+		return nil, fmt.Errorf("%d chunks, expected at most %d", len(chunks), maxChunks)
 	}
-	schema, digest := recordSchema[T](), string(r.Digest())
-	messages := make([]Message, len(chunks))
+	values := make([][]byte, len(chunks))
 	for i, segments := range chunks {
-		value, err := encodeSegments(schema, segments, mem)
+		value, err := encodeSegments(recordSchema[T](), segments, mem)
 		if err != nil {
-			return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+			return nil, err
 		}
 		if len(value) > MaxMessage {
-			return nil, fmt.Errorf("encode %v: tensor %q: a text takes %d bytes, expected at most %d", r.Identity, segments[0].tensor.Name, len(value), MaxMessage)
+			return nil, fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
 		}
-		headers := append(r.headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(chunks))},
-			Header{"digest", digest}, Header{"schema", fingerprint(schema)}, Header{"notes", strconv.Itoa(len(r.Notes))})
-		messages[i] = Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+		values[i] = value
 	}
-	return messages, nil
+	return values, nil
 }
 
 func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {

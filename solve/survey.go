@@ -187,6 +187,10 @@ func principal(sums schemas.Tensors[float64], first []float64, scale []float32, 
 // the order of the numbers.
 func median(x []float64) float64 {
 	const low = 48
+	if len(x) < 1<<(64-low)/16 { // sorted before as many counts are cleared
+		x = slices.Sorted(slices.Values(x))
+		return x[(len(x)-1)/2]
+	}
 	counts := make([]int, 1<<(64-low))
 	for _, v := range x {
 		counts[math.Float64bits(v)>>low]++
