@@ -79,6 +79,7 @@ func (s *solver) take(m schemas.Message) error {
 		return nil // of a stage that is solved, or of nothing that is
 	}
 	if id.Kind != schemas.KindSeal && s.accepted(id.Stage) {
+		s.passes(id)
 		return nil // nobody will ask for it
 	}
 	if digest, twice := s.digests[id]; twice {
@@ -102,11 +103,17 @@ func (s *solver) take(m schemas.Message) error {
 		s.drop(err)
 	} else if r != nil {
 		s.records[id], s.digests[id] = r, schemas.Digest(m.Get("digest"))
-		if last, any := s.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
-			s.latest[id.Partition] = id
-		}
+		s.passes(id)
 	}
 	return nil
+}
+
+// passes notes how far a partition's worker has come: what was to come before
+// that, and has not, never will.
+func (s *solver) passes(id schemas.Identity) {
+	if last, any := s.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
+		s.latest[id.Partition] = id
+	}
 }
 
 // accepted tells whether the weights that a stage is to have are: then only its
