@@ -67,10 +67,22 @@ func (w *worker) work(ctx context.Context) error {
 	if len(w.shares) > 0 {
 		failure.Partition = w.shares[0].span.Partition
 	}
-	if _, err := w.write(ctx, w.statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
-		return fmt.Errorf("report that %s: %w", failure.Reason, err)
+	return w.giveUp(ctx, failure)
+}
+
+// giveUp reports a failure until the run has ended: what nobody repeats is lost
+// when a broker loses it.
+func (w *worker) giveUp(ctx context.Context, failure *schemas.Failure) error {
+	mail := w.log.Mail(ctx, nil, address{w.plans, 0, w.watch, true})
+	defer mail.Close()
+	for wait := patience; ; wait = min(2*wait, mostPatience) {
+		if _, err := w.write(ctx, w.statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
+			return fmt.Errorf("report that %s: %w", failure.Reason, err)
+		}
+		if found, err := w.await(ctx, mail, wait); err != nil || found == ended {
+			return err
+		}
 	}
-	return nil
 }
 
 func (w *worker) visits(ctx context.Context) (err error) {
