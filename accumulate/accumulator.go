@@ -112,8 +112,8 @@ func (a *Accumulator) flushCross() {
 func (a *Accumulator) flushGram() {
 	if a.gramRows > 0 { // nothing is worth megabytes of zeros
 		p, _ := a.cross.Shape()
-		// The first tile is written, not added: memory that is new and read before it is written costs two page faults, and
-		// makes all cores forget where it is.
+		// The first tile is written, not added: new memory that is read before it
+		// is written costs two page faults, and interrupts all cores.
 		_, begun := a.sum.Tensors().Find(schemas.FieldGram)
 		kernel.PackLower(a.sum.Field(schemas.FieldGram, p*(p+1)/2), a.gram, begun)
 		a.gramRows = 0

@@ -172,10 +172,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
 			opened := open[s]
-			whole, err := merge(sums, s, o)
-			if err == nil && whole != nil {
-				err = s.covers(whole)
-			}
+			whole, err := merge(sums, s, o, true)
 			if err != nil {
 				return nil, err
 			}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -41,33 +41,79 @@ func until(t *testing.T, log *kafkalog.Log, job Job, at func(Event) bool) {
 	}
 }
 
-// A segment that fails while others wait for their turn ends the sweep.
+// A segment that fails while others wait for their turn ends the sweep, in
+// whichever round.
 func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
-	s := divide(schemas.Span{From: 0, To: 40}, 0, 1)
+	for round := range 2 {
+		var others sync.WaitGroup
+		others.Add(1)
+		bad := errors.New("bad")
+		s := twoRounds(func(_ context.Context, l *load) (*outcome, error) {
+			switch {
+			case l.round != round:
+			case l.at == 0:
+				others.Wait()
+				return nil, bad
+			case l.at == 1:
+				others.Done()
+			}
+			return &outcome{}, nil
+		})
+		s.collect = func(*share, *outcome) (func(context.Context) error, error) { return nil, nil }
+		if err := s.run(t.Context(), []*share{inMemory(40)}); !errors.Is(err, bad) {
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
+}
+
+// Both rounds of a sweep are collected in order, and while one segment takes its
+// time few others wait for it.
+func TestSweepInTwoRounds(t *testing.T) {
+	const segments = 200
+	most := int64(2 * runtime.GOMAXPROCS(0))
+	for slow := range 2 {
+		var ahead [2]atomic.Int64
+		s := twoRounds(func(_ context.Context, l *load) (*outcome, error) {
+			if l.round == slow && l.at == 3 {
+				for ahead[slow].Load() < most-1 { // as many as there may be
+					runtime.Gosched()
+				}
+			}
+			if n := ahead[l.round].Add(1); n > most {
+				t.Errorf("round %d: %d segments at once, expected at most %d", l.round, n, most)
+			}
+			return &outcome{}, nil
+		})
+		collected := [2]int{}
+		s.collect = func(_ *share, o *outcome) (func(context.Context) error, error) {
+			if o.at != collected[o.round] || o.round == 1 && o.at >= collected[0] {
+				t.Errorf("segment %d of round %d comes behind %v", o.at, o.round, collected)
+			}
+			collected[o.round]++
+			ahead[o.round].Add(-1)
+			return nil, nil
+		}
+		if err := s.run(t.Context(), []*share{inMemory(segments)}); err != nil || collected != [2]int{segments, segments} {
+			t.Errorf("collected %v, %v", collected, err)
+		}
+	}
+	s := twoRounds(nil)
+	if err := s.run(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func twoRounds(work func(context.Context, *load) (*outcome, error)) *sweep {
+	return &sweep{plan: &schemas.Plan{}, twice: true, bench: func() func(context.Context, *load) (*outcome, error) { return work }}
+}
+
+// inMemory is a share of so many segments that need not be read.
+func inMemory(segments int64) *share {
+	s := divide(schemas.Span{From: 0, To: segments}, 0, 1)
 	for _, segment := range s.segments {
 		segment.batches = []*batch{}
 	}
-	var others sync.WaitGroup
-	others.Add(1)
-	bad := errors.New("bad")
-	work := func(_ context.Context, l *load) (*outcome, error) {
-		switch l.at {
-		case 0:
-			others.Wait()
-			return nil, bad
-		case 1:
-			others.Done()
-		}
-		return &outcome{sum: &accumulate.Sum{}}, nil
-	}
-	all := &sweep{
-		plan:    &schemas.Plan{},
-		bench:   func() func(context.Context, *load) (*outcome, error) { return work },
-		collect: func(*share, *outcome) (func(context.Context) error, error) { return nil, nil },
-	}
-	if err := all.run(t.Context(), []*share{s}); !errors.Is(err, bad) {
-		t.Error(err)
-	}
+	return s
 }
 
 // However large messages are, what is read ahead of the benches is bounded.

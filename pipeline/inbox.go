@@ -98,7 +98,7 @@ func (s *solver) take(m schemas.Message) error {
 		}
 		return nil
 	}
-	r, err := s.sum(m)
+	r, err := s.complete(m)
 	if err != nil {
 		s.drop(err)
 	} else if r != nil {
@@ -129,13 +129,13 @@ func (s *solver) accepted(stage int) bool {
 // errAccepted says that another solver was faster.
 var errAccepted = errors.New("the weights are accepted")
 
-// sum adds a message to those of its record of sums, and answers with the
-// record when it is complete.
-func (s *solver) sum(m schemas.Message) (*schemas.Statistics, error) {
+// complete adds a message to those of its record of sums, and answers with the
+// record when it is.
+func (s *solver) complete(m schemas.Message) (*schemas.Statistics, error) {
 	if m.Kind() != schemas.KindGram || !schemas.IsSingle(m) {
-		return s.codec.collectDouble(&s.sums, m)
+		return s.codec.collectDouble(&s.doubles, m)
 	}
-	r, err := s.codec.collectSingle(&s.grams, m)
+	r, err := s.codec.collectSingle(&s.singles, m)
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -159,10 +159,24 @@ func (s *solver) identity(kind schemas.Kind, v visit, partition int) schemas.Ide
 	return schemas.Identity{Kind: kind, Run: s.run, Stage: v.stage, Visit: v.number, Partition: partition, Parent: v.parent}
 }
 
-// gather waits until every span of the plan is covered by records of these
-// kinds, and reduces them in the order of partitions.
-func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*accumulate.Sum, error) {
-	return s.reduce(ctx, v, kinds, func(span schemas.Span) (*accumulate.Sum, error) {
+// gathering reduces a visit's records of some kinds, in the order of partitions
+// and each partition as soon as it can be: of a thousand partitions' those are
+// there at once that have come before the first of their group.
+type gathering struct {
+	visit
+	kinds []schemas.Kind
+	take  func(schemas.Span) (*accumulate.Sum, error) // makes a sum of a span's records
+	all   *accumulate.Reduction
+}
+
+func (s *solver) gathering(v visit, take func(schemas.Span) (*accumulate.Sum, error), kinds ...schemas.Kind) *gathering {
+	return &gathering{v, kinds, take, accumulate.NewReduction(len(s.plan.Spans))}
+}
+
+// sums is the gathering of a visit's sums, which the first of the kinds has with
+// what they cover.
+func (s *solver) sums(v visit, kinds ...schemas.Kind) *gathering {
+	return s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
 		var part *accumulate.Sum
 		for _, kind := range kinds {
 			r := s.record(s.identity(kind, v, span.Partition))
@@ -180,24 +194,27 @@ func (s *solver) gather(ctx context.Context, v visit, kinds ...schemas.Kind) (*a
 			part = accumulate.NewSum(covered, r.Tensors)
 		}
 		return part, nil
-	})
+	}, kinds...)
 }
 
-// reduce has take make a sum of each span's records, and adds it, as soon as it
-// can be: of a thousand partitions' Gram matrices those are there at once that
-// have come before the first of their group.
-func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take func(schemas.Span) (*accumulate.Sum, error)) (*accumulate.Sum, error) {
-	all := accumulate.NewReduction(len(s.plan.Spans))
+// gather waits until every span of the plan is covered by a gathering's records.
+// Others take what comes meanwhile, so that no record waits for another kind's.
+func (s *solver) gather(ctx context.Context, of *gathering, others ...*gathering) (*accumulate.Sum, error) {
 	wait := patience
 	for deadline := time.Now().Add(wait); ; {
-		missing, err := s.addTo(all, v, kinds, take)
+		for _, other := range others {
+			if _, err := s.addTo(other); err != nil {
+				return nil, fmt.Errorf("reduce visit %d: %w", other.number, err)
+			}
+		}
+		missing, err := s.addTo(of)
 		if err != nil {
-			return nil, fmt.Errorf("reduce visit %d: %w", v.number, err)
+			return nil, fmt.Errorf("reduce visit %d: %w", of.number, err)
 		}
 		if missing == nil {
-			return all.Sum()
+			return of.all.Sum()
 		}
-		if missing.Kind != schemas.KindSeal && s.accepted(v.stage) {
+		if missing.Kind != schemas.KindSeal && s.accepted(of.stage) {
 			return nil, errAccepted
 		}
 		known := len(s.digests)
@@ -219,11 +236,11 @@ func (s *solver) reduce(ctx context.Context, v visit, kinds []schemas.Kind, take
 }
 
 // addTo adds what has come, and answers with the first record that has not.
-func (s *solver) addTo(all *accumulate.Reduction, v visit, kinds []schemas.Kind, take func(schemas.Span) (*accumulate.Sum, error)) (missing *schemas.Identity, err error) {
-	for group := range all.Groups() {
-		for ordinal, more := all.Next(group); more; ordinal, more = all.Next(group) {
+func (s *solver) addTo(g *gathering) (missing *schemas.Identity, err error) {
+	for group := range g.all.Groups() {
+		for ordinal, more := g.all.Next(group); more; ordinal, more = g.all.Next(group) {
 			span := s.plan.Spans[ordinal]
-			lacking, err := s.lacking(v, span.Partition, kinds)
+			lacking, err := s.lacking(g.visit, span.Partition, g.kinds)
 			if err != nil {
 				return nil, err
 			}
@@ -231,11 +248,11 @@ func (s *solver) addTo(all *accumulate.Reduction, v visit, kinds []schemas.Kind,
 				missing = cmp.Or(missing, lacking)
 				break
 			}
-			part, err := take(span)
+			part, err := g.take(span)
 			if err != nil {
 				return nil, err
 			}
-			if err := all.Add(group, part); err != nil {
+			if err := g.all.Add(group, part); err != nil {
 				return nil, err
 			}
 		}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -27,19 +28,52 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			half := accumulate.Coverage{Spans: schemas.Spans{s.segments[at].span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return &outcome{at: at, sum: accumulate.NewSum(half, nil)}
 		}
-		if whole, err := merge(sums, s, part(0)); whole != nil || err != nil {
+		if whole, err := merge(sums, s, part(0), true); whole != nil || err != nil {
 			t.Fatalf("%s: half a share gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, s, part(1))
-		if err == nil {
-			err = s.covers(whole)
-		}
+		whole, err := merge(sums, s, part(1), true)
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)
 			}
 		} else if !errors.As(err, new(*CoverageError)) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A topic that changes under a run, behind its survey or behind a stage's last
+// weights, ends it.
+func TestTopicChangesUnderTheRun(t *testing.T) {
+	columns := stage(schemas.LinkSoftmax, 0, 1)
+	columns.Features.Kind = "columns"
+	w := newWorld(t, 0, columns) // all is read again for each visit
+	for meets, behind := range map[string]func(schemas.Message) bool{
+		"visit 0 of stage 0":               func(m schemas.Message) bool { return m.Kind() == schemas.KindPrepare },
+		"publish the residuals of stage 0": func(m schemas.Message) bool { return m.Kind() == schemas.KindWeights && m.Get(noteFinal) != "" },
+	} {
+		s := w.simulation(1)
+		s.random, s.lost = nil, true // it may fail
+		s.log.check = func(_ string, m schemas.Message) {
+			if messages := s.log.topics[s.examples][1].messages; behind(m) {
+				messages[0].Message = messages[1].Message
+			}
+		}
+		s.crew(1, 1)
+		s.submit(1, false)
+		s.settle()
+		s.conclude()
+		l, err := s.desk(&actor{free: true}).ledger(t.Context())
+		if err != nil || len(l.ends) != 1 {
+			t.Fatalf("%s: %v, %v", meets, l, err)
+		}
+		for _, end := range l.ends {
+			if end.State != schemas.Failed || !strings.Contains(end.Reason, meets) || !strings.Contains(end.Reason, "the survey had") {
+				t.Errorf("%s: %+v", meets, end)
+			}
+		}
+		if s.broken != nil {
+			t.Errorf("%s: %v", meets, s.broken)
 		}
 	}
 }

@@ -63,9 +63,9 @@ func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
 	}
 	all, covered := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}, map[int]string{}
 	var err error
-	all.sum, err = s.reduce(ctx, v, kinds, func(span schemas.Span) (*accumulate.Sum, error) {
+	all.sum, err = s.gather(ctx, s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
 		return s.surveyedSpan(v, span, all, covered)
-	})
+	}, kinds...))
 	for _, span := range s.plan.Spans {
 		all.covered = append(all.covered, covered[span.Partition])
 	}

@@ -166,6 +166,9 @@ func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 	if calm.conclude(); calm.broken != nil {
 		t.Fatal(calm.broken)
 	}
+	if all := bytes >= 1<<20; calm.twice > 0 != all {
+		t.Fatalf("%d Gram matrices are summed before the rest, all is in memory: %v", calm.twice, all)
+	}
 	return w
 }
 
@@ -185,6 +188,7 @@ type simulation struct {
 	moves   int
 	faults  int // that are left
 	drawn   int // texts that are unlike any before
+	twice   int // sweeps that had a round for the Gram matrix
 	tell    func(string, ...any)
 	ended   []string // how the runs did that were submitted
 }
@@ -302,7 +306,7 @@ func (s *simulation) work(i int) {
 		d := s.desk(a)
 		return d.serve(context.Background(), simArithmetic, ignored{}, func() member { return of }, func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error {
 			w := newWorker(d, s.blas, plan, watch, o, s.job.Memory, ignored{})
-			w.sweep = inTurn
+			w.sweep = s.inTurn
 			return w.work(ctx)
 		})
 	})
@@ -319,7 +323,10 @@ func (s *simulation) solve(i int) {
 }
 
 // inTurn goes through shares one segment after the other.
-func inTurn(ctx context.Context, s *sweep, shares []*share) error {
+func (in *simulation) inTurn(ctx context.Context, s *sweep, shares []*share) error {
+	if s.twice {
+		in.twice++
+	}
 	work := s.bench()
 	each := func(l *load) error {
 		o, err := work(ctx, l)

@@ -25,8 +25,8 @@ type solver struct {
 	began time.Time
 
 	mail    mail
-	sums    schemas.Collector[float64]
-	grams   schemas.Collector[float32] // of blocks
+	doubles schemas.Collector[float64]
+	singles schemas.Collector[float32] // Gram matrices of blocks
 	samples schemas.Collector[float32]
 	records map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
 	sampled map[schemas.Identity]*schemas.Sample
@@ -137,13 +137,14 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			if s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
 				kinds = append(kinds, schemas.KindGram)
 			}
-			waiting := time.Now()
+			waiting, factored := time.Now(), time.Duration(0)
+			sums := s.sums(v, kinds...)
 			if v.number == 0 {
-				err = s.precondition(ctx, v, fit)
+				factored, err = s.precondition(ctx, v, fit, sums)
 			}
 			var sum *accumulate.Sum
 			if err == nil {
-				sum, err = s.gather(ctx, v, kinds...)
+				sum, err = s.gather(ctx, sums)
 			}
 			if errors.Is(err, errAccepted) {
 				break
@@ -151,7 +152,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			if err != nil {
 				return err
 			}
-			gathered, waited = time.Now(), time.Since(waiting)
+			gathered, waited = time.Now().Add(-factored), time.Since(waiting)-factored
 			pass, err := fit.Observe(v.number, step, sum.Tensors())
 			if err != nil {
 				return err
@@ -182,7 +183,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		}
 		s.rec.Record(Solved{Run: s.run, Stage: t, Visit: r.Visit, Waited: waited, Elapsed: time.Since(gathered)})
 	}
-	sealed, err := s.gather(ctx, visit{t, 0, parent}, schemas.KindSeal)
+	sealed, err := s.gather(ctx, s.sums(visit{t, 0, parent}, schemas.KindSeal))
 	if err != nil {
 		return err
 	}
@@ -197,9 +198,9 @@ func (s *solver) stage(ctx context.Context, t int) error {
 }
 
 // precondition factors a stage's Gram matrix, while the workers sum the rest of
-// its first visit.
-func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit) error {
-	gram, err := s.reduce(ctx, v, []schemas.Kind{schemas.KindGram}, func(span schemas.Span) (*accumulate.Sum, error) {
+// its first visit, and tells how long that took.
+func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit, rest *gathering) (time.Duration, error) {
+	gram, err := s.gather(ctx, s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
 		r := s.record(s.identity(schemas.KindGram, v, span.Partition))
 		weight, err := strconv.ParseFloat(r.Note(noteWeight), 64)
 		if err != nil {
@@ -207,11 +208,13 @@ func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit) error
 		}
 		rows := schemas.Vector(schemas.FieldGramRows, []float64{weight})
 		return accumulate.NewSum(accumulate.Coverage{Spans: schemas.Spans{span}}, append(r.Tensors, rows)), nil
-	})
+	}, schemas.KindGram), rest)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return fit.Precondition(gram.Tensors())
+	began := time.Now()
+	err = fit.Precondition(gram.Tensors())
+	return time.Since(began), err
 }
 
 // gradients is how many of so many visits gave a loss and a gradient.

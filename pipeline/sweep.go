@@ -6,11 +6,8 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
-	"runtime"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
@@ -18,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A sweep goes once through shares of the examples, on all cores:
+// A sweep goes once, or twice, through shares of the examples, on all cores:
 //
 //	feeds ──loads──▶ benches ──outcomes──▶ collect
 //
@@ -62,7 +59,7 @@ type load struct {
 	round  int
 	raw    []raw
 	scores []kernel.Dense // of raw, if they were asked for
-	held   int64          // of the sweep's room
+	held   int64          // of the sweep's room, until the outcome is collected
 }
 
 func (l *load) segment() *segment { return l.share.segments[l.at] }
@@ -94,7 +91,6 @@ func (r raw) checksum(partition, rows int) uint64 {
 type outcome struct {
 	at       int
 	round    int
-	held     int64 // of the sweep's room, until it is collected
 	rows     int64
 	sum      *accumulate.Sum
 	found    *found            // by the survey
@@ -119,135 +115,6 @@ func (s *sweep) run(ctx context.Context, shares []*share) error {
 		return unwritten // it is what ended the sweep
 	}
 	return err
-}
-
-// compute ends when all outcomes are collected; writes may go on.
-func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write func(context.Context) error)) error {
-	group, ctx := errgroup.WithContext(ctx)
-	workers := runtime.GOMAXPROCS(0)
-	loads, again := make(chan *load), make(chan *load, segments(shares)) // so that nobody waits to hand on
-	outcomes := make(chan *shared, workers)
-	// A token is held from when a segment is read until its outcome is collected,
-	// so that what waits for its turn is bounded.
-	tokens := make(chan struct{}, 2*workers)
-	if s.room == 0 {
-		s.room = aheadBytes
-	}
-	room := semaphore.NewWeighted(s.room)
-
-	group.Go(func() error {
-		defer close(loads)
-		turn := func() error {
-			select {
-			case tokens <- struct{}{}:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		for _, share := range shares {
-			for l, err := range s.loads(ctx, share, turn) {
-				if err != nil {
-					return err
-				}
-				if l.segment().raw == nil {
-					l.held = min(rawBytes(l.raw), s.room)
-				}
-				if err := room.Acquire(ctx, l.held); err != nil {
-					return err
-				}
-				select {
-				case loads <- l:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			}
-		}
-		return nil
-	})
-	var rounds [2]sync.WaitGroup
-	for range workers {
-		work := s.bench()
-		each := func(from <-chan *load) error {
-			for l := range from {
-				o, err := work(ctx, l)
-				if err != nil {
-					return err
-				}
-				o.at, o.round, o.held = l.at, l.round, l.held
-				select {
-				case outcomes <- &shared{l.share, o}:
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-				if s.twice && l.round == 0 {
-					again <- l.again()
-				}
-			}
-			return nil
-		}
-		rounds[0].Add(1)
-		rounds[1].Add(1)
-		group.Go(func() error {
-			defer rounds[1].Done()
-			err := each(loads)
-			rounds[0].Done()
-			if err != nil {
-				return err
-			}
-			return each(again)
-		})
-	}
-	group.Go(func() error {
-		rounds[0].Wait()
-		close(again)
-		rounds[1].Wait()
-		close(outcomes)
-		return nil
-	})
-	group.Go(func() error { return s.inOrder(outcomes, tokens, room, behind) })
-	return group.Wait()
-}
-
-type shared struct {
-	share *share
-	*outcome
-}
-
-func (s *sweep) inOrder(outcomes <-chan *shared, tokens <-chan struct{}, room *semaphore.Weighted, behind func(write func(context.Context) error)) error {
-	type turn struct {
-		share *share
-		round int
-	}
-	next, early := map[turn]int{}, map[turn]map[int]*outcome{}
-	for o := range outcomes {
-		turn := turn{o.share, o.round}
-		if early[turn] == nil {
-			early[turn] = map[int]*outcome{}
-		}
-		early[turn][o.at] = o.outcome
-		for {
-			at := next[turn]
-			ready := early[turn][at]
-			if ready == nil {
-				break
-			}
-			delete(early[turn], at)
-			next[turn]++
-			write, err := s.collect(o.share, ready)
-			if err != nil {
-				return err
-			}
-			if write != nil {
-				behind(write)
-			}
-			if ready.round == 0 {
-				room.Release(ready.held)
-				<-tokens
-			}
-		}
-	}
-	return nil
 }
 
 // loads reads a share's segments in order: those that are not in memory. It waits

@@ -263,22 +263,20 @@ func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).visit },
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
-			whole, err := merge(sums[o.round], s, o)
+			gram, rest := p.parts(o.round)
+			whole, err := merge(sums[o.round], s, o, rest)
 			if err != nil || whole == nil {
 				return nil, err
 			}
-			gram, rest := p.parts(o.round)
-			if rest {
-				err = s.covers(whole)
-			}
-			return func(ctx context.Context) error { return w.publish(ctx, p, s, whole, gram, rest) }, err
+			return func(ctx context.Context) error { return w.publish(ctx, p, s, whole, gram, rest) }, nil
 		},
 	}
 	return w.sweep(ctx, s, shares)
 }
 
-// holds tells whether the shares' blocks stay in memory once they are made. The
-// Gram matrix can be summed before the rest then: the solver factors it meanwhile.
+// holds tells whether the shares' blocks stay in memory once they are made, even
+// before what was read of them goes. The Gram matrix can be summed before the rest
+// then: the solver factors it meanwhile.
 func (w *worker) holds(p *pass, shares []*share) bool {
 	need := int64(0)
 	for _, s := range shares {
@@ -287,7 +285,6 @@ func (w *worker) holds(p *pass, shares []*share) bool {
 			if segment.batches == nil && segment.raw == nil {
 				return false
 			}
-			need -= rawBytes(segment.raw)
 			for _, one := range segment.batches {
 				rows := int64(one.inputs.Rows)
 				need -= rows*rowBytes(one.inputs.Cols, one.score.Cols) + min(int64(cap(one.block.Data)), rows*int64(p.shape.Columns))*4
@@ -302,8 +299,8 @@ func (w *worker) holds(p *pass, shares []*share) bool {
 const publishers = 2
 
 // merge adds a segment's sum to its share's, and answers with that when it is
-// whole.
-func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome) (*accumulate.Sum, error) {
+// whole. One that is of all messages has to be over what the survey has covered.
+func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool) (*accumulate.Sum, error) {
 	if sums[s] == nil {
 		sums[s] = o.sum
 	} else if err := sums[s].Merge(o.sum); err != nil {
@@ -314,16 +311,10 @@ func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome) (*accumulate.S
 	}
 	whole := sums[s]
 	delete(sums, s)
-	return whole, nil
-}
-
-// covers tells whether a sum is over what the survey has covered: the same
-// messages.
-func (s *share) covers(whole *accumulate.Sum) error {
-	if !whole.Coverage.Same(s.covered) {
-		return fmt.Errorf("partition %d: %w", s.span.Partition, &CoverageError{whole.Coverage, s.covered})
+	if all && !whole.Coverage.Same(s.covered) {
+		return nil, fmt.Errorf("partition %d: %w", s.span.Partition, &CoverageError{whole.Coverage, s.covered})
 	}
-	return nil
+	return whole, nil
 }
 
 // CoverageError says that a visit read other rows than the survey: the topic

@@ -111,7 +111,7 @@ func FuzzCollector(f *testing.F) {
 		for _, h := range m.Headers {
 			lines = append(lines, h.Key+"="+h.Value)
 		}
-		f.Add(strings.Join(lines, "\n"), m.Value, m.Kind() != KindVisit && m.Kind() != KindGram && m.Kind() != KindSeal)
+		f.Add(strings.Join(lines, "\n"), m.Value, m.Kind() != KindVisit && m.Kind() != KindSeal)
 	}, "visit", "gram", "seal", "sample", "prepare", "weights")
 	f.Fuzz(func(t *testing.T, headers string, value []byte, single bool) {
 		m := Message{Value: value}

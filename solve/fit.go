@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -60,8 +61,8 @@ type Pass struct {
 // with the weights that it was made with as they were published; Next says
 // what to publish after the last.
 type Fit interface {
-	// Precondition takes the Gram matrix of visit 0, which is there before that has ended, and the weight of the rows behind
-	// it: the fields gram and gram_rows.
+	// Precondition takes the Gram matrix of visit 0, which may be there before that has ended, and the weight of the rows
+	// behind it: the fields gram and gram_rows.
 	Precondition(sums schemas.Tensors[float64]) error
 	// Observe takes visit v, made with the published step w, and its reduced
 	// sums, and tells what it said if it had a gradient.
@@ -103,6 +104,7 @@ type common struct {
 	shape   Shape
 	stop    stop
 	factor  *Preconditioner
+	pending *pending // a sample that its own λ does not make invertible
 	lambda  float64
 	opened  bool
 	sampled bool // the Gram matrix is of a sample
@@ -137,8 +139,23 @@ func (c *common) Precondition(sums schemas.Tensors[float64]) error {
 		trace += gram[at]
 	}
 	c.lambda = c.ridge(trace, weight[0])
-	c.factor, err = NewPreconditioner(gram, p, penalised, weight[0], c.lambda, smoothness(c.stage.Link))
+	c.factor, err = c.preconditioner(gram, weight[0])
+	if errors.As(err, new(*SingularError)) {
+		c.pending, err = &pending{gram, weight[0], err}, nil
+	}
 	return err
+}
+
+// pending is a Gram matrix that waits for the λ of all rows: a sample may be of
+// rows that have nothing in the columns that others have.
+type pending struct {
+	gram   []float64
+	weight float64
+	why    error
+}
+
+func (c *common) preconditioner(gram []float64, weight float64) (*Preconditioner, error) {
+	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness(c.stage.Link))
 }
 
 // ridge is λ, of the second moments' trace over the penalised columns.
@@ -160,7 +177,7 @@ func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]sch
 				return scores, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
-		if c.factor == nil {
+		if c.factor == nil && c.pending == nil {
 			return scores, &NoSampleError{c.stage.GramRows}
 		}
 		// λ is of all rows, whatever rows the Gram matrix is of: it is a part of J.
@@ -171,6 +188,14 @@ func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]sch
 			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !finite(c.lambda) {
 				return scores, &NotFiniteError{"the Gram matrix"}
 			}
+		}
+		if p := c.pending; p != nil && !c.sampled {
+			return scores, p.why
+		} else if p != nil {
+			if c.factor, err = c.preconditioner(p.gram, p.weight); err != nil {
+				return scores, err
+			}
+			c.pending = nil
 		}
 		c.opened = true
 	}

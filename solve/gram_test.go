@@ -91,6 +91,24 @@ func TestSampleWithoutTrainingRows(t *testing.T) {
 	}
 }
 
+// A sample that has nothing in any column has the λ of all rows.
+func TestSampleOfNothing(t *testing.T) {
+	pr := problemOf(1, 50, 5, 2)
+	for i := range 10 {
+		for j := range pr.shape.Penalised {
+			pr.x.Set(i, j, 0)
+		}
+	}
+	fit := NewFit(stageOf(schemas.LinkSoftmax, 3, 1e-3), pr.shape)
+	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(schemas.LinkSoftmax, pr.scores(nil)), 10))
+	if err != nil || !pass.Accepted {
+		t.Fatalf("%+v, %v", pass, err)
+	}
+	if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
+		t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+	}
+}
+
 func TestGramRows(t *testing.T) {
 	for _, c := range []struct {
 		link    schemas.Link

@@ -1,0 +1,178 @@
+package pipeline
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+)
+
+// compute ends when all outcomes are collected; writes may go on.
+func (s *sweep) compute(ctx context.Context, shares []*share, behind func(write func(context.Context) error)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	workers := runtime.GOMAXPROCS(0)
+	if s.room == 0 {
+		s.room = aheadBytes
+	}
+	c := &course{
+		sweep: s, behind: behind, ahead: semaphore.NewWeighted(s.room),
+		fed: make(chan *load), again: make(chan *load, segments(shares)), outcomes: make(chan *shared, workers),
+		tokens: make(chan struct{}, 2*workers),
+	}
+	group.Go(func() error { return c.feed(ctx, shares) })
+	var benches sync.WaitGroup
+	for range workers {
+		work := s.bench()
+		benches.Add(1)
+		group.Go(func() error {
+			defer benches.Done()
+			return c.work(ctx, work)
+		})
+	}
+	group.Go(func() error {
+		benches.Wait()
+		close(c.outcomes)
+		return nil
+	})
+	group.Go(func() error { return c.inOrder(segments(shares)) })
+	return group.Wait()
+}
+
+// course is a sweep under way.
+type course struct {
+	*sweep
+	fed      chan *load
+	again    chan *load // those of the second round, in order, with room for all
+	outcomes chan *shared
+	// A token is held from when a segment is read, or taken up again, until its
+	// outcome is collected, so that what waits for its turn is bounded. As segments
+	// come in order, the first that is not collected always has one.
+	tokens chan struct{}
+	ahead  *semaphore.Weighted // room for what is read
+	behind func(write func(context.Context) error)
+}
+
+type shared struct {
+	*load
+	*outcome
+}
+
+func (c *course) token(ctx context.Context) error {
+	select {
+	case c.tokens <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *course) feed(ctx context.Context, shares []*share) error {
+	defer close(c.fed)
+	for _, share := range shares {
+		for l, err := range c.loads(ctx, share, func() error { return c.token(ctx) }) {
+			if err != nil {
+				return err
+			}
+			if l.segment().raw == nil {
+				l.held = min(rawBytes(l.raw), c.room)
+			}
+			if err := c.ahead.Acquire(ctx, l.held); err != nil {
+				return err
+			}
+			select {
+			case c.fed <- l:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// work is what one bench does.
+func (c *course) work(ctx context.Context, work func(context.Context, *load) (*outcome, error)) error {
+	each := func(l *load) error {
+		o, err := work(ctx, l)
+		if err != nil {
+			return err
+		}
+		select {
+		case c.outcomes <- &shared{l, o}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for l := range c.fed {
+		if err := each(l); err != nil {
+			return err
+		}
+	}
+	for c.twice {
+		if err := c.token(ctx); err != nil {
+			return err
+		}
+		select {
+		case l, more := <-c.again:
+			if !more {
+				<-c.tokens
+				return nil
+			}
+			if err := each(l); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// inOrder collects the outcomes of so many segments.
+func (c *course) inOrder(segments int) error {
+	type turn struct {
+		share *share
+		round int
+	}
+	if segments == 0 {
+		close(c.again)
+	}
+	next, early := map[turn]int{}, map[turn]map[int]*shared{}
+	for o := range c.outcomes {
+		turn := turn{o.share, o.load.round}
+		if early[turn] == nil {
+			early[turn] = map[int]*shared{}
+		}
+		early[turn][o.load.at] = o
+		for {
+			at := next[turn]
+			ready := early[turn][at]
+			if ready == nil {
+				break
+			}
+			delete(early[turn], at)
+			next[turn]++
+			ready.outcome.at, ready.outcome.round = at, turn.round
+			write, err := c.collect(turn.share, ready.outcome)
+			if err != nil {
+				return err
+			}
+			if write != nil {
+				c.behind(write)
+			}
+			c.ahead.Release(ready.held)
+			<-c.tokens
+			if turn.round == 0 {
+				if c.twice {
+					c.again <- ready.load.again()
+				}
+				if segments--; segments == 0 {
+					close(c.again)
+				}
+			}
+		}
+	}
+	return nil
+}
