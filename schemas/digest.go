@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -41,63 +42,37 @@ func DigestJSON(value any) Digest {
 // preceded by its length so that no two sequences run into the same bytes. Who
 // writes numbers by writeNumbers writes before how many they are.
 type hasher struct {
-	hash.Hash
-	buffer []byte // what is written next: a record is mostly small writes
+	*bufio.Writer // a record is mostly small writes
+	sum           hash.Hash
 }
 
-// hasherBuffer is when the buffer is written.
-const hasherBuffer = 2048
-
-var hashers = sync.Pool{New: func() any { return &hasher{Hash: sha256.New(), buffer: make([]byte, 0, hasherBuffer)} }}
+var hashers = sync.Pool{New: func() any {
+	sum := sha256.New()
+	return &hasher{bufio.NewWriterSize(sum, 2048), sum}
+}}
 
 func newHasher() *hasher { return hashers.Get().(*hasher) }
 
 // digest of what was written; the hasher is not to be used again.
 func (h *hasher) digest() Digest {
-	h.flush()
-	h.buffer = h.Sum(h.buffer)
-	digest := Digest(hex.EncodeToString(h.buffer))
-	h.Reset()
-	h.buffer = h.buffer[:0]
+	h.Flush() // a hash takes whatever is written
+	digest := Digest(hex.EncodeToString(h.sum.Sum(nil)))
+	h.sum.Reset()
 	hashers.Put(h)
 	return digest
 }
 
-func (h *hasher) flush() {
-	h.Write(h.buffer)
-	h.buffer = h.buffer[:0]
-}
-
-// room flushes the buffer if it has none for so many bytes.
-func (h *hasher) room(bytes int) {
-	if len(h.buffer)+bytes > hasherBuffer {
-		h.flush()
-	}
-}
-
 func (h *hasher) int(values ...int) {
 	for _, v := range values {
-		h.room(8)
-		h.buffer = binary.LittleEndian.AppendUint64(h.buffer, uint64(v))
+		h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), uint64(v)))
 	}
 }
 
 func (h *hasher) text(values ...string) {
 	for _, v := range values {
 		h.int(len(v))
-		h.room(len(v))
-		h.buffer = append(h.buffer, v...)
+		h.WriteString(v)
 	}
-}
-
-func (h *hasher) bytes(values []byte) {
-	if len(values) >= hasherBuffer { // not worth a copy
-		h.flush()
-		h.Write(values)
-		return
-	}
-	h.room(len(values))
-	h.buffer = append(h.buffer, values...)
 }
 
 func writeNumbers[T Number](h *hasher, values []T) {
@@ -107,21 +82,20 @@ func writeNumbers[T Number](h *hasher, values []T) {
 	}
 	switch values := any(values).(type) {
 	case []float32:
-		h.bytes(arrow.Float32Traits.CastToBytes(values))
+		h.Write(arrow.Float32Traits.CastToBytes(values))
 	case []float64:
-		h.bytes(arrow.Float64Traits.CastToBytes(values))
+		h.Write(arrow.Float64Traits.CastToBytes(values))
 	}
 }
 
 // writeSwapped writes the numbers where memory has them the other way round.
 func writeSwapped[T Number](h *hasher, values []T) {
 	for _, v := range values {
-		h.room(8)
 		switch v := any(v).(type) {
 		case float32:
-			h.buffer = binary.LittleEndian.AppendUint32(h.buffer, math.Float32bits(v))
+			h.Write(binary.LittleEndian.AppendUint32(h.AvailableBuffer(), math.Float32bits(v)))
 		case float64:
-			h.buffer = binary.LittleEndian.AppendUint64(h.buffer, math.Float64bits(v))
+			h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), math.Float64bits(v)))
 		}
 	}
 }
