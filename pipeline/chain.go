@@ -47,7 +47,7 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 	r, err := c.codec.collectSingle(&c.collector, m)
 	if err != nil {
 		// a damaged record is none: whoever made it, or somebody else, makes it again
-		notice(c.rec, "a message of the weights topic is passed over: %v", err)
+		passOver(c.rec, "weights", err)
 		return false, nil
 	}
 	if r == nil {

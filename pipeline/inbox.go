@@ -151,7 +151,7 @@ func (e *GoneError) Error() string {
 }
 
 func (s *solver) drop(err error) {
-	notice(s.rec, "a message of the statistics topic is passed over: %v", err)
+	passOver(s.rec, "statistics", err)
 }
 
 // identity of a partition's record for a visit.

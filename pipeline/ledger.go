@@ -12,6 +12,7 @@ import (
 // how they ended, and the sources that are on the examples topic.
 type ledger struct {
 	codec   codec
+	topic   string
 	plans   []*schemas.Plan // the first of each run
 	runs    []string        // of plans
 	ends    map[string]*schemas.End
@@ -22,14 +23,14 @@ type ledger struct {
 
 // ledger is what the topic says now.
 func (d desk) ledger(ctx context.Context) (*ledger, error) {
-	l := &ledger{codec: d.codec}
+	l := &ledger{codec: d.codec, topic: d.topics.plans}
 	first, end, err := d.log.Bounds(ctx, d.plans, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
 	err = d.between(ctx, d.plans, 0, first, end, func(r entry) error {
 		if err := l.add(r); err != nil {
-			l.damaged = append(l.damaged, fmt.Errorf("%s[0]@%d: %w", d.plans, r.offset, err))
+			l.damaged = append(l.damaged, err)
 		}
 		return nil
 	})
@@ -43,12 +44,20 @@ func (d desk) ledger(ctx context.Context) (*ledger, error) {
 // tell tells of the messages that were passed over.
 func (l *ledger) tell(rec Recorder) {
 	for _, damaged := range l.damaged {
-		notice(rec, "a message of the plans topic is passed over: %v", damaged)
+		passOver(rec, "plans", damaged)
 	}
 }
 
+// add takes the next message of the topic.
 func (l *ledger) add(r entry) error {
 	l.next = r.offset + 1
+	if err := l.take(r); err != nil {
+		return fmt.Errorf("%s[0]@%d: %w", l.topic, r.offset, err)
+	}
+	return nil
+}
+
+func (l *ledger) take(r entry) error {
 	if r.Value == nil {
 		return nil
 	}

@@ -20,6 +20,11 @@ func notice(rec Recorder, format string, values ...any) {
 	}
 }
 
+// passOver tells of a message of a topic that can't be read, or is not wanted.
+func passOver(rec Recorder, topic string, err error) {
+	notice(rec, "a message of the %s topic is passed over: %v", topic, err)
+}
+
 // Event is one of the types below.
 type Event interface{ event() }
 

@@ -168,7 +168,7 @@ func (q *queue) next(ctx context.Context) error {
 		return err
 	}
 	if err := q.plans.add(l.entry); err != nil {
-		notice(q.rec, "a message of the plans topic is passed over: %s[0]@%d: %v", q.topics.plans, l.offset, err)
+		passOver(q.rec, "plans", err)
 	}
 	return nil
 }

@@ -220,10 +220,6 @@ func (b *bench) fit(ctx context.Context, l *load, batches []*batch) *accumulate.
 	}
 	b.accumulator.Begin(b.shape.Columns, classes, gram)
 	sum := b.accumulator.Sum()
-	rows := []float64{0}
-	if gram {
-		rows = sum.Field(schemas.FieldGramRows, 1)
-	}
 	for i, one := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
@@ -243,6 +239,7 @@ func (b *bench) fit(ctx context.Context, l *load, batches []*batch) *accumulate.
 		}
 		if sampled {
 			b.accumulator.AddGram(block, one.fitted)
+			rows := sum.Field(schemas.FieldGramRows, 1)
 			for _, w := range one.fitted {
 				rows[0] += float64(w)
 			}

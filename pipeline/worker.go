@@ -363,10 +363,11 @@ func (w *worker) publishGram(ctx context.Context, p *pass, s *share, sum *accumu
 		r := &schemas.Statistics{Identity: id, Tensors: grams}
 		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 	}
-	rows, _ := sum.Take(schemas.FieldGramRows)
+	weight := sum.Field(schemas.FieldGramRows, 1)[0]
+	sum.Take(schemas.FieldGramRows)
 	r := &schemas.Record[float32]{
 		Identity: id, Tensors: schemas.Narrow(grams),
-		Notes: []schemas.Header{{Key: noteWeight, Value: strconv.FormatFloat(rows.Data[0], 'g', -1, 64)}},
+		Notes: []schemas.Header{{Key: noteWeight, Value: strconv.FormatFloat(weight, 'g', -1, 64)}},
 	}
 	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
 }

@@ -189,9 +189,10 @@ func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]sch
 				return scores, &NotFiniteError{"the Gram matrix"}
 			}
 		}
-		if p := c.pending; p != nil && !c.sampled {
-			return scores, p.why
-		} else if p != nil {
+		if p := c.pending; p != nil {
+			if !c.sampled {
+				return scores, p.why
+			}
 			if c.factor, err = c.preconditioner(p.gram, p.weight); err != nil {
 				return scores, err
 			}
