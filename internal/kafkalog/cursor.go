@@ -72,8 +72,15 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		return nil, io.EOF
 	}
 	var f fetched
+	bytes := int32(fetchBytes)
+	switch {
+	case s.to-s.position == 1:
+		bytes = oneBatch
+	case s.log.Embedded():
+		bytes = embeddedBytes
+	}
 	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
-		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position)
+		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes)
 		if errors.Is(err, kafka.OffsetOutOfRange) {
 			err = s.outOfRange(ctx)
 		}
