@@ -50,6 +50,7 @@ type BLAS struct {
 	routines routines
 	name     string
 	fast     bool
+	inPlace  int // how many multiplications a float32 product may have that copies nothing
 }
 
 // Open opens the BLAS of that name: a path, the name of a shared library ("libopenblas.so.0"), or a family ("openblas",
@@ -121,7 +122,20 @@ func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	if n == 0 || p == 0 || k == 0 {
 		return
 	}
-	b.routines.Sgemm(blas.NoTrans, blas.NoTrans, n, k, p, 1, x.Data, p, w.Data, k, keep(add), dst.Data, k)
+	for from, step := 0, b.step(n, p*k); from < n; from += step {
+		rows := min(step, n-from)
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, keep(add), dst.Data[from*k:], k)
+	}
+}
+
+// step is how many of n rows to multiply in one call, when each takes so many multiplications: as many as the library
+// multiplies without copying, if it does that for eight. Measured on 64 × 50 by 50 × 1024 with OpenBLAS 0.3.21 SkylakeX: 57 µs
+// in steps of 16, 83 µs in one.
+func (b *BLAS) step(n, each int) int {
+	if step := b.inPlace / each &^ 7; step > 0 {
+		return step
+	}
+	return n
 }
 
 // Gram computes the lower triangle (with the diagonal) of dst = xᵀ·x, or of dst += xᵀ·x: x is n×p, dst p×p and apart from x.

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -351,6 +353,48 @@ func TestUseForSolves(t *testing.T) {
 				column.Mul(x.T(), target)
 				near("MulVec", vector, column.ColView(1))
 			})
+		}
+	}
+}
+
+// A narrow right-hand side is solved for by blocks of rows: of either triangle, transposed or not, with strides beyond the
+// rows, and without a look at what is no part of the triangle.
+func TestTriangularSolve(t *testing.T) {
+	for _, b := range backends(t) {
+		for _, m := range []int{1, 63, 64, 65, 127, 128, 129, 200} {
+			for _, n := range []int{1, 10, 16, 17} {
+				for _, triangle := range []blas.Uplo{blas.Upper, blas.Lower} {
+					for _, transpose := range []blas.Transpose{blas.NoTrans, blas.Trans} {
+						for _, diagonal := range []blas.Diag{blas.NonUnit, blas.Unit} {
+							r := rand.New(rand.NewPCG(uint64(m), uint64(n)))
+							lda, ldb := m+3, n+2
+							a, x := make([]float64, m*lda), make([]float64, m*ldb)
+							for i := range m {
+								for j := range lda {
+									if j >= m || (triangle == blas.Upper && j < i) || (triangle == blas.Lower && j > i) || (diagonal == blas.Unit && i == j) {
+										a[i*lda+j] = math.NaN()
+									} else if a[i*lda+j] = r.NormFloat64() / float64(m); i == j {
+										a[i*lda+j] += 2
+									}
+								}
+							}
+							for i := range x {
+								x[i] = r.NormFloat64()
+							}
+							want := slices.Clone(x)
+							for _, alpha := range []float64{1, 0.5} {
+								b.routines.Dtrsm(blas.Left, triangle, transpose, diagonal, m, n, alpha, a, lda, x, ldb)
+								gonum.Implementation{}.Dtrsm(blas.Left, triangle, transpose, diagonal, m, n, alpha, a, lda, want, ldb)
+							}
+							for i, v := range want {
+								if !(math.Abs(x[i]-v) <= 1e-12) {
+									t.Fatalf("%s: %d×%d, %c %c %c: value %d is %v, want %v", b.Name(), m, n, triangle, transpose, diagonal, i, x[i], v)
+								}
+							}
+						}
+					}
+				}
+			}
 		}
 	}
 }

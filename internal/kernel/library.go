@@ -80,7 +80,21 @@ func openLibrary(path string) (*BLAS, error) {
 		}
 	}
 	name, known := settle(handle, path)
-	return &BLAS{routines: l, name: name, fast: known}, nil
+	return &BLAS{routines: l, name: name, fast: known, inPlace: inPlace(handle, name)}, nil
+}
+
+// inPlace is up to how many multiplications a library reads the matrices of a float32 product where they are, instead of
+// copying them first: 0 if it always copies. OpenBLAS does so with AVX-512: up to 100³
+// (kernel/x86_64/sgemm_small_kernel_permit_skylakex.c), in loops that are there by name.
+func inPlace(handle uintptr, name string) int {
+	core := strings.ToUpper(name[strings.LastIndexByte(name, ' ')+1:])
+	switch core {
+	case "SKYLAKEX", "COOPERLAKE", "SAPPHIRERAPIDS":
+		if has(handle, "sgemm_small_kernel_b0_nn_"+core) {
+			return 100 * 100 * 100
+		}
+	}
+	return 0
 }
 
 // load opens a shared library; an OpenBLAS with loops that fit the processor.

@@ -144,6 +144,10 @@ func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}
+	if s == blas.Left && n <= narrowest && m > solveRows && alpha == 1 {
+		l.substitute(ul, tA, d, m, n, a, lda, b, ldb)
+		return
+	}
 	l.triangular(l.dtrsm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 }
 
