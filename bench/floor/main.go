@@ -1,6 +1,7 @@
 // Command floor times the kernel floor of a run: the calls of BLAS, LAPACK and vector functions that it can't do without,
 // of the same shapes and as many, on as many cores, with every value in memory before the clock starts, and nothing else.
-// What a run takes beyond that is its own.
+// What a run takes beyond that is its own. With -own the products with few columns are by the program's own loops, which a BLAS
+// is slower than.
 package main
 
 import (
@@ -29,7 +30,7 @@ type shape struct {
 	message          int // rows of one
 	gramRows         int // behind a stage's Gram matrix
 	passes           []int
-	softmax          bool
+	softmax, own     bool
 }
 
 // tile is how many rows go through a pass together.
@@ -47,6 +48,7 @@ func main() {
 	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows behind a Gram matrix")
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
 	predict := flag.Bool("predict", false, "only the products of predicting with as many stages")
+	flag.BoolVar(&s.own, "own", false, "the products with few columns by the program's own loops, not the BLAS")
 	link := flag.String("link", "softmax", "softmax or identity")
 	flag.Parse()
 	for _, n := range strings.Split(*passes, ",") {
@@ -102,6 +104,8 @@ type message struct {
 type own struct {
 	gram, wide kernel.Dense
 	cross      kernel.Cross
+	// The cross moment of bare calls: Rᵀ·Z is one of BLAS's shapes that copies the least.
+	residuals, transposed kernel.Dense // classes × tile, classes × columns
 }
 
 func newFloor(s shape, blas *kernel.BLAS) *floor {
@@ -123,7 +127,9 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 	add(s.test, false)
 	f.basis, f.directions = filled(s.raw, s.inputs, 0.05), filled(s.inputs, s.columns, 0.3)
 	f.offsets = filled(1, s.columns, 6).Data
-	f.weights = kernel.NewWeights(filled(s.columns, s.classes, 0.01))
+	if f.weights = (kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}); s.own {
+		f.weights = kernel.NewWeights(f.weights.Dense)
+	}
 	return f
 }
 
@@ -159,6 +165,7 @@ func (f *floor) run() {
 	for i := range all {
 		all[i] = &own{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw)}
 		all[i].cross.Begin(f.columns, f.classes)
+		all[i].residuals, all[i].transposed = filled(f.classes, tile, 1), kernel.NewDense(f.classes, f.columns)
 	}
 	covariance, second := definite(f.raw), definite(f.columns)
 	cross, step := mat.NewDense(f.columns, f.classes, nil), mat.NewDense(f.columns, f.classes, nil)
@@ -245,8 +252,13 @@ func (f *floor) pass(o *own, m *message, weights, cross bool) {
 		if f.softmax {
 			kernel.SoftmaxRows(p, m.logs[from:to], m.first[from:to])
 		}
-		if cross {
+		switch {
+		case cross && f.own:
 			o.cross.Add(f.blas, block, p, m.ones[from:to])
+		case cross:
+			r := o.residuals
+			r.Reshape(f.classes, to-from)
+			f.blas.Mul(o.transposed, r, block, true)
 		}
 	}
 }
