@@ -54,7 +54,11 @@ func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, erro
 }
 
 func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	connect := func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) }
+	if l.broker != nil && address == l.addresses[0] {
+		connect = func() (net.Conn, error) { return l.broker.listener.pipe(ctx) }
+	}
+	conn, err := connect()
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package kafkalog
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,8 +18,9 @@ import (
 // the data directory. It survives SIGKILL (what was acknowledged is in the page cache; a torn last batch is cut off when
 // it loads), but takes no lock on its directory, so we do.
 type broker struct {
-	lock    *flock.Flock
-	cluster *kfake.Cluster
+	lock     *flock.Flock
+	cluster  *kfake.Cluster
+	listener *listener
 }
 
 // never is when kfake cleans its logs by itself. It would compact every hour, without regard to min.compaction.lag.ms,
@@ -33,15 +35,24 @@ func startBroker(dir string) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := kfake.NewCluster(
+	b := &broker{lock: lock}
+	b.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(1),
 		kfake.DataDir(filepath.Join(dir, "log")),
+		kfake.ListenFn(func(network, address string) (net.Listener, error) {
+			port, err := net.Listen(network, address)
+			if err != nil {
+				return nil, err
+			}
+			b.listener = newListener(port)
+			return b.listener, nil
+		}),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(never.Milliseconds(), 10)}),
 	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the embedded broker on %s: %w", dir, err), unlock(lock))
 	}
-	return &broker{lock, cluster}, nil
+	return b, nil
 }
 
 func (b *broker) stop() error {
