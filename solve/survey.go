@@ -210,9 +210,6 @@ func median(x []float64) float64 {
 	return same[rank]
 }
 
-// pairRows is how many rows are paired with all others at a time: their products are 1 MB, and stay in the cache.
-const pairRows = 64
-
 // spread is the median squared distance between the prepared rows of the
 // sample; their mean if more than half of the pairs are of equal rows, and 1 if
 // all are, so that it can be divided by.
@@ -233,10 +230,9 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 				length = 1
 			}
 		}
-		row := rows.RawRowView(i)
 		for j, v := range raw {
 			if v == v {
-				row[j] = (float64(v)/length - float64(center[j])) * float64(scale[j])
+				rows.Set(i, j, (float64(v)/length-float64(center[j]))*float64(scale[j]))
 			}
 		}
 	}
@@ -249,33 +245,25 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 		projected.Mul(rows, directions)
 		rows = &projected
 	}
+	products := mat.NewSymDense(max(n, 1), nil)
+	products.SymOuterK(1, rows)
+	// Lengths of the same product as the others: those of another sum would leave equal rows apart by rounding.
 	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
 	for i := range n {
-		lengths[i] = floats.Dot(rows.RawRowView(i), rows.RawRowView(i))
+		lengths[i] = products.At(i, i)
 	}
-	room := make([]float64, pairRows*n)
-	for from := 0; from < n; from += pairRows {
-		to := min(from+pairRows, n)
-		products := mat.NewDense(to-from, n-from, room[:(to-from)*(n-from)])
-		products.Mul(rows.Slice(from, to, 0, rows.RawMatrix().Cols), rows.Slice(from, n, 0, rows.RawMatrix().Cols).T())
-		for i := from; i < to; i++ {
-			for j, product := range products.RawRowView(i - from)[i-from+1:] {
-				distance := lengths[i] + lengths[i+1+j] - 2*product
-				if distance < 0 {
-					distance = 0
-				}
-				distances = append(distances, distance)
-			}
+	for i := range n {
+		for j, product := range products.RawSymmetric().Data[i*n+i+1 : (i+1)*n] {
+			distances = append(distances, max(lengths[i]+lengths[i+1+j]-2*product, 0))
 		}
 	}
 	if len(distances) == 0 {
 		return 1
 	}
-	if m := median(distances); float32(m) > 0 {
-		return m
-	}
-	if m := stat.Mean(distances, nil); float32(m) > 0 {
-		return m
+	for _, s := range []float64{median(distances), stat.Mean(distances, nil)} {
+		if float32(s) > 0 {
+			return s
+		}
 	}
 	return 1
 }
