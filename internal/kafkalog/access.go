@@ -54,16 +54,19 @@ func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, erro
 }
 
 func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
-	connect := func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) }
-	if l.broker != nil && address == l.addresses[0] {
-		connect = func() (net.Conn, error) { return l.broker.listener.pipe(ctx) }
-	}
-	conn, err := connect()
+	conn, err := l.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	forget := context.AfterFunc(l.ctx, func() { conn.Close() })
 	return &connection{conn, forget}, nil
+}
+
+func (l *Log) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if l.broker != nil && address == l.addresses[0] {
+		return l.broker.listener.pipe(ctx)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 type connection struct {
