@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/mat"
+	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // Preconditioner is the Cholesky factor of L·S + λI, the fixed second-moment
@@ -15,9 +15,8 @@ import (
 // curves up to L·S + λI, which L (S+λI) does not bound where L < 1: directions
 // that S does not see would go from W to −W and back, at the same J for ever.
 type Preconditioner struct {
-	factor mat.Cholesky // of D (L·S + λI) D
-	scale  []float64    // D: what makes the diagonal ones
-	size   int
+	factor kernel.Cholesky // of D (L·S + λI) D
+	scale  []float64       // D: what makes the diagonal ones
 }
 
 // SingularError says that L·S + λI can't be inverted with any use.
@@ -40,9 +39,6 @@ func (e *SingularError) Error() string {
 // worstCondition leaves three digits of a float64 solve.
 const worstCondition = 1e13
 
-// square is how many rows of the Gram matrix are transposed together.
-const square = 16
-
 // NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
 // triangle of Σ w x xᵀ over p columns, of which the first penalised get λ. gram
 // is not changed.
@@ -50,7 +46,7 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	c := &Preconditioner{size: p, scale: make([]float64, p)}
+	c := &Preconditioner{scale: make([]float64, p)}
 	// Features of other units than the intercept's 1 are no trouble once the
 	// diagonal is (van der Sluis 1969).
 	full, f := make([]float64, p*p), smoothness/weight
@@ -69,24 +65,19 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 		}
 		c.scale[i] = 1 / math.Sqrt(d)
 	}
-	// gonum reads the upper triangle; by squares that stay in the cache while they
-	// are transposed
-	for from := 0; from < p; from += square {
-		for i := from; i < p; i++ {
-			at := i * (i + 1) / 2
-			for j := from; j < min(from+square, i); j++ {
-				full[j*p+i] = f * gram[at+j] * c.scale[i] * c.scale[j]
-			}
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
+		row, packed, d := full[i*p:i*p+i], gram[at:at+i], f*c.scale[i]
+		for j, s := range c.scale[:i] {
+			row[j] = d * s * packed[j]
 		}
-	}
-	for i := range p {
 		full[i*p+i] = 1
 	}
-	if !c.factor.Factorize(mat.NewSymDense(p, full)) {
+	ok := false
+	if c.factor, ok = kernel.Factor(full, p); !ok {
 		return nil, singular
 	}
-	if cond := c.factor.Cond(); !(cond < worstCondition) {
-		singular.Cond = cond
+	if !(c.factor.Cond() < worstCondition) {
+		singular.Cond = c.factor.Cond()
 		return nil, singular
 	}
 	return c, nil
@@ -96,12 +87,9 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 func (c *Preconditioner) Solve(g []float64, k int) []float64 {
 	scaled := make([]float64, len(g))
 	c.rescale(scaled, g, k)
-	out := mat.NewDense(c.size, k, nil)
-	if err := c.factor.SolveTo(out, mat.NewDense(c.size, k, scaled)); err != nil {
-		panic(fmt.Sprintf("solve: %v", err)) // the condition was checked when it was made
-	}
-	c.rescale(out.RawMatrix().Data, out.RawMatrix().Data, k)
-	return out.RawMatrix().Data
+	c.factor.Solve(scaled, k)
+	c.rescale(scaled, scaled, k)
+	return scaled
 }
 
 // rescale writes D g into dst.

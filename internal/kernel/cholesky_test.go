@@ -1,0 +1,64 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Factors, condition numbers and solutions are gonum/mat's; what is above the diagonal counts for nothing.
+func TestCholesky(t *testing.T) {
+	defer Gonum().UseForSolves()
+	for _, b := range backends(t) {
+		b.UseForSolves()
+		for _, n := range append([]int{1, 2, 200}, sizes...) {
+			t.Run(fmt.Sprint(b.Name(), " ", n), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(uint64(n), 1))
+				x := mat.NewDense(2*n, n, nil)
+				x.Apply(func(int, int, float64) float64 { return r.NormFloat64() }, x)
+				var s mat.SymDense
+				s.SymOuterK(1/float64(2*n), x.T())
+				a := make([]float64, n*n)
+				for i := range n {
+					for j := range n {
+						if a[i*n+j] = s.At(i, j); j > i {
+							a[i*n+j] = math.NaN()
+						}
+					}
+				}
+				c, ok := Factor(a, n)
+				if !ok {
+					t.Fatal("not positive definite")
+				}
+				var oracle mat.Cholesky
+				if !oracle.Factorize(&s) {
+					t.Fatal("not positive definite for gonum")
+				}
+				if want := oracle.Cond(); math.Abs(c.Cond()-want) > 1e-6*want {
+					t.Errorf("a condition number of %g, want %g", c.Cond(), want)
+				}
+				for _, k := range []int{1, 10, 65} {
+					y := mat.NewDense(n, k, nil)
+					y.Apply(func(int, int, float64) float64 { return r.NormFloat64() }, y)
+					var want mat.Dense
+					if err := oracle.SolveTo(&want, y); err != nil {
+						t.Fatal(err)
+					}
+					c.Solve(y.RawMatrix().Data, k)
+					if y.Sub(y, &want); mat.Max(y) > 1e-8*mat.Norm(&want, math.Inf(1)) || mat.Min(y) < -1e-8*mat.Norm(&want, math.Inf(1)) {
+						t.Errorf("%d columns are off by %g", k, mat.Max(y))
+					}
+				}
+				if a[n*n-1] = -1; n > 1 {
+					a[0] = -1
+				}
+				if _, ok := Factor(a, n); ok {
+					t.Error("an indefinite matrix has a factor")
+				}
+			})
+		}
+	}
+}
