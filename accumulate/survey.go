@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"maps"
@@ -15,9 +16,13 @@ import (
 // distances is the scale of the kernels.
 const SampleRows = 2000
 
-// Sample is the SampleRows rows of the smallest draws among those offered: a
-// commutative monoid too. The zero value is empty.
-type Sample struct{ rows drawn }
+// Sample is the SampleRows rows of the smallest draws among those offered, or
+// fewer: a commutative monoid too. The zero value is empty.
+type Sample struct {
+	Most int // rows; 0: SampleRows
+
+	rows drawn
+}
 
 type draw struct {
 	hash uint64
@@ -39,7 +44,7 @@ func (d *drawn) Pop() any {
 
 // Offer adds a row of that draw if it is among the smallest; it copies the row.
 func (s *Sample) Offer(hash uint64, row []float32) {
-	if len(s.rows) == SampleRows {
+	if most := cmp.Or(s.Most, SampleRows); len(s.rows) >= most {
 		if hash >= s.rows[0].hash {
 			return
 		}
@@ -55,13 +60,6 @@ func (s *Sample) Offer(hash uint64, row []float32) {
 func (s *Sample) Merge(o *Sample) {
 	for _, d := range o.rows {
 		s.Offer(d.hash, d.row)
-	}
-}
-
-// Keep drops all rows but so many of the smallest draws.
-func (s *Sample) Keep(most int) {
-	for len(s.rows) > most {
-		heap.Pop(&s.rows)
 	}
 }
 

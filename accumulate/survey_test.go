@@ -50,6 +50,11 @@ func TestSample(t *testing.T) {
 					t.Fatalf("%d rows of %d are sampled, or others than the smallest", got.Rows, n)
 				}
 			}
+			few := &Sample{Most: 1 + r.IntN(SampleRows)}
+			few.Merge(total)
+			if got := few.Rows(); !slices.Equal(got.Data, want[:min(len(want), 2*few.Most)]) {
+				t.Fatalf("%d rows are sampled of which at most %d were asked for, or others than the smallest", got.Rows, few.Most)
+			}
 			again.Merge(total) // nothing is shared
 			total.Offer(0, []float32{7, 7})
 		}

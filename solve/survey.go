@@ -142,123 +142,119 @@ func constant(variance, mean, shift float64) bool {
 }
 
 // principal is the d × m directions of the largest variance of the scaled
-// features, as columns, the largest component of each positive.
+// features, as columns, the largest component of each positive. Features that never
+// change have none of it, and are left out of what is factored.
 func principal(sums schemas.Tensors[float64], first []float64, scale []float32, weight float64, m int) ([]float32, error) {
 	d := len(first)
 	gram, err := sums.Shaped(schemas.FieldGram, d*(d+1)/2)
 	if err != nil {
 		return nil, err
 	}
-	covariance := make([]float64, d*d)
-	for i, at := 0, 0; i < d; i++ {
-		for j := 0; j <= i; j++ {
-			c := gram[at]/weight - first[i]/weight*first[j]/weight
-			covariance[j*d+i] = c * float64(scale[i]) * float64(scale[j])
-			at++
+	basis := make([]float32, d*m)
+	var varying []int
+	for j, s := range scale {
+		if s != 0 {
+			varying = append(varying, j)
+		}
+	}
+	n := len(varying)
+	if n == 0 {
+		return basis, nil
+	}
+	covariance := make([]float64, n*n)
+	for a, i := range varying {
+		for b, j := range varying[:a+1] {
+			c := gram[i*(i+1)/2+j]/weight - first[i]/weight*first[j]/weight
+			covariance[b*n+a] = c * float64(scale[i]) * float64(scale[j])
 		}
 	}
 	if !finite(floats.Sum(covariance)) {
 		return nil, &NotFiniteError{"the covariance of the features"}
 	}
 	var eigen mat.EigenSym
-	if !eigen.Factorize(mat.NewSymDense(d, covariance), true) {
+	if !eigen.Factorize(mat.NewSymDense(n, covariance), true) {
 		return nil, &NotFiniteError{"the covariance of the features"}
 	}
 	var vectors mat.Dense
 	eigen.VectorsTo(&vectors)
-	basis := make([]float32, d*m)
-	for c := range m {
-		from, largest := d-1-c, 0.0 // values ascend
-		for i := range d {
-			if v := vectors.At(i, from); math.Abs(v) > math.Abs(largest) {
+	for c := range min(m, n) {
+		from, largest := n-1-c, 0.0 // values ascend
+		for a := range n {
+			if v := vectors.At(a, from); math.Abs(v) > math.Abs(largest) {
 				largest = v
 			}
 		}
 		sign := math.Copysign(1, largest)
-		for i := range d {
-			basis[i*m+c] = float32(sign * vectors.At(i, from))
+		for a, i := range varying {
+			basis[i*m+c] = float32(sign * vectors.At(a, from))
 		}
 	}
 	return basis, nil
 }
 
-// median of numbers ≥ 0, the lower one of an even count. Those that begin with
-// the bits of the median are all that is sorted: of numbers ≥ 0 the bits are in
-// the order of the numbers.
+// median of numbers ≥ 0, the lower one of an even count. The bits of numbers ≥ 0
+// are in the order of the numbers: those that begin with the bits of the median,
+// digit by digit, are all that is left to be sorted.
 func median(x []float64) float64 {
-	const low = 48
-	if len(x) < 1<<(64-low)/16 { // sorted before as many counts are cleared
-		x = slices.Sorted(slices.Values(x))
-		return x[(len(x)-1)/2]
-	}
-	counts := make([]int, 1<<(64-low))
-	for _, v := range x {
-		counts[math.Float64bits(v)>>low]++
-	}
-	rank, top := (len(x)-1)/2, 0
-	for rank >= counts[top] {
-		rank -= counts[top]
-		top++
-	}
-	var same []float64
-	for _, v := range x {
-		if math.Float64bits(v)>>low == uint64(top) {
-			same = append(same, v)
+	const digit, few = 16, 1 << 12 // sorted before as many counts are cleared
+	rank := (len(x) - 1) / 2
+	for low := 64 - digit; low >= 0 && len(x) > few; low -= digit {
+		counts := make([]int, 1<<digit)
+		for _, v := range x {
+			counts[math.Float64bits(v)>>low%(1<<digit)]++
 		}
+		top := 0
+		for ; rank >= counts[top]; top++ {
+			rank -= counts[top]
+		}
+		same := make([]float64, 0, counts[top])
+		for _, v := range x {
+			if math.Float64bits(v)>>low%(1<<digit) == uint64(top) {
+				same = append(same, v)
+			}
+		}
+		x = same
 	}
-	slices.Sort(same)
-	return same[rank]
+	return slices.Sorted(slices.Values(x))[rank]
 }
+
+// strip is how many rows of the sample are worked on together, so that what is
+// made of them stays in the cache: 1 MB of 2000 rows' products.
+const strip = 64
+
+// rounding is more than what a squared distance by products is off, as a part of
+// the squares that it is the difference of: what is nearer is equal.
+const rounding = 1e-13
 
 // spread is the median squared distance between the prepared rows of the
 // sample; their mean if more than half of the pairs are of equal rows, and 1 if
 // all are, so that it can be divided by.
 func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) float64 {
-	d := len(center)
-	n := len(sample) / d
-	rows := mat.NewDense(max(n, 1), d, nil)
-	for i := range n {
-		raw, length := sample[i*d:(i+1)*d], 1.0
-		if prepare.Scale == "unit" {
-			length = 0
-			for _, v := range raw {
-				if v == v {
-					length += float64(v) * float64(v)
-				}
-			}
-			if length = math.Sqrt(length); length == 0 {
-				length = 1
-			}
-		}
-		for j, v := range raw {
-			if v == v {
-				rows.Set(i, j, (float64(v)/length-float64(center[j]))*float64(scale[j]))
-			}
-		}
+	rows := preparedSample(sample, center, scale, basis, prepare)
+	n, width := rows.Dims()
+	if n < 2 {
+		return 1
 	}
-	if basis != nil {
-		directions := mat.NewDense(d, prepare.PCA, nil)
-		for i, v := range basis {
-			directions.RawMatrix().Data[i] = float64(v)
-		}
-		var projected mat.Dense
-		projected.Mul(rows, directions)
-		rows = &projected
-	}
-	products := mat.NewSymDense(max(n, 1), nil)
-	products.SymOuterK(1, rows)
-	// Lengths of the same product as the others: those of another sum would leave equal rows apart by rounding.
 	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
 	for i := range n {
-		lengths[i] = products.At(i, i)
+		lengths[i] = floats.Dot(rows.RawRowView(i), rows.RawRowView(i))
 	}
-	for i := range n {
-		for j, product := range products.RawSymmetric().Data[i*n+i+1 : (i+1)*n] {
-			distances = append(distances, max(lengths[i]+lengths[i+1+j]-2*product, 0))
+	var products mat.Dense
+	for from := 0; from < n; from += strip {
+		to := min(from+strip, n)
+		products.Reset()
+		products.Mul(rows.Slice(from, to, 0, width), rows.Slice(from, n, 0, width).T())
+		for i := from; i < to; i++ {
+			others := lengths[i+1:]
+			for j, product := range products.RawRowView(i - from)[i+1-from:] {
+				both := lengths[i] + others[j]
+				distance := both - 2*product
+				if distance < rounding*both {
+					distance = 0
+				}
+				distances = append(distances, distance)
+			}
 		}
-	}
-	if len(distances) == 0 {
-		return 1
 	}
 	for _, s := range []float64{median(distances), stat.Mean(distances, nil)} {
 		if float32(s) > 0 {
@@ -266,4 +262,53 @@ func spread(sample, center, scale, basis []float32, prepare schemas.Prepare) flo
 		}
 	}
 	return 1
+}
+
+// preparedSample is the sample's rows prepared, as wide as a stage's inputs.
+func preparedSample(sample, center, scale, basis []float32, prepare schemas.Prepare) *mat.Dense {
+	d := len(center)
+	n := len(sample) / d
+	if n == 0 {
+		return &mat.Dense{}
+	}
+	if basis == nil {
+		rows := mat.NewDense(n, d, nil)
+		for i := range n {
+			prepareRow(rows.RawRowView(i), sample[i*d:(i+1)*d], center, scale, prepare)
+		}
+		return rows
+	}
+	rows, raw, directions := mat.NewDense(n, prepare.PCA, nil), mat.NewDense(strip, d, nil), mat.NewDense(d, prepare.PCA, nil)
+	for i, v := range basis {
+		directions.RawMatrix().Data[i] = float64(v)
+	}
+	for from := 0; from < n; from += strip {
+		to := min(from+strip, n)
+		for i := from; i < to; i++ {
+			prepareRow(raw.RawRowView(i-from), sample[i*d:(i+1)*d], center, scale, prepare)
+		}
+		rows.Slice(from, to, 0, prepare.PCA).(*mat.Dense).Mul(raw.Slice(0, to-from, 0, d), directions)
+	}
+	return rows
+}
+
+// prepareRow centres and scales one raw row, a missing value being 0 then.
+func prepareRow(dst []float64, raw, center, scale []float32, prepare schemas.Prepare) {
+	length := 1.0
+	if prepare.Scale == "unit" {
+		length = 0
+		for _, v := range raw {
+			if v == v {
+				length += float64(v) * float64(v)
+			}
+		}
+		if length = math.Sqrt(length); length == 0 {
+			length = 1
+		}
+	}
+	for j, v := range raw {
+		if dst[j] = 0; v == v {
+			dst[j] = (float64(v)/length - float64(center[j])) * float64(scale[j])
+		}
+	}
 }

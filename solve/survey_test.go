@@ -81,6 +81,43 @@ func mustFind(t *testing.T, tensors schemas.Tensors[float32], name string) schem
 	return tensor
 }
 
+// Features that never change have no part in any component, and components beyond those that do are nothing.
+func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
+	const d, still = 5, 2
+	data := rowsOf(1, 301, d, ones)
+	for _, row := range data.rows {
+		row[0], row[3] = 7, 0
+	}
+	for _, pca := range []int{1, d - still, d} {
+		tensors, err := Survey(schemas.Prepare{PCA: pca}, data.surveyed(data.rows[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		basis := mustFind(t, tensors, schemas.TensorBasis).Data
+		for c := range pca {
+			length := 0.0
+			for j := range d {
+				v := float64(basis[j*pca+c])
+				if (j == 0 || j == 3) && v != 0 {
+					t.Errorf("%d components: feature %d has %g in component %d", pca, j, v, c)
+				}
+				length += v * v
+			}
+			if want := float64(min(1, max(0, d-still-c))); math.Abs(length-want) > 1e-6 {
+				t.Errorf("%d components: component %d has length %g, expected %g", pca, c, length, want)
+			}
+		}
+	}
+	for _, row := range data.rows {
+		copy(row, data.rows[0])
+	}
+	if tensors, err := Survey(schemas.Prepare{PCA: 2}, data.surveyed(data.rows[0])); err != nil {
+		t.Error(err)
+	} else if basis := mustFind(t, tensors, schemas.TensorBasis).Data; slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }) {
+		t.Errorf("nothing changes, yet there are components %v", basis)
+	}
+}
+
 func TestSurveyAgainstItsDefinition(t *testing.T) {
 	for _, scale := range []string{"none", "standard"} {
 		for _, pca := range []int{0, 1, 4, 5} {
