@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"sync"
 
@@ -68,27 +69,63 @@ func (c *course) token(ctx context.Context) error {
 	}
 }
 
+// feed sends the segments of one share after the other, but of the last, as many
+// as there are benches, one of each in turn: their short ends come last then, and
+// no bench is at a long segment while the others have nothing left to do.
 func (c *course) feed(ctx context.Context, shares []*share) error {
 	defer close(c.fed)
-	for _, share := range shares {
-		for l, err := range c.loads(ctx, share, func() error { return c.token(ctx) }) {
-			if err != nil {
+	for ; len(shares) > cap(c.outcomes); shares = shares[1:] {
+		for l, err := range c.loads(ctx, shares[0], func() error { return c.token(ctx) }) {
+			if err := c.send(ctx, l, err); err != nil {
 				return err
-			}
-			if l.segment().raw == nil {
-				l.held = min(rawBytes(l.raw), c.room)
-			}
-			if err := c.ahead.Acquire(ctx, l.held); err != nil {
-				return err
-			}
-			select {
-			case c.fed <- l:
-			case <-ctx.Done():
-				return ctx.Err()
 			}
 		}
 	}
+	return c.alternate(ctx, shares)
+}
+
+// alternate sends a segment of each share in turn.
+func (c *course) alternate(ctx context.Context, shares []*share) error {
+	var going []func() (*load, error, bool)
+	for _, share := range shares {
+		next, stop := iter.Pull2(c.loads(ctx, share, func() error { return c.token(ctx) }))
+		defer stop()
+		going = append(going, next)
+	}
+	for len(going) > 0 {
+		var more []func() (*load, error, bool)
+		for _, next := range going {
+			l, err, is := next()
+			if !is {
+				continue
+			}
+			if err := c.send(ctx, l, err); err != nil {
+				return err
+			}
+			more = append(more, next)
+		}
+		going = more
+	}
 	return nil
+}
+
+// send hands a load, or the error of reading it, to whichever bench is free.
+func (c *course) send(ctx context.Context, l *load, err error) error {
+	if err != nil {
+		return err
+	}
+	if l.segment().raw == nil {
+		l.held = min(rawBytes(l.raw), c.room)
+	}
+	if err := c.ahead.Acquire(ctx, l.held); err != nil {
+		return err
+	}
+	select {
+	case c.fed <- l:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // work is what one bench does.
