@@ -16,7 +16,8 @@ const tileRows = 4096
 // Accumulator sums the blocks of one segment. It keeps its tiles between
 // segments; the zero value with BLAS set is ready. Not safe for concurrent use.
 type Accumulator struct {
-	BLAS *kernel.BLAS
+	BLAS   *kernel.BLAS
+	Spares *Spares // what Gram matrices are summed in; nil: in new memory
 
 	cross    kernel.Cross // tiles
 	gram     kernel.Dense
@@ -112,10 +113,12 @@ func (a *Accumulator) flushCross() {
 func (a *Accumulator) flushGram() {
 	if a.gramRows > 0 { // nothing is worth megabytes of zeros
 		p, _ := a.cross.Shape()
-		// The first tile is written, not added: new memory that is read before it
-		// is written costs two page faults, and interrupts all cores.
-		_, begun := a.sum.Tensors().Find(schemas.FieldGram)
-		kernel.PackLower(a.sum.Field(schemas.FieldGram, p*(p+1)/2), a.gram, begun)
+		gram, begun := a.sum.Tensors().Find(schemas.FieldGram)
+		if !begun {
+			gram = schemas.Vector(schemas.FieldGram, a.Spares.Take(p*(p+1)/2))
+			a.sum.fields = append(a.sum.fields, gram)
+		}
+		kernel.PackLower(gram.Data, a.gram, begun) // the first tile is written, not added
 		a.gramRows = 0
 	}
 }

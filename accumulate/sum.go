@@ -117,6 +117,8 @@ const groupSize = 32
 // they come: partitions in order within their group, then the groups in order.
 // It holds one sum a group.
 type Reduction struct {
+	Spares *Spares // gets the Gram matrices that are merged; may be nil
+
 	parts  int
 	groups []*Sum
 	added  []int // to each group
@@ -125,7 +127,7 @@ type Reduction struct {
 // NewReduction is of so many partitions.
 func NewReduction(parts int) *Reduction {
 	groups := (parts + groupSize - 1) / groupSize
-	return &Reduction{parts, make([]*Sum, groups), make([]int, groups)}
+	return &Reduction{parts: parts, groups: make([]*Sum, groups), added: make([]int, groups)}
 }
 
 // Groups is how many there are.
@@ -146,7 +148,11 @@ func (r *Reduction) Add(group int, part *Sum) error {
 		r.groups[group] = part
 		return nil
 	}
-	return r.groups[group].Merge(part)
+	if err := r.groups[group].Merge(part); err != nil {
+		return err
+	}
+	r.Spares.Keep(part)
+	return nil
 }
 
 // Sum is that of all partitions, once each is added.
@@ -163,6 +169,7 @@ func (r *Reduction) Sum() (*Sum, error) {
 		if err := r.groups[0].Merge(group); err != nil {
 			return nil, err
 		}
+		r.Spares.Keep(group)
 	}
 	return r.groups[0], nil
 }

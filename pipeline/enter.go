@@ -172,7 +172,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
 			opened := open[s]
-			whole, err := merge(sums, s, o, true)
+			whole, err := merge(sums, s, o, true, &w.spares)
 			if err != nil {
 				return nil, err
 			}

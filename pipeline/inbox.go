@@ -139,7 +139,7 @@ func (s *solver) complete(m schemas.Message) (*schemas.Statistics, error) {
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors)}, nil
+	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors, s.spares.Take)}, nil
 }
 
 // GoneError says that statistics that were there are not any more: those of a
@@ -170,7 +170,9 @@ type gathering struct {
 }
 
 func (s *solver) gathering(v visit, take func(schemas.Span) (*accumulate.Sum, error), kinds ...schemas.Kind) *gathering {
-	return &gathering{v, kinds, take, accumulate.NewReduction(len(s.plan.Spans))}
+	all := accumulate.NewReduction(len(s.plan.Spans))
+	all.Spares = &s.spares
+	return &gathering{v, kinds, take, all}
 }
 
 // sums is the gathering of a visit's sums, which the first of the kinds has with

@@ -33,6 +33,8 @@ type solver struct {
 	digests map[schemas.Identity]schemas.Digest
 	latest  map[int]schemas.Identity // by partition, of the last visit that came
 	current int                      // the stage that is solved
+	spares  accumulate.Spares
+	room    solve.Room
 
 	quarantined int64
 	rows        [schemas.Splits]int64
@@ -118,7 +120,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	shape := s.chain.shape(m)
 	s.current = t
 	s.forget(t)
-	fit, passes := solve.NewFit(s.plan.Stages[t], shape), 0
+	fit, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), 0
 	final, parent := s.chain.final(t)
 	if final != nil { // by a solver before this one
 		passes = gradients(s.plan.Stages[t].Link, len(s.chain.visits(t)))

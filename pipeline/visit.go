@@ -77,7 +77,7 @@ type bench struct {
 }
 
 func (w *worker) bench(p *pass) *bench {
-	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas}, exact: accumulate.Exact{BLAS: w.blas}}
+	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas, Spares: &w.spares}, exact: accumulate.Exact{BLAS: w.blas}}
 }
 
 // load decodes and prepares what was read of a segment, and keeps it if the

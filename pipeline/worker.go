@@ -28,6 +28,7 @@ type worker struct {
 	shares []*share // of the partitions that it owns, in the plan's order
 	seals  seals
 	budget budget
+	spares accumulate.Spares
 
 	covered map[int]accumulate.Coverage // by the survey, of each partition
 	sweep   func(context.Context, *sweep, []*share) error
@@ -264,7 +265,7 @@ func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
 			gram, rest := p.parts(o.round)
-			whole, err := merge(sums[o.round], s, o, rest)
+			whole, err := merge(sums[o.round], s, o, rest, &w.spares)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -300,11 +301,13 @@ const publishers = 2
 
 // merge adds a segment's sum to its share's, and answers with that when it is
 // whole. One that is of all messages has to be over what the survey has covered.
-func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool) (*accumulate.Sum, error) {
+func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool, spares *accumulate.Spares) (*accumulate.Sum, error) {
 	if sums[s] == nil {
 		sums[s] = o.sum
 	} else if err := sums[s].Merge(o.sum); err != nil {
 		return nil, err
+	} else {
+		spares.Keep(o.sum)
 	}
 	if o.at < len(s.segments)-1 {
 		return nil, nil
@@ -355,9 +358,10 @@ func (w *worker) publishGram(ctx context.Context, p *pass, s *share, sum *accumu
 		sum.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 	}
 	grams := schemas.Tensors[float64]{}
-	if gram, ok := sum.Take(schemas.FieldGram); ok {
+	if gram, ok := sum.Tensors().Find(schemas.FieldGram); ok {
 		grams = append(grams, gram)
 	}
+	defer w.spares.Keep(sum)
 	id := w.identity(schemas.KindGram, p.visit, s)
 	if p.calibrating() {
 		r := &schemas.Statistics{Identity: id, Tensors: grams}

@@ -131,15 +131,20 @@ func (t *Tensor[T]) segments() []segment[T] {
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
 // Narrow is the tensors in single precision.
-func Narrow(t Tensors[float64]) Tensors[float32] { return convert[float32](t) }
+func Narrow(t Tensors[float64]) Tensors[float32] {
+	return convert(t, func(size int) []float32 { return make([]float32, size) })
+}
 
-// Widen is the tensors in double precision.
-func Widen(t Tensors[float32]) Tensors[float64] { return convert[float64](t) }
+// Widen is the tensors in double precision, in memory of so many values that room
+// gives; they are all written.
+func Widen(t Tensors[float32], room func(size int) []float64) Tensors[float64] {
+	return convert(t, room)
+}
 
-func convert[To, From Number](from Tensors[From]) Tensors[To] {
+func convert[To, From Number](from Tensors[From], room func(size int) []To) Tensors[To] {
 	to := make(Tensors[To], len(from))
 	for i, t := range from {
-		to[i] = Tensor[To]{Name: t.Name, Shape: t.Shape, Data: make([]To, len(t.Data)), Text: t.Text}
+		to[i] = Tensor[To]{Name: t.Name, Shape: t.Shape, Data: room(len(t.Data)), Text: t.Text}
 		for j, v := range t.Data {
 			to[i].Data[j] = To(v)
 		}

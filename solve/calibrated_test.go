@@ -127,7 +127,7 @@ func onSimplex(v []float64) {
 // at most.
 func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Pass, final Step, bounds []float64) {
 	t.Helper()
-	fit := NewFit(stage, pr.shape)
+	fit := NewFit(stage, pr.shape, new(Room))
 	n, k := pr.offset.Dims()
 	y := mat.NewDense(n, k, nil)
 	for i, c := range pr.class {
@@ -220,7 +220,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 	pr := problemOf(2, 60, 4, 2)
 	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
-		fit := NewFit(stageOf(schemas.LinkCalibrated, 10, 1e-2), pr.shape)
+		fit := NewFit(stageOf(schemas.LinkCalibrated, 10, 1e-2), pr.shape, new(Room))
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
 		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
 		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
@@ -300,7 +300,7 @@ func TestCalibrationErrors(t *testing.T) {
 		"not finite": {math.NaN(), new(*NotFiniteError)},
 		"negative":   {-1e9, new(*SingularError)},
 	} {
-		fit := NewFit(stageOf(schemas.LinkCalibrated, 3, 1e-3), pr.shape)
+		fit := NewFit(stageOf(schemas.LinkCalibrated, 3, 1e-3), pr.shape, new(Room))
 		if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkCalibrated, pr.offset)); err != nil {
 			t.Fatal(err)
 		}

@@ -72,9 +72,9 @@ type Fit interface {
 	Lambda() float64
 }
 
-// NewFit starts a stage's fit.
-func NewFit(stage schemas.Stage, shape Shape) Fit {
-	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop)}
+// NewFit starts a stage's fit. Another that is started in the same room ends it.
+func NewFit(stage schemas.Stage, shape Shape, room *Room) Fit {
+	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop), room: room}
 	switch stage.Link {
 	case schemas.LinkCalibrated:
 		return &calibrated{common: common}
@@ -103,6 +103,7 @@ type common struct {
 	stage   schemas.Stage
 	shape   Shape
 	stop    stop
+	room    *Room
 	factor  *Preconditioner
 	pending *pending // a sample that its own λ does not make invertible
 	lambda  float64
@@ -155,7 +156,7 @@ type pending struct {
 }
 
 func (c *common) preconditioner(gram []float64, weight float64) (*Preconditioner, error) {
-	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness(c.stage.Link))
+	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness(c.stage.Link), c.room)
 }
 
 // ridge is λ, of the second moments' trace over the penalised columns.

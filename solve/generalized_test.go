@@ -95,7 +95,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
 		_, gradient := pr.objective(link, lambda, w)
 		// what the fit makes of the sums is the same gradient
-		fit, narrow := NewFit(stageOf(link, 12, 1e-2), pr.shape), random(2, 21, 1)
+		fit, narrow := NewFit(stageOf(link, 12, 1e-2), pr.shape, new(Room)), random(2, 21, 1)
 		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(link, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestSafeguard(t *testing.T) {
 // A trial whose loss is no number has risen, like any other.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
-	fit := NewFit(stageOf(schemas.LinkSoftmax, 10, 1e-2), pr.shape)
+	fit := NewFit(stageOf(schemas.LinkSoftmax, 10, 1e-2), pr.shape, new(Room))
 	if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkSoftmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestFitIsAFold(t *testing.T) {
 	stage := stageOf(schemas.LinkSoftmax, 12, 1e-3)
 	visits, final, _ := pr.run(t, stage, nil)
 	for upTo := 1; upTo <= len(visits); upTo++ {
-		fit := NewFit(stage, pr.shape)
+		fit := NewFit(stage, pr.shape, new(Room))
 		for v, visit := range visits[:upTo] {
 			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
 				t.Fatal(err)
@@ -334,7 +334,7 @@ func TestErrors(t *testing.T) {
 			pr := problemOf(10, 10, 20, 3)
 			sums := pr.sums(link, pr.scores(nil))
 			test.spoil(sums)
-			_, err := observe(NewFit(stageOf(link, 10, test.ridge), pr.shape), 0, Step{}, sums)
+			_, err := observe(NewFit(stageOf(link, 10, test.ridge), pr.shape, new(Room)), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, link, err)
 			}

@@ -184,7 +184,7 @@ type visited struct {
 // run drives a fit with a known link to its end.
 func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
-	fit = NewFit(stage, pr.shape)
+	fit = NewFit(stage, pr.shape, new(Room))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {
