@@ -104,6 +104,18 @@ class Bench:
         parts = json.loads(call(pinned(command, cores)).stdout)["seconds"]
         return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
+    def beside(self, name, passes, gram_rows):
+        """The floor on one core alone, and two processes of it at once, a core each, that have nothing to do with each
+        other: twice the first over the second is what two cores can be."""
+        command = [FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows)]
+
+        def run(*cores):
+            processes = [subprocess.Popen(pinned(command, core), cwd=ROOT, stdout=subprocess.PIPE, text=True) for core in cores]
+            return statistics.mean(json.loads(p.communicate()[0])["seconds"]["total"] for p in processes)
+
+        self.keep(f"{name}, a core alone", {"seconds": run("0")})
+        self.keep(f"{name}, two cores apart", {"seconds": run("0", "1") / 2})
+
     def python(self, name, script, *arguments):
         done = subprocess.run([sys.executable, os.path.join(HERE, script), *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
@@ -163,9 +175,11 @@ def peers(b):
 def machinery(b):
     """Barriers, cores, scale, memory, ingest, real Kafka."""
     digits = ["stages.0.repeat=1", "stages.0.features.size=16", "stages.0.method=paper", "stages.0.passes=500"]
-    broker = call(["scripts/kafka.sh", "start", "--dir", os.path.join(WORK, "kafka"), "--port", "free"]).stdout.strip().splitlines()[-1].partition("=")[2]
+    folder = os.path.join(WORK, "kafka")
+    broker = call(["scripts/kafka.sh", "start", "--dir", folder, "--port", "free"]).stdout.strip().splitlines()[-1].partition("=")[2]
     doubled = twice()
     try:
+        b.train("real Kafka, first", *AUTO, f"brokers=[{broker}]", "name=first")  # its JVM compiles as it goes
         for i in range(b.repeat):
             run = b.train("barriers", *digits, config="examples/digits.yaml")
             b.keep("barrier", {"seconds": run["stages"][0][1] / run["stages"][0][0]})
@@ -176,15 +190,27 @@ def machinery(b):
             run = b.train("one core, auto", *AUTO, cores="0")
             b.floor("one core floor, auto", [s[0] for s in run["stages"]], 10_000, "softmax", cores="0")
             b.floor("two cores floor, auto", [s[0] for s in run["stages"]], 10_000, "softmax")
+            before = core_seconds(folder)
             b.train("real Kafka", *AUTO, f"brokers=[{broker}]", f"name=bench{i}")
+            b.keep("broker", {"seconds": core_seconds(folder) - before})
             b.train("embedded", *AUTO)
+            b.beside("auto", [s[0] for s in run["stages"]], 10_000)
             b.train("fixed", *PAPER, "stages.0.passes=5", "stages.0.repeat=5")
             b.train("twice the rows", *PAPER, "stages.0.passes=5", "stages.0.repeat=5", config=doubled)
             b.train("twice the stages", *PAPER, "stages.0.passes=5", "stages.0.repeat=10")
             say("barriers, cores, Kafka and scale:", i + 1, "of", b.repeat)
     finally:
-        call(["scripts/kafka.sh", "wipe", "--dir", os.path.join(WORK, "kafka")])
+        call(["scripts/kafka.sh", "wipe", "--dir", folder])
     memory(b)
+
+
+def core_seconds(folder):
+    """What the broker's process has used of all cores until now."""
+    with open(os.path.join(folder, "n1", "pid")) as f:
+        pid = f.read().strip()
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(b):
@@ -304,7 +330,9 @@ def rows(b):
     at_most("a barrier and a visit of 1,797 rows", 1000 * b.median("barrier"), 5, 1, " ms")
     at_least(f"one core ÷ two cores, `method: paper` (the floor's own: {b.ratio('one core floor', 'two cores floor'):.2f})", b.ratio("one core", "two cores"), 1.85)
     at_least(f"one core ÷ two cores, `auto` (the floor's own: {b.ratio('one core floor, auto', 'two cores floor, auto'):.2f})", b.ratio("one core, auto", "embedded"), 1.85)
+    table.append(("two processes of the floor, a core each, nothing shared ÷ one alone", f"{b.ratio('auto, a core alone', 'auto, two cores apart'):.2f}", "stated", ""))
     at_most("real Kafka ÷ embedded broker", b.ratio("real Kafka", "embedded"), 1.15)
+    table.append(("what Kafka's process takes of the same cores in such a run", f"{b.median('broker'):.1f} core-s", "stated", ""))
     at_most("twice the rows", b.ratio("twice the rows", "fixed"), 2.1)
     at_most("twice the stages", b.ratio("twice the stages", "fixed"), 2.1)
     ten, forty = (b.median(f"memory, {n} stages", "bytes") / 2**30 for n in (10, 40))
