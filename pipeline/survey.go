@@ -143,7 +143,6 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 			o.found.bad, o.found.quarantined = len(o.found.quarantined), nil
 			if sums[s] == nil {
 				sums[s], all[s] = o.sum, o.found
-				o.found.sample.Most = sampleRows(w.plan.Spans, s.span)
 			} else {
 				if err := sums[s].Merge(o.sum); err != nil {
 					return nil, err
@@ -167,7 +166,7 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 
 func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 	partition := l.share.span.Partition
-	result := &found{sample: &accumulate.Sample{Most: sampleRows(b.plan.Spans, l.segment().span)}, labels: accumulate.LabelSet{}}
+	result := &found{sample: &accumulate.Sample{Most: sampleRows(b.plan.Spans, l.share.span)}, labels: accumulate.LabelSet{}}
 	b.accumulator.Begin(len(b.shift), 0, b.plan.Prepare.PCA > 0)
 	sum := b.accumulator.Sum()
 	var bad []unusable
@@ -239,9 +238,9 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 	return nil
 }
 
-// sampleRows is how many rows of a range of offsets may be among the smallest
-// draws of the whole survey: its part of them and six standard deviations. A
-// thousand partitions would send gigabytes of samples otherwise.
+// sampleRows is how many rows of a span may be among the smallest draws of the
+// whole survey: its part of them and six standard deviations, by its offsets.
+// A thousand partitions would send gigabytes of samples otherwise.
 func sampleRows(all schemas.Spans, span schemas.Span) int {
 	offsets := int64(0)
 	for _, s := range all {
