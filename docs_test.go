@@ -66,7 +66,7 @@ func TestReadme(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	for _, page := range []string{"README.md", "docs/tour.md", "docs/configuration.md", "docs/security.md"} {
+	for _, page := range []string{"README.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md"} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
