@@ -54,6 +54,10 @@ def pinned(command, cores):
     return ["taskset", "-c", cores, *command] if cores else command
 
 
+def floor_command(passes, gram_rows, link, own, *further):
+    return [FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows), "-link", link, f"-own={str(own).lower()}", *further]
+
+
 class Bench:
     def __init__(self, repeat):
         self.repeat = repeat
@@ -100,14 +104,14 @@ class Bench:
 
     def floor(self, name, passes, gram_rows, link, cores=None, own=True):
         """Own: products with few columns by the program's loops, which are faster than those of the BLAS."""
-        command = [FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows), "-link", link, f"-own={str(own).lower()}"]
+        command = floor_command(passes, gram_rows, link, own)
         parts = json.loads(call(pinned(command, cores)).stdout)["seconds"]
         return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
     def beside(self, name, passes, gram_rows):
         """The floor on one core alone, and two processes of it at once, a core each, that have nothing to do with each
         other: twice the first over the second is what two cores can be."""
-        command = [FLOOR, "-passes", ",".join(map(str, passes)), "-gram-rows", str(gram_rows)]
+        command = floor_command(passes, gram_rows, "softmax", own=False)
 
         def run(*cores):
             processes = [subprocess.Popen(pinned(command, core), cwd=ROOT, stdout=subprocess.PIPE, text=True) for core in cores]
@@ -271,12 +275,12 @@ def prediction(b):
     model = os.path.join(WORK, "auto.model")
     b.train("model", *AUTO, flags=["--model", model])
     for _ in range(b.repeat):
-        command = ["taskset", "-c", "0", BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"]
+        command = pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0")
         began = time.perf_counter()
         call(command)
         b.keep("predict", {"seconds": time.perf_counter() - began})
-        for name, own in (("predict floor", "false"), ("predict own floor", "true")):
-            out = call(["taskset", "-c", "0", FLOOR, "-train", str(ALL), "-test", "0", "-passes", ",".join(["0"] * 10), "-predict", f"-own={own}"]).stdout
+        for name, own in (("predict floor", False), ("predict own floor", True)):
+            out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0")).stdout
             b.keep(name, {"seconds": json.loads(out)["seconds"]["total"]})
 
 
