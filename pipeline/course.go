@@ -75,10 +75,8 @@ func (c *course) token(ctx context.Context) error {
 func (c *course) feed(ctx context.Context, shares []*share) error {
 	defer close(c.fed)
 	for ; len(shares) > cap(c.outcomes); shares = shares[1:] {
-		for l, err := range c.loads(ctx, shares[0], func() error { return c.token(ctx) }) {
-			if err := c.send(ctx, l, err); err != nil {
-				return err
-			}
+		if err := c.alternate(ctx, shares[:1]); err != nil {
+			return err
 		}
 	}
 	return c.alternate(ctx, shares)
@@ -99,7 +97,10 @@ func (c *course) alternate(ctx context.Context, shares []*share) error {
 			if !is {
 				continue
 			}
-			if err := c.send(ctx, l, err); err != nil {
+			if err == nil {
+				err = c.send(ctx, l)
+			}
+			if err != nil {
 				return err
 			}
 			more = append(more, next)
@@ -109,11 +110,8 @@ func (c *course) alternate(ctx context.Context, shares []*share) error {
 	return nil
 }
 
-// send hands a load, or the error of reading it, to whichever bench is free.
-func (c *course) send(ctx context.Context, l *load, err error) error {
-	if err != nil {
-		return err
-	}
+// send hands a load to whichever bench is free.
+func (c *course) send(ctx context.Context, l *load) error {
 	if l.segment().raw == nil {
 		l.held = min(rawBytes(l.raw), c.room)
 	}

@@ -273,9 +273,7 @@ func preparedSample(sample, center, scale, basis []float32, prepare schemas.Prep
 	}
 	if basis == nil {
 		rows := mat.NewDense(n, d, nil)
-		for i := range n {
-			prepareRow(rows.RawRowView(i), sample[i*d:(i+1)*d], center, scale, prepare)
-		}
+		prepareRows(rows, sample, center, scale, prepare)
 		return rows
 	}
 	rows, raw, directions := mat.NewDense(n, prepare.PCA, nil), mat.NewDense(strip, d, nil), mat.NewDense(d, prepare.PCA, nil)
@@ -284,12 +282,19 @@ func preparedSample(sample, center, scale, basis []float32, prepare schemas.Prep
 	}
 	for from := 0; from < n; from += strip {
 		to := min(from+strip, n)
-		for i := from; i < to; i++ {
-			prepareRow(raw.RawRowView(i-from), sample[i*d:(i+1)*d], center, scale, prepare)
-		}
-		rows.Slice(from, to, 0, prepare.PCA).(*mat.Dense).Mul(raw.Slice(0, to-from, 0, d), directions)
+		some := raw.Slice(0, to-from, 0, d).(*mat.Dense)
+		prepareRows(some, sample[from*d:to*d], center, scale, prepare)
+		rows.Slice(from, to, 0, prepare.PCA).(*mat.Dense).Mul(some, directions)
 	}
 	return rows
+}
+
+// prepareRows prepares as many raw rows as dst has.
+func prepareRows(dst *mat.Dense, raw, center, scale []float32, prepare schemas.Prepare) {
+	n, d := dst.Dims()
+	for i := range n {
+		prepareRow(dst.RawRowView(i), raw[i*d:(i+1)*d], center, scale, prepare)
+	}
 }
 
 // prepareRow centres and scales one raw row, a missing value being 0 then.
