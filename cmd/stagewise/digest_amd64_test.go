@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/viterin/vek/vek32"
+	"golang.org/x/sys/cpu"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// The weights of examples/digits.yaml by Go's own arithmetic, without a BLAS and without vector instructions, are the
+// same from one version of the program to the next. A change of these bits is a change of the results that users get:
+// make it on purpose. Other architectures round otherwise, as Go may fuse a product and a sum.
+func TestDigitsDigest(t *testing.T) {
+	const want = "5a3b8264fe54b79c0ce47acb8b206b74697e7aaeceaaaa96ececfa6ccd778215"
+	wide, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
+	cpu.X86.HasAVX512F = false
+	vek32.SetAcceleration(false)
+	defer func() {
+		cpu.X86.HasAVX512F = wide
+		vek32.SetAcceleration(accelerated)
+	}()
+	t.Chdir("../..") // the example's files are relative to the repository
+	c, err := config.Load("examples/digits.yaml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), pipeline.TrainOptions{}, nothing{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.WeightsDigest != want {
+		t.Errorf("the weights have digest %s, expected %s", report.WeightsDigest, want)
+	}
+}
