@@ -10,39 +10,8 @@ import (
 // Sum is a sum over examples: named arrays that add elementwise, an absent one
 // being zero, and what was summed. The zero value is the sum over nothing.
 type Sum struct {
-	Coverage
+	schemas.Coverage
 	fields []schemas.Tensor[float64]
-}
-
-// Coverage is what a sum was taken over.
-type Coverage struct {
-	Spans    schemas.Spans `json:"spans"`
-	Messages int64         `json:"messages"` // accepted ones
-	Rows     int64         `json:"rows"`
-	// Checksum is the sum modulo 2^64 of a hash of each accepted message, so it
-	// does not depend on the order either.
-	Checksum uint64 `json:"checksum"`
-}
-
-// Same tells whether two coverages are of the same accepted messages.
-func (c Coverage) Same(o Coverage) bool {
-	return slices.Equal(c.Spans, o.Spans) && c.Messages == o.Messages && c.Rows == o.Rows && c.Checksum == o.Checksum
-}
-
-// Count adds one accepted message.
-func (c *Coverage) Count(rows int, checksum uint64) {
-	c.Messages++
-	c.Rows += int64(rows)
-	c.Checksum += checksum
-}
-
-func (c *Coverage) merge(o Coverage) error {
-	spans, err := c.Spans.Union(o.Spans)
-	if err != nil {
-		return err
-	}
-	*c = Coverage{spans, c.Messages + o.Messages, c.Rows + o.Rows, c.Checksum + o.Checksum}
-	return nil
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -79,7 +48,7 @@ func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
 func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
 
 // NewSum is the sum with these fields, which it does not copy.
-func NewSum(covered Coverage, fields schemas.Tensors[float64]) *Sum {
+func NewSum(covered schemas.Coverage, fields schemas.Tensors[float64]) *Sum {
 	return &Sum{covered, fields}
 }
 
@@ -92,7 +61,7 @@ func (s *Sum) Merge(o *Sum) error {
 			return &schemas.ShapeError{Tensor: f.Name, Got: f.Shape, Want: mine.Shape}
 		}
 	}
-	if err := s.merge(o.Coverage); err != nil {
+	if err := s.Coverage.Merge(o.Coverage); err != nil {
 		return err
 	}
 	for _, f := range o.fields {

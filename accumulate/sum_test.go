@@ -18,7 +18,7 @@ func parts(r *rand.Rand, n int) []*Sum {
 	for i := range n {
 		p := i * 3 / n
 		to := next[p] + r.Int64N(4)
-		s := &Sum{Coverage: Coverage{Spans: schemas.Spans{{Partition: p, From: next[p], To: to}}}}
+		s := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{Partition: p, From: next[p], To: to}}}}
 		for range to - next[p] {
 			s.Count(r.IntN(5), r.Uint64())
 		}
@@ -140,7 +140,7 @@ func mustEqual(t *testing.T, got, want *Sum) {
 }
 
 func covering(partition int, from, to int64, value float64) *Sum {
-	s := &Sum{Coverage: Coverage{Spans: schemas.Spans{{Partition: partition, From: from, To: to}}}}
+	s := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{Partition: partition, From: from, To: to}}}}
 	s.Count(1, uint64(from))
 	s.Field(schemas.FieldCross, 1, 1)[0] = value
 	return s

@@ -3,10 +3,8 @@ package accumulate
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -88,34 +86,20 @@ func (s *Sample) Rows() kernel.Dense {
 	return rows
 }
 
-// Tensors is the content of a sample record.
-func (s *Sample) Tensors() schemas.Tensors[float32] {
-	rows, hashes := s.Rows(), make([]string, 0, len(s.rows))
+// Record is the sample as one partition's record of the survey.
+func (s *Sample) Record(id schemas.Identity) *schemas.Sample {
+	rows, draws := s.Rows(), make([]uint64, 0, len(s.rows))
 	for _, d := range s.sorted() {
-		hashes = append(hashes, fmt.Sprintf("%016x", d.hash))
+		draws = append(draws, d.hash)
 	}
-	return schemas.Tensors[float32]{
-		schemas.Matrix(schemas.FieldSample, rows.Rows, rows.Cols, rows.Data),
-		schemas.Words[float32](schemas.FieldDraws, hashes),
-	}
+	return &schemas.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
 }
 
-// SampleOf is the inverse of Tensors.
-func SampleOf(t schemas.Tensors[float32]) (*Sample, error) {
-	rows, _ := t.Find(schemas.FieldSample)
-	hashes, _ := t.Find(schemas.FieldDraws)
-	if len(rows.Shape) != 2 || len(hashes.Shape) != 1 || rows.Shape[0] != hashes.Shape[0] {
-		return nil, &schemas.ShapeError{Tensor: schemas.FieldSample, Got: rows.Shape, Want: []int{len(hashes.Text), -1}}
+// MergeRecord offers the rows of one partition's record.
+func (s *Sample) MergeRecord(r *schemas.Sample) {
+	for i, draw := range r.Draws {
+		s.Offer(draw, r.Rows[i*r.Width:(i+1)*r.Width])
 	}
-	s, d := &Sample{}, rows.Shape[1]
-	for i, text := range hashes.Text {
-		hash, err := strconv.ParseUint(text, 16, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%w: draw %q: %v", schemas.ErrDamaged, text, err)
-		}
-		s.Offer(hash, rows.Data[i*d:(i+1)*d])
-	}
-	return s, nil
 }
 
 // LabelSet is the labels that were seen: a set under union.

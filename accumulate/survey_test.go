@@ -1,7 +1,6 @@
 package accumulate
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -41,10 +40,8 @@ func TestSample(t *testing.T) {
 			for i := range split {
 				total.Merge(&split[i])
 			}
-			again, err := SampleOf(total.Tensors())
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := &Sample{}
+			again.MergeRecord(total.Record(schemas.Identity{}))
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
 					t.Fatalf("%d rows of %d are sampled, or others than the smallest", got.Rows, n)
@@ -58,22 +55,6 @@ func TestSample(t *testing.T) {
 			again.Merge(total) // nothing is shared
 			total.Offer(0, []float32{7, 7})
 		}
-	}
-}
-
-func TestSampleOfNamesWhatIsWrong(t *testing.T) {
-	rows, draws := schemas.Matrix(schemas.FieldSample, 1, 2, []float32{1, 2}), schemas.Words[float32](schemas.FieldDraws, []string{"00000000000000ff"})
-	for _, tensors := range []schemas.Tensors[float32]{
-		nil, {rows}, {draws}, {rows, schemas.Words[float32](schemas.FieldDraws, []string{"1", "2"})},
-		{schemas.Vector(schemas.FieldSample, []float32{1}), draws},
-	} {
-		_, err := SampleOf(tensors)
-		if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) {
-			t.Errorf("%v: %v", tensors, err)
-		}
-	}
-	if _, err := SampleOf(schemas.Tensors[float32]{rows, schemas.Words[float32](schemas.FieldDraws, []string{"xyz"})}); !errors.Is(err, schemas.ErrDamaged) {
-		t.Errorf("a draw that is no number: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 func TestCheckVersions(t *testing.T) {
@@ -37,7 +38,7 @@ func TestCompare(t *testing.T) {
 	of := func(change func(*pipeline.Report)) *pipeline.Report {
 		r := &pipeline.Report{
 			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d", Stages: []pipeline.StageReport{{Seconds: 1, TrainLoss: 0.5}},
-			Splits: map[string]pipeline.SplitReport{"train": {Rows: 10, Confusion: [][]int64{{5, 0}, {1, 4}}}},
+			Splits: map[string]schemas.SplitReport{"train": {Rows: 10, Confusion: [][]int64{{5, 0}, {1, 4}}}},
 		}
 		change(r)
 		return r

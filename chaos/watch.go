@@ -100,7 +100,7 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 			return err
 		}
 		due := moment{id.Stage, id.Visit}
-		if m.Get("final") != "" {
+		if schemas.EndsStage(m) {
 			due = moment{id.Stage + 1, 0}
 		}
 		w.move(run, due, now)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
@@ -15,29 +14,28 @@ func newTestWatch() *watch {
 	return &watch{due: map[string]moment{}, changed: make(chan struct{})}
 }
 
-func weightsMessage(kind schemas.Kind, run string, stage, visit int, notes ...schemas.Header) schemas.Message {
-	return schemas.Message{Headers: append([]schemas.Header{
-		{Key: "kind", Value: string(kind)}, {Key: "run", Value: run},
-		{Key: "stage", Value: strconv.Itoa(stage)}, {Key: "visit", Value: strconv.Itoa(visit)}, {Key: "partition", Value: "0"},
-	}, notes...)}
+// weightsMessage is what a solver publishes for a visit; final is not nil in the record that ends a stage.
+func weightsMessage(kind schemas.Kind, run string, stage, visit int, final *schemas.Final) schemas.Message {
+	w := schemas.Weights{Identity: schemas.Identity{Kind: kind, Run: run, Stage: stage, Visit: visit}, Final: final}
+	return w.Record().Messages(make([][]byte, 1))[0]
 }
 
 // A watch follows the first run that is planned, whatever zombies say of the one before it, and whatever is said twice.
 func TestWatchFollowsOneRun(t *testing.T) {
-	w, final := newTestWatch(), schemas.Header{Key: "final", Value: "1"}
+	w, final := newTestWatch(), &schemas.Final{Visit: 1}
 	plan, other := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
 	run := plan.Run()
 	for _, step := range []struct {
 		m   schemas.Message
 		due moment
 	}{
-		{weightsMessage(schemas.KindWeights, "old", 4, 5), moment{}},
-		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0), moment{}}, // the other topic may be read first
+		{weightsMessage(schemas.KindWeights, "old", 4, 5, nil), moment{}},
+		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{}}, // the other topic may be read first
 		{plan.Message(), moment{0, 0}},
 		{other.Message(), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
-		{weightsMessage(schemas.KindWeights, run, 0, 1), moment{0, 1}},
-		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0), moment{0, 1}},
+		{weightsMessage(schemas.KindWeights, run, 0, 1, nil), moment{0, 1}},
+		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{0, 1}},
 		{weightsMessage(schemas.KindWeights, run, 0, 2, final), moment{1, 0}},
 		{(&schemas.End{Run: "old", State: schemas.Done}).Message(), moment{1, 0}},
 	} {
@@ -72,12 +70,12 @@ func TestSlowestRecovery(t *testing.T) {
 	}
 	after(0, plan.Message())
 	w.hurt(killWorker, began.Add(1*time.Second))
-	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5))
-	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0))
+	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5, nil))
+	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
 	w.hurt(killSolver, began.Add(4*time.Second))
-	after(5, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0))
+	after(5, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
 	w.hurt(killBroker, began.Add(8*time.Second))
-	after(9, weightsMessage(schemas.KindWeights, run, 0, 1))
+	after(9, weightsMessage(schemas.KindWeights, run, 0, 1, nil))
 	if slowest := w.recovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
 		t.Errorf("%+v", slowest)
 	}

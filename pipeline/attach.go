@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -111,27 +110,24 @@ func (f *follower) takeWeights(m schemas.Message) {
 	if more, err := f.chain.add(m); err != nil || !more {
 		return
 	}
-	if len(f.chain.accepted) > 1 {
+	if len(f.chain.weights) > 0 {
 		v, _, _ := f.chain.due()
 		f.rec.Record(Advanced{Run: f.run, Stage: v.stage, Visit: v.number})
 		return
 	}
-	if rows, err := f.chain.rows(); err == nil {
-		f.rec.Record(f.chain.surveyed(rows, 0))
-	}
+	f.rec.Record(f.chain.surveyed(0))
 }
 
 // takePlans takes a message of the plans topic.
 func (f *follower) takePlans(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
-		var stage StageReport
-		if err := json.Unmarshal(m.Value, &stage); err == nil {
-			f.rec.Record(StageEnded{StageReport: stage, Stages: len(f.plan.Stages)})
+		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
+			f.rec.Record(StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
 		if whole, err := f.codec.collectSingle(&f.reports, m); err == nil && whole != nil && f.report == nil {
-			if report, err := reportOf(whole); err == nil {
+			if report, err := schemas.ReportOf(whole); err == nil {
 				f.report = report
 			}
 		}

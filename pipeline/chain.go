@@ -13,18 +13,19 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// chain is the accepted weights of a run, in order: of all records that name
-// the same predecessor the first complete one by offset counts. Workers and
-// solvers fold the same chain from the same topic.
+// chain is the accepted records of a run, in order: the survey's result, then
+// weights. Of all records that name the same predecessor the first complete one by
+// offset counts. Workers and solvers fold the same chain from the same topic.
 type chain struct {
 	plan      *schemas.Plan
 	root      schemas.Digest // of the plan: the parent of the first record
 	run       string
 	codec     codec
 	rec       Recorder
-	accepted  []*schemas.Weights
-	digests   []schemas.Digest                    // of accepted
-	early     map[schemas.Digest]*schemas.Weights // by the parent that is not accepted yet, the first
+	survey    *schemas.SurveyResult
+	weights   []*schemas.Weights
+	digests   []schemas.Digest                            // of the survey's result, then of weights
+	early     map[schemas.Digest]*schemas.Record[float32] // by the parent that is not accepted yet, the first
 	collector schemas.Collector[float32]
 	initial   map[int][]float32 // W that stages begin at in a warm start
 
@@ -35,7 +36,7 @@ type chain struct {
 
 func newChain(plan *schemas.Plan, c codec, rec Recorder) *chain {
 	root := plan.Digest()
-	return &chain{plan: plan, root: root, run: root.Short(), codec: c, rec: rec, early: map[schemas.Digest]*schemas.Weights{}, initial: map[int][]float32{}}
+	return &chain{plan: plan, root: root, run: root.Short(), codec: c, rec: rec, early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{}}
 }
 
 // add takes the next message of the weights topic and tells whether the chain
@@ -64,17 +65,31 @@ func (c *chain) add(m schemas.Message) (bool, error) {
 	digest := schemas.Digest(m.Get("digest")) // the collector has made sure of it
 	for r != nil {
 		delete(c.early, r.Parent)
-		if r.Kind == schemas.KindPrepare {
-			if c.prepared, err = stages.NewPreparation(c.plan.Prepare, r.Tensors); err != nil {
-				return false, fmt.Errorf("read the survey's result: %w", err)
-			}
+		if err := c.accept(r); err != nil {
+			return false, err
 		}
-		c.accepted, c.digests = append(c.accepted, r), append(c.digests, digest)
+		c.digests = append(c.digests, digest)
 		if r = c.early[digest]; r != nil {
 			digest = r.Digest()
 		}
 	}
 	return true, nil
+}
+
+// accept adds the next record.
+func (c *chain) accept(r *schemas.Record[float32]) (err error) {
+	if r.Kind == schemas.KindWeights {
+		w, err := schemas.WeightsOf(r)
+		c.weights = append(c.weights, w)
+		return err
+	}
+	if c.survey, err = schemas.SurveyResultOf(r); err != nil {
+		return err
+	}
+	if c.prepared, err = stages.NewPreparation(c.plan.Prepare, c.survey.Preparation); err != nil {
+		return fmt.Errorf("read the survey's result: %w", err)
+	}
+	return nil
 }
 
 // head is the digest of the newest accepted record: the parent of what is next.
@@ -84,6 +99,12 @@ func (c *chain) head() schemas.Digest {
 	}
 	return c.digests[len(c.digests)-1]
 }
+
+// surveyDigest is the digest of the survey's result, which must be there.
+func (c *chain) surveyDigest() schemas.Digest { return c.digests[0] }
+
+// digest of weights[i].
+func (c *chain) digest(i int) schemas.Digest { return c.digests[i+1] }
 
 // visit is a visit that is due, or was: what it is for, and the record that its
 // statistics are computed from.
@@ -97,15 +118,15 @@ type visit struct {
 // the number of stages when there is nothing left to visit.
 func (c *chain) due() (v visit, sealed int, sealing bool) {
 	v.parent = c.head()
-	if len(c.accepted) == 0 {
+	if c.survey == nil {
 		v.stage = schemas.Survey
 		return v, 0, false
 	}
-	last := c.accepted[len(c.accepted)-1]
-	switch {
-	case last.Kind == schemas.KindPrepare:
+	if len(c.weights) == 0 {
 		return v, 0, false
-	case isFinal(last):
+	}
+	last := c.weights[len(c.weights)-1]
+	if last.Final != nil {
 		v.stage = last.Stage + 1
 		return v, last.Stage, true
 	}
@@ -115,33 +136,28 @@ func (c *chain) due() (v visit, sealed int, sealing bool) {
 
 // visits are all visits of a stage up to the one that is due.
 func (c *chain) visits(stage int) (visits []visit) {
-	for i, r := range c.accepted {
-		switch {
-		case stage == 0 && r.Kind == schemas.KindPrepare, r.Stage == stage-1 && isFinal(r):
-			visits = append(visits, visit{stage, 0, c.digests[i]})
-		case r.Stage == stage && stage >= 0 && !isFinal(r):
-			visits = append(visits, visit{stage, r.Visit, c.digests[i]})
-		}
-	}
 	if stage == schemas.Survey {
-		visits = append(visits, visit{stage, 0, c.root})
+		return []visit{{stage, 0, c.root}}
+	}
+	if stage == 0 && c.survey != nil {
+		visits = append(visits, visit{stage, 0, c.surveyDigest()})
+	}
+	for i, w := range c.weights {
+		switch {
+		case w.Stage == stage-1 && w.Final != nil:
+			visits = append(visits, visit{stage, 0, c.digest(i)})
+		case w.Stage == stage && w.Final == nil:
+			visits = append(visits, visit{stage, w.Visit, c.digest(i)})
+		}
 	}
 	return visits
 }
 
-// The notes of a weights record.
-const (
-	noteFinal = "final" // of which visit the weights are
-	noteLinks = "links" // how many links of a calibrated stage's chain count
-)
-
-func isFinal(r *schemas.Weights) bool { return r.Note(noteFinal) != "" }
-
 // final is the record that ends a stage, and its digest; nil before.
 func (c *chain) final(stage int) (*schemas.Weights, schemas.Digest) {
-	for i, r := range c.accepted {
-		if r.Kind == schemas.KindWeights && r.Stage == stage && isFinal(r) {
-			return r, c.digests[i]
+	for i, w := range c.weights {
+		if w.Stage == stage && w.Final != nil {
+			return w, c.digest(i)
 		}
 	}
 	return nil, ""
@@ -152,18 +168,10 @@ func (c *chain) shape(m *stages.Map) solve.Shape {
 	return solve.Shape{Columns: m.Size(), Penalised: m.Penalised(), Classes: c.prepared.Labels.Len()}
 }
 
-// rows is how many rows of each split the survey found.
-func (c *chain) rows() (rows [schemas.Splits]int64, err error) {
-	if _, err := fmt.Sscan(c.accepted[0].Note(noteRows), &rows[0], &rows[1], &rows[2]); err != nil {
-		return rows, fmt.Errorf("read the survey's rows: %w", err)
-	}
-	return rows, nil
-}
-
 // surveyed is what is told of the survey's result.
-func (c *chain) surveyed(rows [schemas.Splits]int64, elapsed time.Duration) Surveyed {
+func (c *chain) surveyed(elapsed time.Duration) Surveyed {
 	e := Surveyed{Rows: map[schemas.Split]int64{}, Features: c.prepared.Width(), Inputs: c.prepared.Inputs(), Classes: c.prepared.Labels.Len(), Elapsed: elapsed}
-	for split, n := range rows {
+	for split, n := range c.survey.Rows {
 		e.Rows[schemas.Split(split)] = n
 	}
 	return e
@@ -190,8 +198,8 @@ func (c *chain) featureMap(stage int) (*stages.Map, error) {
 // step is the published step that visit v of a stage is made with; zero for
 // the visit that begins a cold stage.
 func (c *chain) step(stage, v int, shape solve.Shape) (solve.Step, error) {
-	for _, r := range c.accepted {
-		if r.Kind == schemas.KindWeights && r.Stage == stage && r.Visit == v {
+	for _, r := range c.weights {
+		if r.Stage == stage && r.Visit == v {
 			return solve.StepOf(r.Tensors, shape)
 		}
 	}
@@ -208,8 +216,8 @@ func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
 	if w := c.initial[stage]; w != nil && f.Link != schemas.LinkCalibrated {
 		f.W = weights(w)
 	}
-	for _, r := range c.accepted {
-		if r.Kind != schemas.KindWeights || r.Stage != stage {
+	for _, r := range c.weights {
+		if r.Stage != stage {
 			continue
 		}
 		step, err := solve.StepOf(r.Tensors, shape)
@@ -226,12 +234,11 @@ func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
 		if step.Calibration != nil && len(f.Chain) > 0 {
 			f.Chain[len(f.Chain)-1].Calibration = dense(3*shape.Classes, step.Calibration)
 		}
-		if isFinal(r) {
-			links := 0
-			if _, err := fmt.Sscan(r.Note(noteLinks), &links); err != nil || links > len(f.Chain) {
-				return nil, fmt.Errorf("read %v: %w: %q links of %d", r.Identity, schemas.ErrDamaged, r.Note(noteLinks), len(f.Chain))
+		if r.Final != nil {
+			if r.Final.Passes < 0 || r.Final.Passes > len(f.Chain) {
+				return nil, fmt.Errorf("read %v: %w: %d passes of %d", r.Identity, schemas.ErrDamaged, r.Final.Passes, len(f.Chain))
 			}
-			f.Chain = f.Chain[:links]
+			f.Chain = f.Chain[:r.Final.Passes]
 		}
 	}
 	return f, nil
@@ -288,5 +295,5 @@ func (c *chain) warm(ctx context.Context, d desk) (prepared schemas.Tensors[floa
 		}
 		c.initial[t] = w.Data
 	}
-	return earlier.accepted[0].Tensors, nil
+	return earlier.survey.Preparation, nil
 }

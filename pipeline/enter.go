@@ -15,9 +15,7 @@ import (
 // the stage before published. What is not sealed, or is no longer there, is
 // computed and published again, if need be from the first stage on.
 func (w *worker) enter(ctx context.Context, stage int, shares []*share) error {
-	if err := w.settle(shares); err != nil {
-		return err
-	}
+	w.settle(shares)
 	var outside []*share
 	for _, s := range shares {
 		if s.entered != stage {
@@ -110,18 +108,10 @@ func (w *worker) scoresBefore(stage int) *residualsOf {
 }
 
 // settle tells shares what the survey has covered of them.
-func (w *worker) settle(shares []*share) error {
+func (w *worker) settle(shares []*share) {
 	if w.covered == nil {
-		covered, ok := w.chain.accepted[0].Tensors.Find(schemas.TensorCovered)
-		if !ok {
-			return &schemas.ShapeError{Tensor: schemas.TensorCovered, Want: []int{len(w.plan.Spans)}}
-		}
-		w.covered = map[int]accumulate.Coverage{}
-		for _, text := range covered.Text {
-			c, err := coverageOf(text)
-			if err != nil {
-				return err
-			}
+		w.covered = map[int]schemas.Coverage{}
+		for _, c := range w.chain.survey.Covered {
 			if len(c.Spans) == 1 {
 				w.covered[c.Spans[0].Partition] = c
 			}
@@ -130,7 +120,6 @@ func (w *worker) settle(shares []*share) error {
 	for _, s := range shares {
 		s.covered = w.covered[s.span.Partition]
 	}
-	return nil
 }
 
 // sealStage publishes the residuals of a final stage, of those partitions for
@@ -139,7 +128,7 @@ func (w *worker) sealStage(ctx context.Context, stage int) error {
 	_, parent := w.chain.final(stage)
 	var open []*share
 	for _, s := range w.shares {
-		if seal := s.seals[stage]; seal == nil || seal.parent != parent {
+		if seal := s.seals[stage]; seal == nil || seal.Parent != parent {
 			open = append(open, s)
 		}
 	}
@@ -169,7 +158,9 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 		bench: func() func(context.Context, *load) (*outcome, error) { return w.bench(p).publish },
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			if open[s] == nil {
-				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
+				open[s] = &opened{Seal: schemas.Seal{
+					Identity: w.identity(schemas.KindSeal, visit{stage, 0, p.final}, s), Attempt: p.attempt, From: -1,
+				}}
 			}
 			opened := open[s]
 			whole, err := merge(sums, s, o, true, &w.spares)
@@ -189,7 +180,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 
 // opened is a seal in the making.
 type opened struct {
-	seal
+	schemas.Seal
 	digester sink.Digester
 }
 
@@ -198,13 +189,13 @@ func (w *worker) append(ctx context.Context, s *share, open *opened, o *outcome)
 	if err != nil {
 		return err
 	}
-	if open.from < 0 {
-		open.from = at
+	if open.From < 0 {
+		open.From = at
 	}
 	for _, part := range o.scores {
 		open.digester.Add(part.offset, part.row, part.score)
 	}
-	open.rows += o.rows
+	open.Rows += o.rows
 	return nil
 }
 
@@ -214,15 +205,12 @@ func (w *worker) seal(ctx context.Context, stage int, s *share, open *opened, su
 	if err != nil {
 		return err
 	}
-	open.from, open.to, open.digest = max(open.from, 0), end, open.digester.Digest()
-	r := &schemas.Statistics{
-		Identity: w.identity(schemas.KindSeal, visit{stage, 0, open.parent}, s),
-		Notes:    append(coverageNotes(sum.Coverage), open.notes()...), Tensors: sum.Tensors(),
-	}
-	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r); err != nil {
+	done := open.Seal
+	done.From, done.To, done.Scores = max(open.From, 0), end, open.digester.Digest()
+	done.Covered, done.Sums = sum.Coverage, sum.Tensors()
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), done.Record()); err != nil {
 		return err
 	}
-	done := open.seal
 	s.seals[stage] = &done
 	if s.inMemory() {
 		s.sealed = stage

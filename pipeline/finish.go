@@ -2,32 +2,17 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// tell publishes the report: with many classes its confusion matrices are more
-// than one message.
+// tell publishes the report.
 func (s *solver) tell(ctx context.Context, report *Report) error {
-	content, err := json.Marshal(report)
+	messages, err := report.Messages(s.chain.head(), s.codec.single)
 	if err != nil {
 		return err
-	}
-	r := &schemas.Weights{
-		Identity: schemas.Identity{Kind: schemas.KindReport, Run: s.run, Stage: len(s.plan.Stages), Parent: s.chain.head()},
-		Tensors:  schemas.Tensors[float32]{schemas.Words[float32](schemas.TensorReport, pieces(string(content)))},
-	}
-	messages, err := messagesOf(s.codec, r)
-	if err != nil {
-		return err
-	}
-	digest := r.Digest().Short()
-	for i := range messages { // another solver's may say another time, and compaction keeps the last of a key
-		messages[i].Key += "/" + digest
 	}
 	return s.log.Scatter(ctx, s.plans, 0, messages...)
 }
@@ -35,14 +20,7 @@ func (s *solver) tell(ctx context.Context, report *Report) error {
 // tellStage publishes what a stage came to, for who follows the run from
 // elsewhere.
 func (s *solver) tellStage(ctx context.Context, report StageReport) error {
-	content, err := json.Marshal(report)
-	if err != nil {
-		return err
-	}
-	_, err = s.write(ctx, s.plans, 0, schemas.Message{
-		Key: fmt.Sprintf("stage/%s/%d", s.run, report.Stage), Value: content,
-		Headers: []schemas.Header{{Key: "kind", Value: string(schemas.KindStage)}, {Key: "run", Value: s.run}},
-	})
+	_, err := s.write(ctx, s.plans, 0, report.Message(s.run))
 	return err
 }
 
@@ -70,7 +48,7 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 	report := s.report(version)
 	manifest := &schemas.Manifest{
 		Name: s.plan.Name, Version: version, Run: s.run, Plan: s.plan, Labels: report.Labels,
-		Rows: map[string]int64{}, Prepare: s.chain.digests[0], Metrics: map[string]float64{"train_error": report.TrainError},
+		Rows: map[string]int64{}, Prepare: s.chain.surveyDigest(), Metrics: map[string]float64{"train_error": report.TrainError},
 	}
 	if report.TestError != nil {
 		manifest.Metrics["test_error"] = *report.TestError
@@ -80,8 +58,7 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 	}
 	for t := range s.plan.Stages {
 		final, digest := s.chain.final(t)
-		links, _ := strconv.Atoi(final.Note(noteLinks)) // written by a solver
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: links, Digest: digest})
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: final.Final.Passes, Digest: digest})
 	}
 	model, err := modelOf(s.chain, manifest)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestOversizedMessages(t *testing.T) {
 		reason string
 	}{1: {size, "bytes announced"}, 3: {len(wide.Value), "524288 features, the first message of the run has 2"}} {
 		m := there[offset]
-		if m.Header("bytes") != strconv.Itoa(want.bytes) || len(m.Value) != schemas.MaxMessage-quarantineRoom || !strings.Contains(m.Header("reason"), want.reason) {
+		if m.Header("bytes") != strconv.Itoa(want.bytes) || len(m.Value) != 891_808 || !strings.Contains(m.Header("reason"), want.reason) {
 			t.Errorf("offset %d: %d of %s bytes: %s", offset, len(m.Value), m.Header("bytes"), m.Header("reason"))
 		}
 	}

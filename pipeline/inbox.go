@@ -89,20 +89,11 @@ func (s *solver) take(m schemas.Message) error {
 		}
 		return nil
 	}
-	if m.Kind() == schemas.KindSample {
-		r, err := s.codec.collectSingle(&s.samples, m)
-		if err != nil {
-			s.drop(err)
-		} else if r != nil {
-			s.sampled[id], s.digests[id] = r, schemas.Digest(m.Get("digest"))
-		}
-		return nil
-	}
-	r, err := s.complete(m)
+	whole, err := s.complete(id, m)
 	if err != nil {
 		s.drop(err)
-	} else if r != nil {
-		s.records[id], s.digests[id] = r, schemas.Digest(m.Get("digest"))
+	} else if whole {
+		s.digests[id] = schemas.Digest(m.Get("digest"))
 		s.passes(id)
 	}
 	return nil
@@ -120,7 +111,7 @@ func (s *solver) passes(id schemas.Identity) {
 // seals are of interest.
 func (s *solver) accepted(stage int) bool {
 	if stage == schemas.Survey {
-		return len(s.chain.accepted) > 0
+		return s.chain.survey != nil
 	}
 	final, _ := s.chain.final(stage)
 	return final != nil
@@ -129,17 +120,23 @@ func (s *solver) accepted(stage int) bool {
 // errAccepted says that another solver was faster.
 var errAccepted = errors.New("the weights are accepted")
 
-// complete adds a message to those of its record of sums, and answers with the
-// record when it is.
-func (s *solver) complete(m schemas.Message) (*schemas.Statistics, error) {
-	if m.Kind() != schemas.KindGram || !schemas.IsSingle(m) {
-		return s.codec.collectDouble(&s.doubles, m)
+// complete adds a message to those of its record, and reports whether the record
+// is whole.
+func (s *solver) complete(id schemas.Identity, m schemas.Message) (bool, error) {
+	if schemas.IsSingle(m) {
+		r, err := s.codec.collectSingle(&s.float32s, m)
+		if err != nil || r == nil {
+			return false, err
+		}
+		s.singles[id] = r
+		return true, nil
 	}
-	r, err := s.codec.collectSingle(&s.singles, m)
+	r, err := s.codec.collectDouble(&s.float64s, m)
 	if err != nil || r == nil {
-		return nil, err
+		return false, err
 	}
-	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors, s.spares.Take)}, nil
+	s.records[id] = r
+	return true, nil
 }
 
 // GoneError says that statistics that were there are not any more: those of a
@@ -179,23 +176,28 @@ func (s *solver) gathering(v visit, take func(schemas.Span) (*accumulate.Sum, er
 // what they cover.
 func (s *solver) sums(v visit, kinds ...schemas.Kind) *gathering {
 	return s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
-		var part *accumulate.Sum
-		for _, kind := range kinds {
-			r := s.record(s.identity(kind, v, span.Partition))
-			if part != nil {
-				part = accumulate.NewSum(part.Coverage, append(part.Tensors(), r.Tensors...))
-				continue
-			}
-			covered, err := coverageOf(r.Note(noteCovered))
+		first := s.record(s.identity(kinds[0], v, span.Partition))
+		covered, fields := schemas.Coverage{}, first.Tensors
+		if kinds[0] == schemas.KindSeal {
+			seal, err := schemas.SealOf(first)
 			if err != nil {
 				return nil, err
 			}
-			if len(covered.Spans) != 1 || covered.Spans[0] != span {
-				return nil, fmt.Errorf("%v covers %v, expected %v", r.Identity, covered.Spans, span)
+			covered = seal.Covered
+		} else {
+			visit, err := schemas.VisitOf(first)
+			if err != nil {
+				return nil, err
 			}
-			part = accumulate.NewSum(covered, r.Tensors)
+			covered = visit.Covered
 		}
-		return part, nil
+		if len(covered.Spans) != 1 || covered.Spans[0] != span {
+			return nil, fmt.Errorf("%v covers %v, expected %v", first.Identity, covered.Spans, span)
+		}
+		if len(kinds) > 1 {
+			fields = append(fields, gramFields(schemas.ExactGramOf(s.record(s.identity(kinds[1], v, span.Partition))))...)
+		}
+		return accumulate.NewSum(covered, fields), nil
 	}, kinds...)
 }
 
@@ -267,7 +269,7 @@ func (s *solver) addTo(g *gathering) (missing *schemas.Identity, err error) {
 func (s *solver) lacking(v visit, partition int, kinds []schemas.Kind) (*schemas.Identity, error) {
 	for _, kind := range kinds {
 		id := s.identity(kind, v, partition)
-		if s.records[id] != nil || s.sampled[id] != nil {
+		if s.records[id] != nil || s.singles[id] != nil {
 			continue
 		}
 		// A partition is visited for a stage when the one before it is sealed there.
@@ -281,15 +283,30 @@ func (s *solver) lacking(v visit, partition int, kinds []schemas.Kind) (*schemas
 }
 
 // record hands over one that has come: the solver keeps nothing.
-func (s *solver) record(id schemas.Identity) *schemas.Statistics {
+func (s *solver) record(id schemas.Identity) *schemas.Record[float64] {
 	r := s.records[id]
 	delete(s.records, id)
 	return r
 }
 
+// single is record for those in single precision.
+func (s *solver) single(id schemas.Identity) *schemas.Record[float32] {
+	r := s.singles[id]
+	delete(s.singles, id)
+	return r
+}
+
+// gramFields are the fields of a sum that a Gram matrix is; none of no rows.
+func gramFields(g *schemas.Gram) schemas.Tensors[float64] {
+	if g.Matrix == nil {
+		return nil
+	}
+	return schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, g.Matrix)}
+}
+
 // forget drops what is kept of stages before one.
 func (s *solver) forget(before int) {
-	maps.DeleteFunc(s.records, func(id schemas.Identity, _ *schemas.Statistics) bool { return id.Stage < before })
-	maps.DeleteFunc(s.sampled, func(id schemas.Identity, _ *schemas.Sample) bool { return id.Stage < before })
+	maps.DeleteFunc(s.records, func(id schemas.Identity, _ *schemas.Record[float64]) bool { return id.Stage < before })
+	maps.DeleteFunc(s.singles, func(id schemas.Identity, _ *schemas.Record[float32]) bool { return id.Stage < before })
 	maps.DeleteFunc(s.digests, func(id schemas.Identity, _ schemas.Digest) bool { return id.Stage < before })
 }

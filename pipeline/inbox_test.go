@@ -15,11 +15,10 @@ func TestSealThatIsGone(t *testing.T) {
 		Stages: []schemas.Stage{stage(schemas.LinkSoftmax, 4, 3), stage(schemas.LinkSoftmax, 4, 3)},
 	}
 	s := newSolver(newDesk(nil, "gone", nil), plan, 0, newAlone(0), ignored{})
-	final := []schemas.Header{{Key: noteFinal, Value: "0"}}
-	s.chain.accepted = []*schemas.Weights{
-		{Identity: schemas.Identity{Kind: schemas.KindPrepare, Stage: schemas.Survey}},
-		{Identity: schemas.Identity{Kind: schemas.KindWeights, Stage: 0, Visit: 1}, Notes: final},
-		{Identity: schemas.Identity{Kind: schemas.KindWeights, Stage: 1, Visit: 1}, Notes: final},
+	s.chain.survey = &schemas.SurveyResult{}
+	s.chain.weights = []*schemas.Weights{
+		{Identity: schemas.Identity{Kind: schemas.KindWeights, Stage: 0, Visit: 1}, Final: &schemas.Final{}},
+		{Identity: schemas.Identity{Kind: schemas.KindWeights, Stage: 1, Visit: 1}, Final: &schemas.Final{}},
 	}
 	s.chain.digests = []schemas.Digest{"prepared", "first", "second"}
 
@@ -28,8 +27,8 @@ func TestSealThatIsGone(t *testing.T) {
 	if id, err := lacks(); id == nil || err != nil {
 		t.Fatalf("before anything has come: %v, %v", id, err)
 	}
-	later := &schemas.Statistics{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: 1, Parent: "first"}}
-	messages, err := messagesOf(s.codec, later)
+	later := schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: 1, Parent: "first"}}
+	messages, err := s.codec.double(later.Record())
 	if err != nil {
 		t.Fatal(err)
 	}

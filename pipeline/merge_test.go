@@ -13,19 +13,19 @@ import (
 // differs.
 func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 	span := schemas.Span{Partition: 3, From: 0, To: 4}
-	covered := accumulate.Coverage{Spans: schemas.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}
-	for name, change := range map[string]func(*accumulate.Coverage){
-		"the same": func(*accumulate.Coverage) {},
-		"messages": func(c *accumulate.Coverage) { c.Messages-- },
-		"rows":     func(c *accumulate.Coverage) { c.Rows++ },
-		"checksum": func(c *accumulate.Coverage) { c.Checksum++ },
+	covered := schemas.Coverage{Spans: schemas.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}
+	for name, change := range map[string]func(*schemas.Coverage){
+		"the same": func(*schemas.Coverage) {},
+		"messages": func(c *schemas.Coverage) { c.Messages-- },
+		"rows":     func(c *schemas.Coverage) { c.Rows++ },
+		"checksum": func(c *schemas.Coverage) { c.Checksum++ },
 	} {
 		s := divide(span, 0, 2)
 		s.covered = covered
 		change(&s.covered)
 		sums := map[*share]*accumulate.Sum{}
 		part := func(at int) *outcome {
-			half := accumulate.Coverage{Spans: schemas.Spans{s.segments[at].span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
+			half := schemas.Coverage{Spans: schemas.Spans{s.segments[at].span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return &outcome{at: at, sum: accumulate.NewSum(half, nil)}
 		}
 		if whole, err := merge(sums, s, part(0), true, &accumulate.Spares{}); whole != nil || err != nil {
@@ -50,7 +50,7 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 	w := newWorld(t, 0, columns) // all is read again for each visit
 	for meets, behind := range map[string]func(schemas.Message) bool{
 		"visit 0 of stage 0":               func(m schemas.Message) bool { return m.Kind() == schemas.KindPrepare },
-		"publish the residuals of stage 0": func(m schemas.Message) bool { return m.Kind() == schemas.KindWeights && m.Get(noteFinal) != "" },
+		"publish the residuals of stage 0": func(m schemas.Message) bool { return schemas.EndsStage(m) },
 	} {
 		s := w.simulation(1)
 		s.random, s.lost = nil, true // it may fail

@@ -85,11 +85,7 @@ func modelOf(c *chain, manifest *schemas.Manifest) (*Model, error) {
 				schemas.Matrix(name(i, schemas.TensorCalibration), link.Calibration.Rows, link.Calibration.Cols, link.Calibration.Data))
 		}
 	}
-	for _, t := range c.accepted[0].Tensors {
-		if t.Name != schemas.TensorCovered {
-			tensors = append(tensors, t)
-		}
-	}
+	tensors = append(tensors, c.survey.Preparation...)
 	return newModel(manifest, tensors)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -17,7 +16,7 @@ import (
 // survey turns its statistics into the preparation, unless that is accepted
 // already; kept is the earlier version's in a warm start.
 func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
-	if s.current = schemas.Survey; len(s.chain.accepted) == 0 {
+	if s.current = schemas.Survey; s.chain.survey == nil {
 		v := visit{stage: schemas.Survey, parent: s.chain.root}
 		r, err := s.surveyed(ctx, v)
 		if err == nil {
@@ -27,22 +26,15 @@ func (s *solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 			return err
 		}
 	}
-	var err error
-	if s.rows, err = s.chain.rows(); err != nil {
-		return err
-	}
-	if _, err := fmt.Sscan(s.chain.accepted[0].Note(noteQuarantined), &s.quarantined); err != nil {
-		return fmt.Errorf("read how much is in quarantine: %w", err)
-	}
 	for t, stage := range s.plan.Stages {
 		if stage.Stop == nil {
 			continue
 		}
-		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.rows[split] == 0 {
+		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.chain.survey.Rows[split] == 0 {
 			notice(s.rec, "stage %d is to stop by the loss of the %s rows, of which there are none: it won't", t, split)
 		}
 	}
-	s.rec.Record(s.chain.surveyed(s.rows, time.Since(s.began)))
+	s.rec.Record(s.chain.surveyed(time.Since(s.began)))
 	return nil
 }
 
@@ -52,7 +44,7 @@ type surveyed struct {
 	labels      accumulate.LabelSet
 	sample      *accumulate.Sample
 	shift       []float32
-	covered     []string // of each span, as its record says
+	covered     []schemas.Coverage // of each span
 	quarantined int64
 }
 
@@ -61,7 +53,7 @@ func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
 	if s.plan.Prepare.PCA > 0 {
 		kinds = append(kinds, schemas.KindGram)
 	}
-	all, covered := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}, map[int]string{}
+	all, covered := &surveyed{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}}, map[int]schemas.Coverage{}
 	var err error
 	all.sum, err = s.gather(ctx, s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
 		return s.surveyedSpan(v, span, all, covered)
@@ -73,45 +65,26 @@ func (s *solver) surveyed(ctx context.Context, v visit) (*surveyed, error) {
 }
 
 // surveyedSpan adds the statistics of one span to all, and answers with its sums.
-func (s *solver) surveyedSpan(v visit, span schemas.Span, all *surveyed, covered map[int]string) (*accumulate.Sum, error) {
-	r := s.record(s.identity(schemas.KindVisit, v, span.Partition))
-	tensors := schemas.Tensors[float64]{}
-	for _, t := range r.Tensors {
-		switch t.Name {
-		case tensorShift:
-			all.shift = make([]float32, len(t.Data))
-			for j, x := range t.Data {
-				all.shift[j] = float32(x)
-			}
-		case schemas.FieldLabels:
-			for _, text := range t.Text {
-				all.labels[text] = struct{}{}
-			}
-		default:
-			tensors = append(tensors, t)
-		}
+func (s *solver) surveyedSpan(v visit, span schemas.Span, all *surveyed, covered map[int]schemas.Coverage) (*accumulate.Sum, error) {
+	r, err := schemas.SurveyVisitOf(s.record(s.identity(schemas.KindVisit, v, span.Partition)))
+	if err != nil {
+		return nil, err
+	}
+	sample, err := schemas.SampleOf(s.single(s.identity(schemas.KindSample, v, span.Partition)))
+	if err != nil {
+		return nil, err
 	}
 	if s.plan.Prepare.PCA > 0 {
-		tensors = append(tensors, s.record(s.identity(schemas.KindGram, v, span.Partition)).Tensors...)
+		r.Sums = append(r.Sums, gramFields(schemas.ExactGramOf(s.record(s.identity(schemas.KindGram, v, span.Partition))))...)
 	}
-	sample := s.identity(schemas.KindSample, v, span.Partition)
-	rows, err := accumulate.SampleOf(s.sampled[sample].Tensors)
-	if err != nil {
-		return nil, err
+	all.shift = r.Shift
+	for _, text := range r.Labels {
+		all.labels[text] = struct{}{}
 	}
-	delete(s.sampled, sample)
-	all.sample.Merge(rows)
-	n, err := strconv.ParseInt(r.Note(noteQuarantined), 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
-	}
-	all.quarantined += n
-	covered[span.Partition] = r.Note(noteCovered)
-	coverage, err := coverageOf(r.Note(noteCovered))
-	if err != nil {
-		return nil, err
-	}
-	return accumulate.NewSum(coverage, tensors), nil
+	all.sample.MergeRecord(sample)
+	all.quarantined += r.Quarantined
+	covered[span.Partition] = r.Covered
+	return accumulate.NewSum(r.Covered, r.Sums), nil
 }
 
 // prepare publishes the survey's result, with what later solvers report of it.
@@ -120,15 +93,14 @@ func (s *solver) prepare(ctx context.Context, v visit, all *surveyed, kept schem
 	if err != nil {
 		return err
 	}
-	scores := schemas.ScoresOf(all.sum.Tensors())
-	return s.publish(ctx, &schemas.Weights{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent},
-		Notes: []schemas.Header{
-			{Key: noteRows, Value: fmt.Sprintf("%.0f %.0f %.0f", scores[0].Rows, scores[1].Rows, scores[2].Rows)},
-			{Key: noteQuarantined, Value: strconv.FormatInt(all.quarantined, 10)},
-		},
-		Tensors: append(tensors, schemas.Words[float32](schemas.TensorCovered, all.covered)),
-	})
+	result := schemas.SurveyResult{
+		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent},
+		Quarantined: all.quarantined, Preparation: tensors, Covered: all.covered,
+	}
+	for split, score := range schemas.ScoresOf(all.sum.Tensors()) {
+		result.Rows[split] = int64(score.Rows)
+	}
+	return s.publish(ctx, result.Record())
 }
 
 // preparation is the survey's result, or in a warm start the earlier version's,
@@ -154,7 +126,7 @@ func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (sche
 	if err := within(all.labels, frozen.Text); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(kept), func(t schemas.Tensor[float32]) bool { return t.Name == schemas.TensorCovered }), nil
+	return kept, nil
 }
 
 // within tells whether all labels are among those that an earlier version has

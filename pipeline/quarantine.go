@@ -18,15 +18,6 @@ type unusable struct {
 	reason string
 }
 
-// quarantineRoom is what the headers of a message in quarantine may take; its
-// reason and the key that it had are cut to fit.
-const quarantineRoom = 8 << 10
-
-func cut(text string) string { return text[:min(len(text), quarantineRoom/4)] }
-
-// reasonOf is what people are told of an error about a message.
-func reasonOf(err error) string { return strings.ToValidUTF8(cut(err.Error()), "") }
-
 // quarantine is where one survey puts what can't be used: the bytes of each
 // message, as many as fit, where it came from, and why.
 //
@@ -111,15 +102,11 @@ func (q *quarantine) read(ctx context.Context) error {
 }
 
 func (q *quarantine) message(partition int, u unusable) schemas.Message {
-	value := u.message.Value
-	return schemas.Message{
-		Key: fmt.Sprintf("%s/%d/%d", q.examples, partition, u.offset), Value: value[:min(len(value), schemas.MaxMessage-quarantineRoom)],
-		Headers: []schemas.Header{
-			{Key: "kind", Value: "quarantine"}, {Key: "topic", Value: q.examples},
-			{Key: "partition", Value: strconv.Itoa(partition)}, {Key: "offset", Value: strconv.FormatInt(u.offset, 10)},
-			{Key: "reason", Value: u.reason}, {Key: "key", Value: cut(u.message.Key)}, {Key: "bytes", Value: strconv.Itoa(len(value))},
-		},
+	bad := schemas.Quarantined{
+		Topic: q.examples, Partition: partition, Offset: u.offset, Reason: u.reason,
+		Key: u.message.Key, Bytes: len(u.message.Value), Value: u.message.Value,
 	}
+	return bad.Message()
 }
 
 // offsets is a set of offsets: of each page of 4096 that has any, a bit for each.

@@ -5,51 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 )
-
-// seal says where the residuals of a partition after a stage are, and what
-// they must be.
-type seal struct {
-	parent   schemas.Digest // of the stage's final weights
-	attempt  string
-	from, to int64 // offsets on the residuals topic
-	rows     int64
-	digest   schemas.Digest // of the scores
-}
-
-// The notes of a seal.
-const (
-	noteFrom    = "from"
-	noteTo      = "to"
-	noteRows    = "rows"
-	noteScores  = "scores"
-	noteAttempt = "attempt"
-)
-
-func (s *seal) notes() []schemas.Header {
-	return []schemas.Header{
-		{Key: noteFrom, Value: strconv.FormatInt(s.from, 10)}, {Key: noteTo, Value: strconv.FormatInt(s.to, 10)},
-		{Key: noteRows, Value: strconv.FormatInt(s.rows, 10)}, {Key: noteScores, Value: string(s.digest)}, {Key: noteAttempt, Value: s.attempt},
-	}
-}
-
-func sealOf(r *schemas.Statistics) (*seal, error) {
-	s := &seal{parent: r.Parent, attempt: r.Note(noteAttempt), digest: schemas.Digest(r.Note(noteScores))}
-	for key, field := range map[string]*int64{noteFrom: &s.from, noteTo: &s.to, noteRows: &s.rows} {
-		n, err := strconv.ParseInt(r.Note(key), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%w: seal %v: %s is %q", schemas.ErrDamaged, r.Identity, key, r.Note(key))
-		}
-		*field = n
-	}
-	return s, nil
-}
 
 // residualsOf is the residuals that a stage published, as its successor reads
 // them.
@@ -85,8 +46,8 @@ type residualsReader struct {
 func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
 	seal := s.seals[r.stage]
 	return &residualsReader{
-		residualsOf: r, attempt: seal.attempt, offset: -1, scratch: make([]float32, r.classes), codec: d.codec,
-		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.from), seal.to),
+		residualsOf: r, attempt: seal.Attempt, offset: -1, scratch: make([]float32, r.classes), codec: d.codec,
+		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.From), seal.To),
 	}
 }
 
@@ -180,7 +141,7 @@ func (r *residualsOf) advance(s *share) {
 // segments begin. The error is errUnsealed if they have to be made again.
 func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 	seal := s.seals[r.stage]
-	if seal == nil || seal.parent != r.parent {
+	if seal == nil || seal.Parent != r.parent {
 		return errUnsealed
 	}
 	if s.sealed == r.stage { // by this worker, of what is in its memory
@@ -192,7 +153,7 @@ func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 	var digester sink.Digester
 	rows, at := int64(0), 0
 	for _, segment := range s.segments {
-		segment.residuals = seal.to
+		segment.residuals = seal.To
 	}
 	for {
 		part, err := reader.next(ctx)
@@ -221,8 +182,8 @@ func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 	for i := len(s.segments) - 2; i >= 0; i-- {
 		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
 	}
-	if digest := digester.Digest(); rows != seal.rows || digest != seal.digest {
-		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.rows, seal.digest.Short())
+	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
+		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
 	}
 	for _, segment := range s.segments {
 		for _, b := range segment.batches {

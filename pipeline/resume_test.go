@@ -187,12 +187,11 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := decodeSeal(t, message(m))
-		for i, n := range r.Notes {
-			if n.Key == noteScores || n.Key == noteTo && r.Partition%2 == 0 {
-				r.Notes[i].Value = "1"
-			}
+		r.Scores = "1"
+		if r.Partition%2 == 0 {
+			r.To = 1
 		}
-		if err := writeRecord(t.Context(), d, d.statistics, statisticsPartition(r.Partition, partitions), r); err != nil {
+		if err := writeRecord(t.Context(), d, d.statistics, statisticsPartition(r.Partition, partitions), r.Record()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,14 +201,18 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 	}
 }
 
-func decodeSeal(t *testing.T, m schemas.Message) *schemas.Statistics {
+func decodeSeal(t *testing.T, m schemas.Message) *schemas.Seal {
 	t.Helper()
 	var c schemas.Collector[float64]
 	r, err := c.Add(m, checked(t))
 	if err != nil || r == nil {
 		t.Fatalf("%v, %v", r, err)
 	}
-	return r
+	seal, err := schemas.SealOf(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seal
 }
 
 // A run that was left for another configuration is cancelled on the embedded
@@ -276,14 +279,14 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	}
 	first := map[int]schemas.Digest{}
 	for _, s := range w.shares {
-		first[s.span.Partition] = s.seals[1].digest
-		s.seals[1].digest = "wrong"
+		first[s.span.Partition] = s.seals[1].Scores
+		s.seals[1].Scores = "wrong"
 	}
 	if err := w.enter(t.Context(), 2, w.shares); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range w.shares {
-		if got := s.seals[1].digest; got != first[s.span.Partition] {
+		if got := s.seals[1].Scores; got != first[s.span.Partition] {
 			t.Errorf("partition %d: digest %s, first %s", s.span.Partition, got, first[s.span.Partition])
 		}
 	}

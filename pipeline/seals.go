@@ -13,17 +13,17 @@ import (
 // seals are those of a run that a worker knows of, its own and others'. The
 // zero value knows none.
 type seals struct {
-	found map[int]map[int]*seal // by partition of the examples, and stage
-	next  map[int]int64         // by partition of the statistics: those before are read
+	found map[int]map[int]*schemas.Seal // by partition of the examples, and stage
+	next  map[int]int64                 // by partition of the statistics: those before are read
 }
 
 // of a partition, by stage. It is filled as seals are found.
-func (k *seals) of(partition int) map[int]*seal {
+func (k *seals) of(partition int) map[int]*schemas.Seal {
 	if k.found == nil {
-		k.found = map[int]map[int]*seal{}
+		k.found = map[int]map[int]*schemas.Seal{}
 	}
 	if k.found[partition] == nil {
-		k.found[partition] = map[int]*seal{}
+		k.found[partition] = map[int]*schemas.Seal{}
 	}
 	return k.found[partition]
 }
@@ -78,7 +78,7 @@ func (w *worker) readSeals(ctx context.Context, partition int) error {
 		if _, final := w.chain.final(record.Stage); final != "" && record.Parent != final {
 			return nil
 		}
-		if found, err := sealOf(record); err == nil {
+		if found, err := schemas.SealOf(record); err == nil {
 			w.seals.of(record.Partition)[record.Stage] = found
 		}
 		return nil

@@ -14,11 +14,11 @@ type share struct {
 	span     schemas.Span
 	ordinal  int // of the span in the plan
 	segments []*segment
-	covered  accumulate.Coverage // by the survey: later visits must cover the same
-	visited  visit               // that the worker has published last
-	entered  int                 // the stage that the batches have the scores before, or unknown
-	seals    map[int]*seal       // by stage
-	sealed   int                 // the stage whose scores the batches have as theirs after it, or unknown
+	covered  schemas.Coverage      // by the survey: later visits must cover the same
+	visited  visit                 // that the worker has published last
+	entered  int                   // the stage that the batches have the scores before, or unknown
+	seals    map[int]*schemas.Seal // by stage
+	sealed   int                   // the stage whose scores the batches have as theirs after it, or unknown
 }
 
 // inMemory tells whether nothing of the share has to be read again.
@@ -128,7 +128,7 @@ func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes +
 
 // divide cuts a partition's span into segments.
 func divide(span schemas.Span, ordinal int, length int64) *share {
-	s := &share{span: span, ordinal: ordinal, seals: map[int]*seal{}, sealed: unknown, entered: unknown}
+	s := &share{span: span, ordinal: ordinal, seals: map[int]*schemas.Seal{}, sealed: unknown, entered: unknown}
 	for _, part := range span.Segments(length) {
 		s.segments = append(s.segments, &segment{span: part})
 	}

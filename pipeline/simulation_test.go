@@ -236,7 +236,7 @@ func keyOf(m schemas.Message) (key recordKey, fixed bool) {
 func (w *world) bits(m schemas.Message) schemas.Digest {
 	switch m.Kind() {
 	case schemas.KindSeal:
-		return schemas.Digest(m.Get(noteRows) + "/" + m.Get(noteScores))
+		return schemas.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
 		manifest, err := (&memo{remembered: w.remembered}).manifest(m)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -24,22 +23,19 @@ type solver struct {
 	chain *chain
 	began time.Time
 
-	mail    mail
-	doubles schemas.Collector[float64]
-	singles schemas.Collector[float32] // Gram matrices of blocks
-	samples schemas.Collector[float32]
-	records map[schemas.Identity]*schemas.Statistics // the first complete one of each identity
-	sampled map[schemas.Identity]*schemas.Sample
-	digests map[schemas.Identity]schemas.Digest
-	latest  map[int]schemas.Identity // by partition, of the last visit that came
-	current int                      // the stage that is solved
-	spares  accumulate.Spares
-	room    solve.Room
+	mail     mail
+	float64s schemas.Collector[float64]
+	float32s schemas.Collector[float32]                    // Gram matrices of blocks, and samples
+	records  map[schemas.Identity]*schemas.Record[float64] // the first complete one of each identity
+	singles  map[schemas.Identity]*schemas.Record[float32] // likewise
+	digests  map[schemas.Identity]schemas.Digest
+	latest   map[int]schemas.Identity // by partition, of the last visit that came
+	current  int                      // the stage that is solved
+	spares   accumulate.Spares
+	room     solve.Room
 
-	quarantined int64
-	rows        [schemas.Splits]int64
-	stages      []StageReport
-	last        *accumulate.Sum // the seals of the last stage, reduced
+	stages []StageReport
+	last   *accumulate.Sum // the seals of the last stage, reduced
 }
 
 // newSolver is the solver of an unfinished run. Its end, if somebody else ends
@@ -48,7 +44,7 @@ func newSolver(d desk, plan *schemas.Plan, watch int64, o owner, rec Recorder) *
 	c := newChain(plan, d.codec, rec)
 	return &solver{
 		desk: d, rec: rec, plan: plan, run: c.run, watch: watch, owner: o, chain: c, began: time.Now(),
-		records: map[schemas.Identity]*schemas.Statistics{}, sampled: map[schemas.Identity]*schemas.Sample{},
+		records: map[schemas.Identity]*schemas.Record[float64]{}, singles: map[schemas.Identity]*schemas.Record[float32]{},
 		digests: map[schemas.Identity]schemas.Digest{}, latest: map[int]schemas.Identity{},
 	}
 }
@@ -173,14 +169,14 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			return err
 		}
 		last := visits[len(visits)-1]
-		r := &schemas.Weights{
+		r := schemas.Weights{
 			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: t, Visit: last.number + 1, Parent: last.parent},
 			Tensors:  step.Tensors(shape),
 		}
 		if step.Final {
-			r.Notes = []schemas.Header{{Key: noteFinal, Value: strconv.Itoa(step.Of)}, {Key: noteLinks, Value: strconv.Itoa(step.Links)}}
+			r.Final = &schemas.Final{Visit: step.Of, Passes: step.Links}
 		}
-		if err := s.publish(ctx, r); err != nil {
+		if err := s.publish(ctx, r.Record()); err != nil {
 			return err
 		}
 		s.rec.Record(Solved{Run: s.run, Stage: t, Visit: r.Visit, Waited: waited, Elapsed: time.Since(gathered)})
@@ -203,13 +199,11 @@ func (s *solver) stage(ctx context.Context, t int) error {
 // its first visit, and tells how long that took.
 func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit, rest *gathering) (time.Duration, error) {
 	gram, err := s.gather(ctx, s.gathering(v, func(span schemas.Span) (*accumulate.Sum, error) {
-		r := s.record(s.identity(schemas.KindGram, v, span.Partition))
-		weight, err := strconv.ParseFloat(r.Note(noteWeight), 64)
+		g, err := schemas.BlockGramOf(s.single(s.identity(schemas.KindGram, v, span.Partition)), s.spares.Take)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %v: %w", schemas.ErrDamaged, r.Identity, err)
+			return nil, err
 		}
-		rows := schemas.Vector(schemas.FieldGramRows, []float64{weight})
-		return accumulate.NewSum(accumulate.Coverage{Spans: schemas.Spans{span}}, append(r.Tensors, rows)), nil
+		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, append(gramFields(g), schemas.Vector(schemas.FieldGramRows, []float64{g.Weight}))), nil
 	}, schemas.KindGram), rest)
 	if err != nil {
 		return 0, err
@@ -229,7 +223,7 @@ func gradients(link schemas.Link, visits int) int {
 
 // publish writes the next record of the chain, and waits until it, or another
 // solver's, is accepted; after a while it writes it again.
-func (s *solver) publish(ctx context.Context, r *schemas.Weights) error {
+func (s *solver) publish(ctx context.Context, r *schemas.Record[float32]) error {
 	for wait := patience; ; wait = min(2*wait, mostPatience) {
 		if err := writeRecord(ctx, s.desk, s.weights, 0, r); err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
@@ -182,7 +181,7 @@ func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 		case fatal(err) || b.plan.OnBadMessage == OnBadStop:
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", b.examples, partition, r.offset, err)
 		default:
-			bad = append(bad, unusable{r, reasonOf(err)})
+			bad = append(bad, unusable{r, schemas.QuarantineReason(err)})
 		}
 	}
 	if err := b.quarantine.put(ctx, partition, bad); err != nil {
@@ -250,14 +249,8 @@ func sampleRows(all schemas.Spans, span schemas.Span) int {
 	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
 }
 
-// Tensors and notes of the survey's statistics beside its sums.
-const (
-	tensorShift     = "shift"
-	noteQuarantined = "quarantined"
-)
-
 func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accumulate.Sum, f *found, shift []float32) error {
-	sample := &schemas.Sample{Identity: w.identity(schemas.KindSample, v, s), Tensors: f.sample.Tensors()}
+	sample := f.sample.Record(w.identity(schemas.KindSample, v, s)).Record()
 	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), sample); err != nil {
 		return err
 	}
@@ -265,18 +258,13 @@ func (w *worker) publishSurvey(ctx context.Context, v visit, s *share, sum *accu
 		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // even of no rows
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
-	wide := make([]float64, len(shift))
-	for j, v := range shift {
-		wide[j] = float64(v)
+	r := schemas.SurveyVisit{
+		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, s), Covered: sum.Coverage, Sums: sum.Tensors()},
+		Shift: shift, Labels: f.labels.Text(), Quarantined: int64(f.bad),
 	}
-	tensors := append(sum.Tensors(), schemas.Vector(tensorShift, wide), schemas.Words[float64](schemas.FieldLabels, f.labels.Text()))
-	r := &schemas.Statistics{
-		Identity: w.identity(schemas.KindVisit, v, s), Tensors: tensors,
-		Notes: append(coverageNotes(sum.Coverage), schemas.Header{Key: noteQuarantined, Value: strconv.Itoa(f.bad)}),
-	}
-	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r); err != nil || !hasGram {
+	if err := writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r.Record()); err != nil || !hasGram {
 		return err
 	}
-	r = &schemas.Statistics{Identity: w.identity(schemas.KindGram, v, s), Tensors: schemas.Tensors[float64]{gram}}
-	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), r)
+	g := schemas.Gram{Identity: w.identity(schemas.KindGram, v, s), Matrix: gram.Data}
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(s.span.Partition), g.ExactRecord())
 }

@@ -33,11 +33,7 @@ func (w *worker) pass(v visit) (*pass, error) {
 	}
 	p := &pass{visit: v, link: w.plan.Stages[v.stage].Link, features: m, shape: w.chain.shape(m)}
 	if v.number == 0 {
-		rows, err := w.chain.rows()
-		if err != nil {
-			return nil, err
-		}
-		of := rows[schemas.Train]
+		of := w.chain.survey.Rows[schemas.Train]
 		if most := solve.GramRows(w.plan.Stages[v.stage], p.shape.Columns, of); most < of {
 			p.sample = newGramSample(most, of)
 		}

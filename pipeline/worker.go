@@ -2,11 +2,9 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -30,7 +28,7 @@ type worker struct {
 	budget budget
 	spares accumulate.Spares
 
-	covered map[int]accumulate.Coverage // by the survey, of each partition
+	covered map[int]schemas.Coverage // by the survey, of each partition
 	sweep   func(context.Context, *sweep, []*share) error
 }
 
@@ -322,7 +320,7 @@ func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool, spar
 
 // CoverageError says that a visit read other rows than the survey: the topic
 // has changed under the run.
-type CoverageError struct{ Got, Want accumulate.Coverage }
+type CoverageError struct{ Got, Want schemas.Coverage }
 
 func (e *CoverageError) Error() string {
 	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
@@ -339,13 +337,9 @@ func (w *worker) publish(ctx context.Context, p *pass, s *share, sum *accumulate
 	if !rest {
 		return nil
 	}
-	id := w.identity(schemas.KindVisit, p.visit, s)
-	r := &schemas.Statistics{Identity: id, Notes: coverageNotes(sum.Coverage), Tensors: sum.Tensors()}
-	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
+	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, p.visit, s), Covered: sum.Coverage, Sums: sum.Tensors()}
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(r.Partition), r.Record())
 }
-
-// noteWeight of a Gram matrix is Σw of the rows behind it.
-const noteWeight = "weight"
 
 // publishGram takes the Gram matrix out of the sums, and sends it as a record of
 // its own. Of a partition without rows in the sample that has no matrix, unless
@@ -357,45 +351,19 @@ func (w *worker) publishGram(ctx context.Context, p *pass, s *share, sum *accumu
 	if p.number == 0 && s.ordinal == 0 { // also of no rows
 		sum.Field(schemas.FieldGram, p.shape.Columns*(p.shape.Columns+1)/2)
 	}
-	grams := schemas.Tensors[float64]{}
-	if gram, ok := sum.Tensors().Find(schemas.FieldGram); ok {
-		grams = append(grams, gram)
-	}
+	matrix, _ := sum.Tensors().Find(schemas.FieldGram)
 	defer w.spares.Keep(sum)
-	id := w.identity(schemas.KindGram, p.visit, s)
+	r := schemas.Gram{Identity: w.identity(schemas.KindGram, p.visit, s), Matrix: matrix.Data}
 	if p.calibrating() {
-		r := &schemas.Statistics{Identity: id, Tensors: grams}
-		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
+		return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(r.Partition), r.ExactRecord())
 	}
-	weight := sum.Field(schemas.FieldGramRows, 1)[0]
+	r.Weight = sum.Field(schemas.FieldGramRows, 1)[0]
 	sum.Take(schemas.FieldGramRows)
-	r := &schemas.Record[float32]{
-		Identity: id, Tensors: schemas.Narrow(grams),
-		Notes: []schemas.Header{{Key: noteWeight, Value: strconv.FormatFloat(weight, 'g', -1, 64)}},
-	}
-	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(id.Partition), r)
+	return writeRecord(ctx, w.desk, w.statistics, w.statisticsOf(r.Partition), r.BlockRecord())
 }
 
 func (w *worker) identity(kind schemas.Kind, v visit, s *share) schemas.Identity {
 	return schemas.Identity{Kind: kind, Run: w.run, Stage: v.stage, Visit: v.number, Partition: s.span.Partition, Parent: v.parent}
-}
-
-// noteCovered is what a record's sums are over, as JSON.
-const noteCovered = "covered"
-
-func coverageNotes(c accumulate.Coverage) []schemas.Header {
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("pipeline: no JSON for a coverage: %v", err))
-	}
-	return []schemas.Header{{Key: noteCovered, Value: string(text)}}
-}
-
-func coverageOf(text string) (c accumulate.Coverage, err error) {
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return c, fmt.Errorf("%w: coverage %q: %v", schemas.ErrDamaged, text, err)
-	}
-	return c, nil
 }
 
 func (w *worker) statisticsOf(partition int) int {

@@ -13,6 +13,10 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
+// KindExamples is the kind of an examples message that was ingested. Other
+// producers need not say it.
+const KindExamples Kind = "examples"
+
 // Columns of an examples message.
 const (
 	columnFeatures = "features"
@@ -431,4 +435,8 @@ func (e *Examples) Label(row int) string {
 		return strings.Clone(e.words.Value(row))
 	}
 	return strconv.FormatInt(e.numbers(row), 10)
+}
+
+func examplesLayout() Layout {
+	return Layout{Kind: KindExamples, Topic: "examples", Key: "SOURCE/SEQUENCE", Writer: "ingest, any producer", Reader: "worker"}
 }

@@ -3,12 +3,19 @@ package schemas
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,9 +23,11 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-var update = flag.Bool("update", false, "write the goldens again")
+var update = flag.Bool("update", false, "write the goldens and the tables of FORMAT.md again")
 
-// samples is one message of each kind: a chunk of a record stands for all.
+// samples is at least one message of each kind, made by the writers that the
+// program uses. A chunk of a record stands for all. Of each kind, all messages
+// together have every tensor and every note that the kind may have.
 func samples(t testing.TB) map[string]Message {
 	mem := checked(t)
 	examples := func(rows *ExampleRows) Message {
@@ -32,43 +41,79 @@ func samples(t testing.TB) map[string]Message {
 	kinds := somewhat(3)
 	manifest, _ := model()
 	p := plan()
+	stage := stageReport()
+	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
 	all := map[string]Message{
-		"examples":          examples(kinds["all"]),
-		"examples-bytes":    examples(kinds["bytes"]),
-		"examples-sparse":   sparse,
-		string(KindPlan):    p.Message(),
-		string(KindEnd):     (&End{Run: p.Run(), Content: p.Content(), State: Done}).Message(),
-		string(KindFailure): (&Failure{Run: p.Run(), Partition: 1, Reason: "offsets 0 to 9 are gone"}).Message(),
-		string(KindSource):  p.Sources[0].Message(), string(KindManifest): manifest.Message(),
+		"examples":        examples(kinds["all"]),
+		"examples-bytes":  examples(kinds["bytes"]),
+		"examples-sparse": sparse,
+		"residuals":       must(residuals(2, 3).Encode(mem))(t),
+		"plan":            p.Message(),
+		"end":             (&End{Run: p.Run(), Content: p.Content(), State: Failed, Reason: "offsets 0 to 9 are gone", Attempt: "2"}).Message(),
+		"stage":           stage.Message(p.Run()),
+		"failure":         (&Failure{Run: p.Run(), Partition: 1, Reason: "offsets 0 to 9 are gone"}).Message(),
+		"source":          p.Sources[0].Message(),
+		"manifest":        manifest.Message(),
+		"quarantine":      bad.Message(),
+		"report":          must(report().Messages("last", func(r *Record[float32]) ([]Message, error) { return r.Encode(mem) }))(t)[0],
 	}
-	all[string(KindResiduals)] = must(residuals(2, 3).Encode(mem))(t)
-	covered := Header{"covered", `{"spans":[{"partition":1,"from":0,"to":9}],"messages":9,"rows":90,"checksum":7}`}
-	for _, r := range []*Statistics{
-		{Identity{KindVisit, p.Run(), 0, 1, 1, p.Digest()}, []Header{covered}, Tensors[float64]{
-			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4))}},
-		{Identity{KindSeal, p.Run(), 0, 0, 1, p.Digest()}, []Header{covered, {"from", "0"}, {"to", "9"}, {"rows", "90"}, {"scores", "digest"}}, nil},
-	} {
-		all[string(r.Kind)] = must(r.Encode(mem))(t)[0]
+	id := func(kind Kind, stage, visit, partition int) Identity {
+		return Identity{kind, p.Run(), stage, visit, partition, p.Digest()}
 	}
-	for _, r := range []*Record[float32]{
-		{Identity{KindGram, p.Run(), 0, 0, 1, p.Digest()}, []Header{{"weight", "90"}}, Tensors[float32]{Vector(FieldGram, numbered[float32](3))}},
-		{Identity{KindSample, p.Run(), Survey, 0, 1, p.Digest()}, nil, Tensors[float32]{
-			Matrix(FieldSample, 2, 2, numbered[float32](4)), Words[float32](FieldDraws, []string{"00000000000000ff", "0000000000000fff"})}},
-		{Identity{KindPrepare, p.Run(), Survey, 0, 0, p.Digest()}, nil, Tensors[float32]{
-			Vector(TensorCenter, numbered[float32](2)), Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}},
-		{Identity{KindWeights, p.Run(), 0, 2, 0, "parent"}, []Header{{"final", "1"}, {"links", "0"}}, Tensors[float32]{
-			Matrix(TensorW, 3, 2, numbered[float32](6))}},
+	covered := Coverage{Spans{{1, 0, 9}}, 9, 90, 7}
+	final := Tensors[float64]{
+		Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldQuality, 3, 2, numbered[float64](6)),
+		{Name: FieldBins, Shape: []int{3, 15, 3}, Data: numbered[float64](135)}, {Name: FieldConfusion, Shape: []int{3, 2, 2}, Data: numbered[float64](12)},
+	}
+	for name, r := range map[string]*Record[float64]{
+		"visit": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
+		"visit-survey": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
+			Vector(FieldSums, numbered[float64](2)), Vector(FieldSquares, numbered[float64](2)), Vector(FieldPresent, numbered[float64](2)),
+			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1}).Record(),
+		"gram-exact": (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
+		"seal":       (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {
-		all[string(r.Kind)] = must(r.Encode(mem))(t)[0]
+		all[name] = must(r.Encode(mem))(t)[0]
+	}
+	for name, r := range map[string]*Record[float32]{
+		"gram":   (&Gram{Identity: id(KindGram, 0, 0, 1), Matrix: numbered[float64](3), Weight: 90}).BlockRecord(),
+		"sample": (&Sample{id(KindSample, Survey, 0, 1), 2, numbered[float32](4), []uint64{0xff, 0xfff}}).Record(),
+		"prepare": (&SurveyResult{id(KindPrepare, Survey, 0, 0), [Splits]int64{90, 0, 30}, 1, Tensors[float32]{
+			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Matrix(TensorBasis, 2, 1, []float32{1, 0}),
+			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, []Coverage{covered}}).Record(),
+		"weights": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))}, &Final{Visit: 1}}).Record(),
+		"weights-calibration": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
+			&Final{Visit: 2, Passes: 1}}).Record(),
+	} {
+		all[name] = must(r.Encode(mem))(t)[0]
 	}
 	return all
+}
+
+func stageReport() *StageReport {
+	percent, loss := 2.5, 0.125
+	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
+		HoldoutError: &percent, HoldoutLoss: &loss}
+}
+
+func report() *Report {
+	stage := stageReport()
+	return &Report{
+		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, IngestSeconds: 0.5, Seconds: 1.5,
+		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
+		Splits: map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
+	}
 }
 
 // golden is the files of a message: key and headers to be read by people, and
 // the value as it is on the topic.
 func golden(name string, m Message) (headers, value string) {
 	value = filepath.Join("testdata", name+".arrow")
-	if strings.HasPrefix(string(m.Value), "{") {
+	switch {
+	case m.Kind() == KindQuarantine: // whatever bytes could not be used
+		value = filepath.Join("testdata", name+".bytes")
+	case strings.HasPrefix(string(m.Value), "{"):
 		value = filepath.Join("testdata", name+".json")
 	}
 	return filepath.Join("testdata", name+".headers.json"), value
@@ -99,77 +144,384 @@ func TestGoldens(t *testing.T) {
 		}
 		want := readGolden(t, name, m)
 		if m.Key != want.Key || !slices.Equal(m.Headers, want.Headers) || !bytes.Equal(m.Value, want.Value) {
-			t.Errorf("%s is not what it was: is the change meant, can what is on topics be read, and does FORMAT.md say so? Then test with -update.\nkey %s, was %s\n%v\n%v",
+			t.Errorf("%s has changed. If you mean it: can the program read what is on topics, and does FORMAT.md say so? Then test with -update.\nkey %s, was %s\n%v\n%v",
 				name, m.Key, want.Key, m.Headers, want.Headers)
 		}
 	}
 }
 
-// What was written yesterday is read today.
+// What was written yesterday is read today, and written again it is the same.
 func TestGoldensAreRead(t *testing.T) {
 	mem := checked(t)
 	for name, like := range samples(t) {
 		m := readGolden(t, name, like)
-		var err error
-		var got any
-		switch m.Kind() {
-		case KindExamples, "":
-			var e *Examples
-			if e, err = DecodeExamples(m.Value, mem); err == nil {
-				got = fmt.Sprint(e.Rows, " × ", e.Width, " ", e.Sparse, e.Missing(), " ", e.Label(0), " ", e.Weight(0), " ", e.Split(0))
-				e.Release()
-			}
-		case KindResiduals:
-			var r *Residuals
-			if r, err = DecodeResiduals(m, 3, mem); err == nil {
-				got = fmt.Sprint(r.Offset, " ", r.Row, " ", len(r.Score))
-			}
-		case KindVisit, KindSeal:
-			got, err = tensorsOf(&Collector[float64]{}, m, mem)
-		case KindGram, KindSample, KindPrepare, KindWeights:
-			got, err = tensorsOf(&Collector[float32]{}, m, mem)
-		case KindPlan:
-			got, err = again[Plan](m)
-		case KindEnd:
-			got, err = again[End](m)
-		case KindFailure:
-			got, err = again[Failure](m)
-		case KindSource:
-			got, err = again[SourceSeal](m)
-		case KindManifest:
-			got, err = again[Manifest](m)
-		}
-		want := map[string]any{
-			"examples": "3 × 3 false true klasse 0 é 0 train", "examples-bytes": "3 × 3 false false -2 1 train", "examples-sparse": "2 × 5 true false a 1 train",
-			"residuals": "1099511627776 128 6", "visit": "splits[3 4] cross[2 2] ", "gram": "gram[3] ", "seal": "", "sample": "sample[2 2] draws[2] ",
-			"prepare": "center[2] spread[1] labels[2] ", "weights": "W[3 2] ",
-		}[name]
-		if want == nil {
-			want = string(m.Value)
-		}
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, %v\nexpected %v", name, got, err, want)
+		got, err := again(m, mem)
+		if err != nil || got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
+			t.Errorf("%s: %v\n%+v\nread and written again\n%+v", name, err, m, got)
 		}
 	}
 }
 
-func tensorsOf[T Number](c *Collector[T], m Message, mem memory.Allocator) (string, error) {
-	r, err := c.Add(m, mem)
+// again decodes a message and encodes what it says.
+func again(m Message, mem memory.Allocator) (Message, error) {
+	if IsSingle(m) {
+		return recordAgain(m, mem, func(r *Record[float32]) ([]Message, error) {
+			var decoded interface{ Record() *Record[float32] }
+			var err error
+			switch r.Kind {
+			case KindGram:
+				g, err := BlockGramOf(r, func(size int) []float64 { return make([]float64, size) })
+				if err != nil {
+					return nil, err
+				}
+				return g.BlockRecord().Encode(mem)
+			case KindReport:
+				whole, err := ReportOf(r)
+				if err != nil {
+					return nil, err
+				}
+				return whole.Messages(r.Parent, func(r *Record[float32]) ([]Message, error) { return r.Encode(mem) })
+			case KindSample:
+				decoded, err = SampleOf(r)
+			case KindPrepare:
+				decoded, err = SurveyResultOf(r)
+			case KindWeights:
+				decoded, err = WeightsOf(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return decoded.Record().Encode(mem)
+		})
+	}
+	switch m.Kind() {
+	case KindExamples, "":
+		e, err := DecodeExamples(m.Value, mem)
+		if err != nil {
+			return Message{}, err
+		}
+		e.Release()
+		return m, nil // examples_test.go looks at what is in them
+	case KindResiduals:
+		r, err := DecodeResiduals(m, 3, mem)
+		if err != nil {
+			return Message{}, err
+		}
+		return r.Encode(mem)
+	case KindVisit, KindSeal, KindGram:
+		return recordAgain(m, mem, func(r *Record[float64]) ([]Message, error) {
+			var decoded interface{ Record() *Record[float64] }
+			var err error
+			switch {
+			case r.Kind == KindGram:
+				return ExactGramOf(r).ExactRecord().Encode(mem)
+			case r.Kind == KindSeal:
+				decoded, err = SealOf(r)
+			case r.Stage == Survey:
+				decoded, err = SurveyVisitOf(r)
+			default:
+				decoded, err = VisitOf(r)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return decoded.Record().Encode(mem)
+		})
+	case KindQuarantine:
+		q, err := QuarantinedOf(m)
+		if err != nil {
+			return Message{}, err
+		}
+		return q.Message(), nil
+	case KindStage:
+		s, err := DecodeJSON[StageReport](m)
+		if err != nil {
+			return Message{}, err
+		}
+		return s.Message(m.Get("run")), nil
+	case KindPlan:
+		return jsonAgain[Plan](m)
+	case KindEnd:
+		return jsonAgain[End](m)
+	case KindFailure:
+		return jsonAgain[Failure](m)
+	case KindSource:
+		return jsonAgain[SourceSeal](m)
+	case KindManifest:
+		return jsonAgain[Manifest](m)
+	}
+	return Message{}, fmt.Errorf("no reader for kind %s", m.Kind())
+}
+
+func recordAgain[T Number](m Message, mem memory.Allocator, encode func(*Record[T]) ([]Message, error)) (Message, error) {
+	r, err := (&Collector[T]{}).Add(m, mem)
 	if err != nil {
-		return "", err
+		return Message{}, err
 	}
-	text := ""
-	for _, tensor := range r.Tensors {
-		text += fmt.Sprint(tensor.Name, tensor.Shape, " ")
+	messages, err := encode(r)
+	if err != nil {
+		return Message{}, err
 	}
-	return text, nil
+	return messages[0], nil
 }
 
-func again[T Plan | End | Failure | SourceSeal | Manifest](m Message) (string, error) {
+func jsonAgain[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
-		return "", err
+		return Message{}, err
 	}
-	content, err := json.Marshal(value)
-	return string(content), err
+	return any(value).(interface{ Message() Message }).Message(), nil
 }
+
+// Every kind that the package declares has a layout and a golden.
+func TestEveryKindHasLayoutAndGolden(t *testing.T) {
+	declared, documented, shown := declaredKinds(t), map[Kind]bool{}, map[Kind]bool{}
+	for _, l := range Layouts() {
+		if documented[l.Kind] {
+			t.Errorf("kind %s has two layouts", l.Kind)
+		}
+		documented[l.Kind] = true
+	}
+	for _, m := range samples(t) {
+		shown[m.Kind()] = true
+	}
+	for _, kind := range declared {
+		if !documented[kind] {
+			t.Errorf("kind %s has no layout: list it in Layouts", kind)
+		}
+		if !shown[kind] {
+			t.Errorf("kind %s has no golden: add one to samples", kind)
+		}
+	}
+	if len(documented) != len(declared) {
+		t.Errorf("%d kinds, %d layouts", len(declared), len(documented))
+	}
+}
+
+// declaredKinds are the constants of type Kind.
+func declaredKinds(t *testing.T) (kinds []Kind) {
+	files := must(filepath.Glob("*.go"))(t)
+	for _, name := range files {
+		file := must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || spec.Type == nil {
+				return true
+			}
+			if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Kind" && len(spec.Values) == 1 {
+				text := must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
+				kinds = append(kinds, Kind(text))
+			}
+			return true
+		})
+	}
+	return kinds
+}
+
+// The goldens of a kind have all tensors and notes, or JSON fields, of its layout,
+// and no others.
+func TestGoldensAreAsTheirLayout(t *testing.T) {
+	mem := checked(t)
+	tensors, noted, fields := map[Kind]map[string]bool{}, map[Kind]map[string]bool{}, map[Kind]map[string]bool{}
+	add := func(to map[Kind]map[string]bool, kind Kind, name string) {
+		if to[kind] == nil {
+			to[kind] = map[string]bool{}
+		}
+		to[kind][name] = true
+	}
+	for name, m := range samples(t) {
+		for _, n := range notes(m) {
+			add(noted, m.Kind(), n.Key)
+		}
+		var object map[string]any
+		if json.Unmarshal(m.Value, &object) == nil {
+			for field := range object {
+				add(fields, m.Kind(), field)
+			}
+		}
+		if m.Get("chunks") == "" {
+			continue
+		}
+		var names []string
+		if IsSingle(m) {
+			names = tensorNames(t, must((&Collector[float32]{}).Add(m, mem))(t).Tensors)
+		} else {
+			names = tensorNames(t, must((&Collector[float64]{}).Add(m, mem))(t).Tensors)
+		}
+		if len(names) == 0 {
+			t.Errorf("%s has no tensors", name)
+		}
+		for _, tensor := range names {
+			add(tensors, m.Kind(), tensor)
+		}
+	}
+	for _, l := range Layouts() {
+		sameNames(t, l.Kind, "tensors", names(l.Tensors), tensors[l.Kind])
+		sameNames(t, l.Kind, "notes", names(l.Notes), noted[l.Kind])
+		if l.Value != nil {
+			sameNames(t, l.Kind, "fields", jsonFields(l.Value), fields[l.Kind])
+		}
+	}
+}
+
+func tensorNames[T Number](t *testing.T, tensors Tensors[T]) (names []string) {
+	for _, tensor := range tensors {
+		names = append(names, tensor.Name)
+	}
+	return names
+}
+
+func names(parts []Part) (names []string) {
+	for _, p := range parts {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func sameNames(t *testing.T, kind Kind, what string, documented []string, found map[string]bool) {
+	t.Helper()
+	slices.Sort(documented)
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, documented) {
+		t.Errorf("the goldens of kind %s have the %s %q, its layout %q", kind, what, got, documented)
+	}
+}
+
+// jsonFields are the names of a struct's fields in JSON.
+func jsonFields(value any) (names []string) {
+	of := reflect.TypeOf(value)
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// FORMAT.md's tables of kinds are those of the layouts: they are between marks, and
+// -update writes them.
+func TestFormatTables(t *testing.T) {
+	page := string(must(os.ReadFile("FORMAT.md"))(t))
+	marked := page
+	for name, table := range map[string]string{"records": recordTable(), "json": jsonTable()} {
+		section := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- end -->)`)
+		if !section.MatchString(page) {
+			t.Errorf("FORMAT.md has no marks for the table of %s", name)
+		}
+		marked = section.ReplaceAllString(marked, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
+	}
+	if *update {
+		if err := os.WriteFile("FORMAT.md", []byte(marked), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if marked != page {
+		t.Error("FORMAT.md's tables are not those of the layouts: test with -update")
+	}
+	_, topics, _ := strings.Cut(page, "| topic | kinds |")
+	topics, _, _ = strings.Cut(topics, "\n\n")
+	for _, l := range Layouts() {
+		_, row, _ := strings.Cut(topics, "| `"+l.Topic+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !regexp.MustCompile(`\b` + string(l.Kind) + `\b`).MatchString(row) {
+			t.Errorf("FORMAT.md's table of topics does not have kind %s in the row of %s: %s", l.Kind, l.Topic, row)
+		}
+	}
+}
+
+func recordTable() string {
+	text := "| kind | topic | written by | read by | tensors | notes |\n|---|---|---|---|---|---|\n"
+	for _, l := range Layouts() {
+		if l.Tensors != nil {
+			text += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", l.Kind, l.Topic, l.Writer, l.Reader, parts(l.Tensors), parts(l.Notes))
+		}
+	}
+	return text
+}
+
+func parts(list []Part) string {
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, "`"+p.Name+"` "+p.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func jsonTable() string {
+	text := "| kind | topic | key | written by | read by | says | fields |\n|---|---|---|---|---|---|---|\n"
+	for _, l := range Layouts() {
+		if l.Value != nil {
+			text += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s | %s | `%s` |\n", l.Kind, l.Topic, l.Key, l.Writer, l.Reader, l.Says, strings.Join(jsonFields(l.Value), "`, `"))
+		}
+	}
+	return text
+}
+
+// FORMAT.md names the columns of each schema, in their order, with their types.
+func TestFormatColumns(t *testing.T) {
+	mem := checked(t)
+	page := string(must(os.ReadFile("FORMAT.md"))(t))
+	record := somewhat(3)["all"].Record(mem)
+	defer record.Release()
+	for section, schema := range map[string]*arrow.Schema{
+		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": recordSchema[float64](),
+	} {
+		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
+		for _, f := range schema.Fields() {
+			row := fmt.Sprintf("| `%s` |", f.Name)
+			_, rest, found := strings.Cut(text, row)
+			described, _, _ := strings.Cut(rest, "\n")
+			if !found || !strings.Contains(described, "`"+typeName(f.Type)) {
+				t.Errorf("section %s: column %s of type %s is not the next row: %q", section, f.Name, typeName(f.Type), described)
+			}
+			text = rest
+		}
+	}
+}
+
+// typeName is how FORMAT.md calls a type: without the names and nullability of
+// nested fields, and with no length of a fixed list.
+func typeName(of arrow.DataType) string {
+	switch of := of.(type) {
+	case *arrow.FixedSizeListType:
+		return "fixed_size_list<" + typeName(of.Elem()) + ">"
+	case *arrow.ListType:
+		return "list<" + typeName(of.Elem()) + ">"
+	}
+	return of.Name()
+}
+
+// Content that does not fit its kind is an error that wraps ErrDamaged, or names
+// the tensor.
+func TestRecordsOfOtherContent(t *testing.T) {
+	for name, err := range map[string]error{
+		"visit without coverage":         second(VisitOf(&Record[float64]{})),
+		"survey without count":           second(SurveyVisitOf(&Record[float64]{Notes: []Header{Coverage{}.note()}})),
+		"gram without weight":            second(BlockGramOf(&Record[float32]{}, nil)),
+		"seal without offsets":           second(SealOf(&Record[float64]{Notes: []Header{Coverage{}.note()}})),
+		"seal without coverage":          second(SealOf(&Record[float64]{Notes: []Header{{noteFrom, "0"}, {noteTo, "1"}, {noteRows, "1"}}})),
+		"prepare without rows":           second(SurveyResultOf(&Record[float32]{})),
+		"prepare without quarantined":    second(SurveyResultOf(&Record[float32]{Notes: []Header{{noteRows, "1 2 3"}}})),
+		"weights of no number of passes": second(WeightsOf(&Record[float32]{Notes: []Header{{noteFinal, "1"}, {notePasses, "x"}}})),
+		"report that is no JSON":         second(ReportOf(&Record[float32]{Tensors: Tensors[float32]{Words[float32](TensorReport, []string{"{"})}})),
+		"quarantine of another kind":     second(QuarantinedOf(Message{})),
+		"quarantine without offset":      second(QuarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
+	} {
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	rows, draws := Matrix(FieldSample, 1, 2, []float32{1, 2}), Words[float32](FieldDraws, []string{"00000000000000ff"})
+	for _, tensors := range []Tensors[float32]{
+		nil, {rows}, {draws}, {rows, Words[float32](FieldDraws, []string{"1", "2"})}, {Vector(FieldSample, []float32{1}), draws},
+	} {
+		_, err := SampleOf(&Record[float32]{Tensors: tensors})
+		if shape := (*ShapeError)(nil); !errors.As(err, &shape) {
+			t.Errorf("%v: %v", tensors, err)
+		}
+	}
+	if _, err := SampleOf(&Record[float32]{Tensors: Tensors[float32]{rows, Words[float32](FieldDraws, []string{"xyz"})}}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a draw that is no number: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -34,26 +34,9 @@ func (m Message) number(key string) (int, error) {
 	return int(n), nil
 }
 
-// Kind tells what a record is.
+// Kind tells what a message is. Each kind is declared in the file of its type;
+// [Layouts] lists them.
 type Kind string
-
-const (
-	KindExamples  Kind = "examples"  // examples: a batch
-	KindResiduals Kind = "residuals" // residuals: the rows of a batch after a stage
-	KindVisit     Kind = "visit"     // statistics: the sums of one partition's span for one visit
-	KindGram      Kind = "gram"      // statistics: the Gram matrix of the same, a record of its own
-	KindSample    Kind = "sample"    // statistics: sampled raw rows of the survey
-	KindSeal      Kind = "seal"      // statistics: where a partition's residuals of a stage are
-	KindFailure   Kind = "failure"   // statistics: what the log has made impossible
-	KindPrepare   Kind = "prepare"   // weights: the survey's result
-	KindWeights   Kind = "weights"   // weights: those of a visit
-	KindManifest  Kind = "manifest"  // weights: a finished version
-	KindPlan      Kind = "plan"      // plans: what a run is
-	KindEnd       Kind = "end"       // plans: how it ended
-	KindStage     Kind = "stage"     // plans: what a stage of a run came to
-	KindReport    Kind = "report"    // plans: what a run that is done says of itself
-	KindSource    Kind = "source"    // plans: the seal of an ingested source
-)
 
 // Kind of a message; "" if it has none, as what other producers write to
 // examples.

@@ -20,15 +20,6 @@ type Record[T Number] struct {
 	Tensors Tensors[T]
 }
 
-type (
-	// Statistics are sums over the examples of one partition's span.
-	Statistics = Record[float64]
-	// Weights are what a solver publishes: the barrier between two visits.
-	Weights = Record[float32]
-	// Sample is raw rows of examples, as they were ingested.
-	Sample = Record[float32]
-)
-
 // Note is the value of a note, or "".
 func (r *Record[T]) Note(key string) string {
 	for _, n := range r.Notes {
@@ -37,6 +28,11 @@ func (r *Record[T]) Note(key string) string {
 		}
 	}
 	return ""
+}
+
+// damaged says that the content of a record is not what its kind asks for.
+func (r *Record[T]) damaged(err error) error {
+	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)
 }
 
 // Digest is over the identity, the notes and every bit of the tensors. Because
@@ -49,13 +45,6 @@ func (r *Record[T]) Digest() Digest {
 		h.text(n.Key, n.Value)
 	}
 	r.Tensors.write(h)
-	return h.digest()
-}
-
-// ContentDigest is over the tensors alone.
-func (t Tensors[T]) ContentDigest() Digest {
-	h := newHasher()
-	t.write(h)
 	return h.digest()
 }
 
@@ -129,28 +118,6 @@ func (t *Tensor[T]) segments() []segment[T] {
 
 // IsSingle tells whether a message is of a record in single precision.
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
-
-// Narrow is the tensors in single precision.
-func Narrow(t Tensors[float64]) Tensors[float32] {
-	return convert(t, func(size int) []float32 { return make([]float32, size) })
-}
-
-// Widen is the tensors in double precision, in memory of so many values that room
-// gives; they are all written.
-func Widen(t Tensors[float32], room func(size int) []float64) Tensors[float64] {
-	return convert(t, room)
-}
-
-func convert[To, From Number](from Tensors[From], room func(size int) []To) Tensors[To] {
-	to := make(Tensors[To], len(from))
-	for i, t := range from {
-		to[i] = Tensor[To]{Name: t.Name, Shape: t.Shape, Data: room(len(t.Data)), Text: t.Text}
-		for j, v := range t.Data {
-			to[i].Data[j] = To(v)
-		}
-	}
-	return to
-}
 
 // Encode makes the messages of a record, each within MaxMessage and each with
 // the digest of the whole. It panics if a tensor is not what its shape says, and

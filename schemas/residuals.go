@@ -9,6 +9,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
+// KindResiduals is the kind of [Residuals].
+const KindResiduals Kind = "residuals"
+
 // Residuals is the rows of one examples message after a stage, in their order,
 // or a part of them where there are many classes. A row without a label has a
 // residual of zeros.
@@ -112,4 +115,8 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 		*dst = append([]float32(nil), values.Float32Values()[first:first+column.Len()*classes]...)
 	}
 	return r, nil
+}
+
+func residualsLayout() Layout {
+	return Layout{Kind: KindResiduals, Topic: "residuals", Key: "RUN/residuals/STAGE/0/PARTITION/OFFSET/ROW", Writer: "worker", Reader: "worker"}
 }

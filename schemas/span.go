@@ -83,3 +83,14 @@ func (s Span) Segments(length int64) []Span {
 	}
 	return segments
 }
+
+// checkSpans returns an error for spans that no plan or seal can have.
+func checkSpans(spans Spans) error {
+	for _, s := range spans {
+		if s.Partition < 0 || s.From < 0 {
+			return fmt.Errorf("span %v", s)
+		}
+	}
+	_, err := spans.Union(nil)
+	return err
+}

@@ -1,0 +1,32 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+func jsonMessage(kind Kind, run, key string, value any) Message {
+	content, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
+	}
+	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: content}
+}
+
+// DecodeJSON reads the value of a plan, an end, a failure, a source's seal or a
+// manifest. Errors wrap ErrDamaged.
+func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest | StageReport](m Message) (*T, error) {
+	value := new(T)
+	err := error(nil)
+	if len(m.Value) > MaxMessage { // what it becomes may be fifty times as large
+		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), MaxMessage)
+	} else if err = json.Unmarshal(m.Value, value); err == nil {
+		if checked, ok := any(value).(interface{ Check() error }); ok {
+			err = checked.Check()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: decode %s %s: %w", ErrDamaged, m.Kind(), quote(m.Key), err)
+	}
+	return value, nil
+}
