@@ -80,8 +80,8 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 	}
 	for t := range s.plan.Stages {
 		final, digest := s.chain.final(t)
-		links, _ := strconv.Atoi(final.Note(noteLinks)) // written by a solver
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: links, Digest: digest})
+		passes, _ := strconv.Atoi(final.Note(notePasses)) // written by a solver
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: passes, Digest: digest})
 	}
 	model, err := modelOf(s.chain, manifest)
 	if err != nil {

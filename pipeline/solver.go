@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -120,10 +121,10 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	shape := s.chain.shape(m)
 	s.current = t
 	s.forget(t)
-	fit, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), 0
+	fit, chosen, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), link.Named(s.plan.Stages[t].Link), 0
 	final, parent := s.chain.final(t)
 	if final != nil { // by a solver before this one
-		passes = gradients(s.plan.Stages[t].Link, len(s.chain.visits(t)))
+		passes = chosen.Passes(len(s.chain.visits(t)))
 	}
 	var gathered time.Time
 	var waited time.Duration
@@ -136,7 +137,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 				return err
 			}
 			kinds := []schemas.Kind{schemas.KindVisit}
-			if s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
+			if !chosen.HasGradient(v.number) {
 				kinds = append(kinds, schemas.KindGram)
 			}
 			waiting, factored := time.Now(), time.Duration(0)
@@ -178,7 +179,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			Tensors:  step.Tensors(shape),
 		}
 		if step.Final {
-			r.Notes = []schemas.Header{{Key: noteFinal, Value: strconv.Itoa(step.Of)}, {Key: noteLinks, Value: strconv.Itoa(step.Links)}}
+			r.Notes = []schemas.Header{{Key: noteFinal, Value: strconv.Itoa(step.Of)}, {Key: notePasses, Value: strconv.Itoa(step.Passes)}}
 		}
 		if err := s.publish(ctx, r); err != nil {
 			return err
@@ -190,7 +191,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		return err
 	}
 	s.last = sealed
-	report := stageReport(t, s.plan.Stages[t].Link, passes, time.Since(began), sealed)
+	report := stageReport(t, chosen.Name, passes, time.Since(began), sealed)
 	s.stages = append(s.stages, report)
 	if err := s.tellStage(ctx, report); err != nil {
 		return err
@@ -217,14 +218,6 @@ func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit, rest 
 	began := time.Now()
 	err = fit.Precondition(gram.Tensors())
 	return time.Since(began), err
-}
-
-// gradients is how many of so many visits gave a loss and a gradient.
-func gradients(link schemas.Link, visits int) int {
-	if link == schemas.LinkCalibrated {
-		return (visits + 1) / 2
-	}
-	return visits
 }
 
 // publish writes the next record of the chain, and waits until it, or another

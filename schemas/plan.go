@@ -104,14 +104,8 @@ type Features struct {
 	Replacement    bool    `json:"replacement"` // columns: drawn with replacement
 }
 
-// Link is how a score becomes a prediction, and with it the unit of the score.
+// Link is the name of how a score becomes a prediction, and with it of the unit of the score.
 type Link string
-
-const (
-	LinkIdentity   Link = "identity"   // the score itself: squared loss
-	LinkSoftmax    Link = "softmax"    // its softmax: log loss
-	LinkCalibrated Link = "calibrated" // learnt by Algorithm 2: squared loss
-)
 
 // Content is the digest of everything but Ended and Since.
 func (p *Plan) Content() Digest {
@@ -218,12 +212,11 @@ type Manifest struct {
 	WeightsDigest Digest             `json:"weights_digest"`
 }
 
-// BlockDigest names the final record of a stage and, for a calibrated one,
-// how many links of its chain count.
+// BlockDigest names the final record of a stage and, if its link is learnt, how many of its passes count.
 type BlockDigest struct {
 	Stage  int    `json:"stage"`
 	Visit  int    `json:"visit"`
-	Links  int    `json:"links,omitempty"`
+	Passes int    `json:"links,omitempty"`
 	Digest Digest `json:"digest"`
 }
 
