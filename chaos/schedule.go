@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	links "github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -168,13 +169,11 @@ func drawMoment(draw *rand.Rand, stages []schemas.Stage) moment {
 
 // visits is how many a stage has at most. One that ends sooner is over when the fault of a later visit comes.
 func visits(s schemas.Stage) int {
-	switch s.Link {
-	case schemas.LinkIdentity:
+	l := links.Named(s.Link)
+	if l.Quadratic {
 		return 1
-	case schemas.LinkCalibrated:
-		return 2 * s.Passes // two barriers a pass
 	}
-	return s.Passes
+	return l.VisitsPerPass() * s.Passes
 }
 
 // between draws a whole number of milliseconds.

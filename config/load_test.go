@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -78,7 +79,7 @@ func TestFileThatSaysAll(t *testing.T) {
 	c := loaded(t, "design.yaml", nil, nil)
 	stage := schemas.Stage{
 		Features: schemas.Features{Kind: "rff", Size: 1024, BandwidthScale: 2, Degree: 2},
-		Link:     schemas.LinkSoftmax, Passes: 12, Ridge: 1e-4, Method: "auto", GramRows: "auto",
+		Link:     link.Softmax, Passes: 12, Ridge: 1e-4, Method: "auto", GramRows: "auto",
 		Stop: &schemas.Stop{Split: "holdout", Patience: 3},
 	}
 	job := c.Job()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -46,7 +47,7 @@ func TestBadMessages(t *testing.T) {
 		"unknown label":   encoded(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, 2}, Words: []string{"square"}}),
 		"missing feature": encoded(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, nan}, Words: []string{"ring0"}}),
 	}
-	job := jobOn(t, data, table{}, stage(schemas.LinkSoftmax, 20, 3), stage(schemas.LinkSoftmax, 20, 3))
+	job := jobOn(t, data, table{}, stage(link.Softmax, 20, 3), stage(link.Softmax, 20, 3))
 	job.Examples.Train, job.Examples.Classes, job.Examples.Partitions = nil, []string{"ring0", "ring1", "ring2"}, 2
 
 	log := openEmbedded(t)
@@ -87,7 +88,7 @@ func TestBadMessages(t *testing.T) {
 
 // What this version can't do with sound data ends the run, and says so.
 func TestUnsupportedExamples(t *testing.T) {
-	job := jobOn(t, rings(1, 2, 2, 1), table{}, stage(schemas.LinkSoftmax, 5, 1))
+	job := jobOn(t, rings(1, 2, 2, 1), table{}, stage(link.Softmax, 5, 1))
 	job.Examples.Train = nil
 	list := arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)
 	pair := arrow.StructOf(arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32})
@@ -125,7 +126,7 @@ func TestUnsupportedExamples(t *testing.T) {
 // interrupted, the next one begins again and the row count is exact.
 func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	data := rings(6000, 2, 2, 1)
-	job := jobOn(t, data, table{}, stage(schemas.LinkIdentity, 10, 1))
+	job := jobOn(t, data, table{}, stage(link.Identity, 10, 1))
 	log := openEmbedded(t)
 
 	path := filepath.Join(t.TempDir(), "bad.csv")
@@ -170,7 +171,7 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 // Repeated writes, as a broker that applied a write and reported an error
 // makes them, count once; a message that is gone ends the run.
 func TestRepeatedAndMissingMessages(t *testing.T) {
-	job := jobOn(t, rings(600, 2, 2, 1), table{}, stage(schemas.LinkIdentity, 10, 1))
+	job := jobOn(t, rings(600, 2, 2, 1), table{}, stage(link.Identity, 10, 1))
 	clean := openEmbedded(t)
 	want, _ := train(t, clean, job)
 	topic := topicsOf(job.Name)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
@@ -208,12 +209,12 @@ func (c *chain) step(stage, v int, shape solve.Shape) (solve.Step, error) {
 
 // fitted is what a stage's weights are now: the newest, or the final ones.
 func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
-	f := &sink.Fitted{Link: c.plan.Stages[stage].Link}
+	f, learnt := &sink.Fitted{}, link.Named(c.plan.Stages[stage].Link).Learnt
 	dense := func(rows int, data []float32) kernel.Dense {
 		return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}
 	}
 	weights := func(data []float32) kernel.Weights { return kernel.NewWeights(dense(shape.Columns, data)) }
-	if w := c.initial[stage]; w != nil && f.Link != schemas.LinkCalibrated {
+	if w := c.initial[stage]; w != nil && !learnt {
 		f.W = weights(w)
 	}
 	for _, r := range c.weights {
@@ -224,21 +225,21 @@ func (c *chain) fitted(stage int, shape solve.Shape) (*sink.Fitted, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %v: %w", r.Identity, err)
 		}
-		if f.Link != schemas.LinkCalibrated {
+		if !learnt {
 			f.W = weights(step.W)
 			continue
 		}
 		if step.W != nil {
-			f.Chain = append(f.Chain, sink.ChainLink{W: weights(step.W)})
+			f.Passes = append(f.Passes, sink.CalibratedPass{W: weights(step.W)})
 		}
-		if step.Calibration != nil && len(f.Chain) > 0 {
-			f.Chain[len(f.Chain)-1].Calibration = dense(3*shape.Classes, step.Calibration)
+		if step.Calibration != nil && len(f.Passes) > 0 {
+			f.Passes[len(f.Passes)-1].Calibration = dense(3*shape.Classes, step.Calibration)
 		}
 		if r.Final != nil {
-			if r.Final.Passes < 0 || r.Final.Passes > len(f.Chain) {
-				return nil, fmt.Errorf("read %v: %w: %d passes of %d", r.Identity, schemas.ErrDamaged, r.Final.Passes, len(f.Chain))
+			if r.Final.Passes < 0 || r.Final.Passes > len(f.Passes) {
+				return nil, fmt.Errorf("read %v: %w: %d passes of %d", r.Identity, schemas.ErrDamaged, r.Final.Passes, len(f.Passes))
 			}
-			f.Chain = f.Chain[:r.Final.Passes]
+			f.Passes = f.Passes[:r.Final.Passes]
 		}
 	}
 	return f, nil
@@ -285,8 +286,7 @@ func (c *chain) warm(ctx context.Context, d desk) (prepared schemas.Tensors[floa
 		if final == nil {
 			return nil, fmt.Errorf("version %d: the weights of stage %d are no longer on %s", m.Version, t, d.weights)
 		}
-		// Algorithm 2's state is its whole chain: a calibrated stage begins anew.
-		if c.plan.Stages[t].Link == schemas.LinkCalibrated {
+		if link.Named(c.plan.Stages[t].Link).Learnt { // its state is all of its passes: it begins anew
 			continue
 		}
 		w, ok := final.Tensors.Find(schemas.TensorW)

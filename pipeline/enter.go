@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 )
@@ -103,7 +104,7 @@ func (w *worker) scoresBefore(stage int) *residualsOf {
 	_, parent := w.chain.final(stage - 1)
 	return &residualsOf{
 		run: w.run, stage: stage - 1, parent: parent, classes: w.chain.prepared.Labels.Len(),
-		from: w.plan.Stages[stage-1].Link, to: w.plan.Stages[stage].Link,
+		from: link.Named(w.plan.Stages[stage-1].Link), to: link.Named(w.plan.Stages[stage].Link),
 	}
 }
 

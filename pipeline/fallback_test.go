@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -21,9 +22,9 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 		t.Log("no fast BLAS here: this compares vector units only")
 	}
 	for name, list := range map[string][]schemas.Stage{
-		"identity":   {stage(schemas.LinkIdentity, 65, 1), stage(schemas.LinkIdentity, 65, 8)},
-		"softmax":    {stage(schemas.LinkSoftmax, 65, 8), stage(schemas.LinkSoftmax, 17, 8)},
-		"calibrated": {stage(schemas.LinkCalibrated, 63, 3)},
+		"identity":   {stage(link.Identity, 65, 1), stage(link.Identity, 65, 8)},
+		"softmax":    {stage(link.Softmax, 65, 8), stage(link.Softmax, 17, 8)},
+		"calibrated": {stage(link.Calibrated, 63, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := jobOn(t, training, test, list...)

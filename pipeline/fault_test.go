@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -21,7 +22,7 @@ func foreign(t *testing.T, data table) (Job, kafkalog.Message) {
 	for _, row := range data.rows {
 		rows.Floats = append(rows.Floats, row...)
 	}
-	job := jobOn(t, data, table{}, stage(schemas.LinkSoftmax, 20, 3), stage(schemas.LinkSoftmax, 20, 3))
+	job := jobOn(t, data, table{}, stage(link.Softmax, 20, 3), stage(link.Softmax, 20, 3))
 	job.Examples.Train, job.Examples.Partitions = nil, 1
 	return job, encoded(t, rows)
 }
@@ -196,7 +197,7 @@ func TestReportOfManyClasses(t *testing.T) {
 	for i := range 600 {
 		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))
 	}
-	job := jobOn(t, data, data, stage(schemas.LinkIdentity, 10, 1))
+	job := jobOn(t, data, data, stage(link.Identity, 10, 1))
 	job.Examples.Partitions = 1
 	report, _ := train(t, openEmbedded(t), job)
 	if got := report.Splits["test"].Confusion; len(got) != 600 || len(got[599]) != 600 {
@@ -245,7 +246,7 @@ func TestStatisticsAreGone(t *testing.T) {
 // A warm start over examples that do not fit the earlier version says so.
 func TestWarmStartThatDoesNotFit(t *testing.T) {
 	log := openEmbedded(t)
-	job := jobOn(t, rings(300, 2, 3, 1), table{}, stage(schemas.LinkSoftmax, 20, 3))
+	job := jobOn(t, rings(300, 2, 3, 1), table{}, stage(link.Softmax, 20, 3))
 	train(t, log, job)
 	job.Warm = Latest
 	wide := jobOn(t, rings(300, 3, 3, 1), table{}, job.Stages...)

@@ -58,7 +58,7 @@ func (s *solver) finish(ctx context.Context) (*Report, error) {
 	}
 	for t := range s.plan.Stages {
 		final, digest := s.chain.final(t)
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Links: final.Final.Passes, Digest: digest})
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes, Digest: digest})
 	}
 	model, err := modelOf(s.chain, manifest)
 	if err != nil {

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Any bytes are a model, which predicts, or an error.
 func FuzzReadModel(f *testing.F) {
 	log := openEmbedded(f)
-	for _, link := range []schemas.Link{schemas.LinkSoftmax, schemas.LinkCalibrated} {
-		job := jobOn(f, rings(60, 2, 2, 1), table{}, stage(link, 3, 1))
-		job.Name = "test." + string(link)
+	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
+		job := jobOn(f, rings(60, 2, 2, 1), table{}, stage(l, 3, 1))
+		job.Name = "test." + string(l)
 		_, model, err := Train(f.Context(), log, openBLAS(f), job, TrainOptions{}, &events{})
 		if err != nil {
 			f.Fatal(err)
@@ -45,7 +46,7 @@ func FuzzReadModel(f *testing.F) {
 // take on.
 func FuzzLedger(f *testing.F) {
 	plan := func(p schemas.Plan) *schemas.Plan { return &p }
-	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{stage(schemas.LinkSoftmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
+	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{stage(link.Softmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
 	wide := sound
 	wide.Spans = schemas.Spans{{To: 1 << 60}}
 	twice := sound

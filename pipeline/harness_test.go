@@ -112,11 +112,11 @@ func jobOn(t testing.TB, train, test table, list ...schemas.Stage) Job {
 }
 
 // stage is one of random Fourier features.
-func stage(link schemas.Link, size, passes int) schemas.Stage {
+func stage(l schemas.Link, size, passes int) schemas.Stage {
 	s := solve.Defaults()
 	s.Features = stages.Defaults()
 	s.Features.Size, s.Features.BandwidthScale = size, 0.5
-	s.Link, s.Passes = link, passes
+	s.Link, s.Passes = l, passes
 	return s
 }
 

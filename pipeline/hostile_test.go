@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -114,7 +115,7 @@ func TestQuarantineAfterAnInterruption(t *testing.T) {
 func TestSurveyMadeAgain(t *testing.T) {
 	for name, of := range map[string]func(*testing.T, *kafkalog.Log) Job{
 		"ingested": func(t *testing.T, _ *kafkalog.Log) Job {
-			return jobOn(t, rings(300, 2, 2, 1), table{}, stage(schemas.LinkSoftmax, 20, 3))
+			return jobOn(t, rings(300, 2, 2, 1), table{}, stage(link.Softmax, 20, 3))
 		},
 		"foreign": func(t *testing.T, log *kafkalog.Log) Job {
 			job, good := foreign(t, rings(300, 2, 2, 1))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestSealThatIsGone(t *testing.T) {
 	plan := &schemas.Plan{
 		Name: "gone", Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}},
-		Stages: []schemas.Stage{stage(schemas.LinkSoftmax, 4, 3), stage(schemas.LinkSoftmax, 4, 3)},
+		Stages: []schemas.Stage{stage(link.Softmax, 4, 3), stage(link.Softmax, 4, 3)},
 	}
 	s := newSolver(newDesk(nil, "gone", nil), plan, 0, newAlone(0), ignored{})
 	s.chain.survey = &schemas.SurveyResult{}

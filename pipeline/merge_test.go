@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -45,7 +46,7 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 // A topic that changes under a run, behind its survey or behind a stage's last
 // weights, ends it.
 func TestTopicChangesUnderTheRun(t *testing.T) {
-	columns := stage(schemas.LinkSoftmax, 0, 1)
+	columns := stage(link.Softmax, 0, 1)
 	columns.Features.Kind = "columns"
 	w := newWorld(t, 0, columns) // all is read again for each visit
 	for meets, behind := range map[string]func(schemas.Message) bool{

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -26,12 +27,12 @@ func TestMNISTErrors(t *testing.T) {
 		size, repeat, most int
 		ridge, bound       float64
 	}{
-		{"identity 4000", schemas.LinkIdentity, 4000, 1, 1, 1e-5, 2.05},
-		{"softmax 4000", schemas.LinkSoftmax, 4000, 1, 20, 3e-5, 1.60},
-		{"calibrated 4000", schemas.LinkCalibrated, 4000, 1, 6, 1e-4, 1.70},
-		{"softmax 10 × 1024", schemas.LinkSoftmax, 1024, 10, 12, 1e-4, 1.60},
-		{"softmax 10 × 1024, 4 passes", schemas.LinkSoftmax, 1024, 10, 4, 1e-4, 1.55},
-		{"calibrated 6 × 1024", schemas.LinkCalibrated, 1024, 6, 4, 1e-4, 2.0},
+		{"identity 4000", link.Identity, 4000, 1, 1, 1e-5, 2.05},
+		{"softmax 4000", link.Softmax, 4000, 1, 20, 3e-5, 1.60},
+		{"calibrated 4000", link.Calibrated, 4000, 1, 6, 1e-4, 1.70},
+		{"softmax 10 × 1024", link.Softmax, 1024, 10, 12, 1e-4, 1.60},
+		{"softmax 10 × 1024, 4 passes", link.Softmax, 1024, 10, 4, 1e-4, 1.55},
+		{"calibrated 6 × 1024", link.Calibrated, 1024, 6, 4, 1e-4, 2.0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := solve.Defaults()

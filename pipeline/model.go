@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
@@ -30,6 +31,7 @@ type Model struct {
 }
 
 type fittedBlock struct {
+	link     link.Link
 	features *stages.Map
 	fitted   *sink.Fitted
 }
@@ -77,12 +79,12 @@ func modelOf(c *chain, manifest *schemas.Manifest) (*Model, error) {
 			return nil, err
 		}
 		name := func(i int, what string) string { return fmt.Sprintf("%d/%d/%s", t, i, what) }
-		if f.Link != schemas.LinkCalibrated {
+		if !link.Named(c.plan.Stages[t].Link).Learnt {
 			tensors = append(tensors, schemas.Matrix(name(0, schemas.TensorW), f.W.Rows, f.W.Cols, f.W.Data))
 		}
-		for i, link := range f.Chain {
-			tensors = append(tensors, schemas.Matrix(name(i, schemas.TensorW), link.W.Rows, link.W.Cols, link.W.Data),
-				schemas.Matrix(name(i, schemas.TensorCalibration), link.Calibration.Rows, link.Calibration.Cols, link.Calibration.Data))
+		for i, pass := range f.Passes {
+			tensors = append(tensors, schemas.Matrix(name(i, schemas.TensorW), pass.W.Rows, pass.W.Cols, pass.W.Data),
+				schemas.Matrix(name(i, schemas.TensorCalibration), pass.Calibration.Rows, pass.Calibration.Cols, pass.Calibration.Data))
 		}
 	}
 	tensors = append(tensors, c.survey.Preparation...)
@@ -107,31 +109,31 @@ func newModel(manifest *schemas.Manifest, tensors schemas.Tensors[float32]) (*Mo
 		if err != nil {
 			return nil, err
 		}
-		f, shape := &sink.Fitted{Link: s.Link}, c.shape(m)
+		f, chosen, shape := &sink.Fitted{}, link.Named(s.Link), c.shape(m)
 		matrix := func(i int, what string, rows int) (kernel.Dense, error) {
 			data, err := tensors.Shaped(fmt.Sprintf("%d/%d/%s", t, i, what), rows, shape.Classes)
 			return kernel.Dense{Rows: rows, Cols: shape.Classes, Data: data}, err
 		}
-		if s.Link != schemas.LinkCalibrated {
+		if !chosen.Learnt {
 			w, err := matrix(0, schemas.TensorW, shape.Columns)
 			if err != nil {
 				return nil, err
 			}
 			f.W = kernel.NewWeights(w)
 		} else if t < len(manifest.Blocks) {
-			for i := range manifest.Blocks[t].Links {
+			for i := range manifest.Blocks[t].Passes {
 				w, err := matrix(i, schemas.TensorW, shape.Columns)
 				if err != nil {
 					return nil, err
 				}
-				link := sink.ChainLink{W: kernel.NewWeights(w)}
-				if link.Calibration, err = matrix(i, schemas.TensorCalibration, 3*shape.Classes); err != nil {
+				pass := sink.CalibratedPass{W: kernel.NewWeights(w)}
+				if pass.Calibration, err = matrix(i, schemas.TensorCalibration, 3*shape.Classes); err != nil {
 					return nil, err
 				}
-				f.Chain = append(f.Chain, link)
+				f.Passes = append(f.Passes, pass)
 			}
 		}
-		model.blocks = append(model.blocks, fittedBlock{m, f})
+		model.blocks = append(model.blocks, fittedBlock{chosen, m, f})
 	}
 	return model, nil
 }
@@ -199,6 +201,7 @@ type Predictor struct {
 	inputs, score, next         kernel.Dense
 	block, scratch, predictions kernel.Dense
 	workspace                   sink.Workspace
+	links                       link.Scratch
 }
 
 // Predictor is a new one.
@@ -215,18 +218,18 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	clear(p.score.Data)
 	for t, b := range m.blocks {
 		if t > 0 {
-			sink.Convert(p.score, m.blocks[t-1].fitted.Link, b.fitted.Link, p.workspace.Scratch(k))
+			link.Convert(p.score, m.blocks[t-1].link, b.link, &p.links)
 		}
 		p.next.Reshape(n, k)
-		shown := t == len(m.blocks)-1 && b.fitted.Link == schemas.LinkCalibrated
+		shown := t == len(m.blocks)-1 && b.link.Learnt
 		for from, to := range tiles(n) {
 			p.through(b, p.next.Slice(from, to), p.score.Slice(from, to), p.inputs.Slice(from, to), shown)
 		}
 		p.score, p.next = p.next, p.score
 	}
-	link := m.blocks[len(m.blocks)-1].fitted.Link
-	sink.Predict(link, p.score)
-	sink.Probabilities(link, p.score, p.workspace.Scratch(k))
+	last := m.blocks[len(m.blocks)-1].link
+	last.Predict(p.score)
+	last.Probabilities(p.score, &p.links)
 	return p.score
 }
 
@@ -237,7 +240,7 @@ func (p *Predictor) through(b fittedBlock, dst, score, inputs kernel.Dense, show
 	if b.features.Scores() > 0 {
 		p.predictions.Reshape(score.Rows, score.Cols)
 		copy(p.predictions.Data, score.Data)
-		sink.Predict(b.fitted.Link, p.predictions)
+		b.link.Predict(p.predictions)
 		before = p.predictions
 	}
 	b.features.Expand(p.blas, &p.block, &p.scratch, inputs, before)

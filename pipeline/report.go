@@ -34,8 +34,8 @@ func scoresOf(sum *accumulate.Sum) map[schemas.Split]Score {
 	return scores
 }
 
-func stageReport(stage int, link schemas.Link, passes int, elapsed time.Duration, sealed *accumulate.Sum) StageReport {
-	r := StageReport{Stage: stage, Link: string(link), Passes: passes, Seconds: elapsed.Seconds()}
+func stageReport(stage int, link string, passes int, elapsed time.Duration, sealed *accumulate.Sum) StageReport {
+	r := StageReport{Stage: stage, Link: link, Passes: passes, Seconds: elapsed.Seconds()}
 	scores := scoresOf(sealed)
 	train := scores[schemas.Train]
 	r.TrainError, r.TrainLoss = train.Error, train.Loss

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 )
@@ -18,7 +19,7 @@ type residualsOf struct {
 	run      string
 	stage    int
 	parent   schemas.Digest // of the stage's final weights
-	from, to schemas.Link   // of the stage and of its successor
+	from, to link.Link      // of the stage and of its successor
 	classes  int
 }
 
@@ -37,7 +38,7 @@ type residualsReader struct {
 	at       int64              // offset on the residuals topic of the last part
 	offset   int64              // of its examples message
 	row      int                // first row that is not yet read of it
-	scratch  []float32
+	scratch  link.Scratch
 	codec    codec
 }
 
@@ -46,7 +47,7 @@ type residualsReader struct {
 func (r *residualsOf) reader(d desk, s *share, from int64) *residualsReader {
 	seal := s.seals[r.stage]
 	return &residualsReader{
-		residualsOf: r, attempt: seal.Attempt, offset: -1, scratch: make([]float32, r.classes), codec: d.codec,
+		residualsOf: r, attempt: seal.Attempt, offset: -1, codec: d.codec,
 		messages: d.log.Range(d.residuals, s.span.Partition, max(from, seal.From), seal.To),
 	}
 }
@@ -119,18 +120,18 @@ func (r *residualsReader) fill(ctx context.Context, l *load) error {
 		}
 	}
 	for _, score := range l.scores {
-		sink.Convert(score, r.from, r.to, r.scratch)
+		link.Convert(score, r.from, r.to, &r.scratch)
 	}
 	return nil
 }
 
 // advance makes the scores after the stage those before its successor.
 func (r *residualsOf) advance(s *share) {
-	scratch := make([]float32, r.classes)
+	scratch := new(link.Scratch)
 	for _, segment := range s.segments {
 		for _, b := range segment.batches {
 			b.score, b.after = b.after, b.score
-			sink.Convert(b.score, r.from, r.to, scratch)
+			link.Convert(b.score, r.from, r.to, scratch)
 		}
 	}
 	s.sealed = unknown
@@ -187,7 +188,7 @@ func (r *residualsOf) restore(ctx context.Context, d desk, s *share) error {
 	}
 	for _, segment := range s.segments {
 		for _, b := range segment.batches {
-			sink.Convert(b.score, r.from, r.to, reader.scratch)
+			link.Convert(b.score, r.from, r.to, &reader.scratch)
 		}
 	}
 	return nil

@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // resumable is a job of several stages of all links in four partitions.
 func resumable(t *testing.T) Job {
 	return jobOn(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2),
-		stage(schemas.LinkSoftmax, 20, 3), stage(schemas.LinkCalibrated, 20, 2), stage(schemas.LinkIdentity, 20, 1), stage(schemas.LinkSoftmax, 8, 2))
+		stage(link.Softmax, 20, 3), stage(link.Calibrated, 20, 2), stage(link.Identity, 20, 1), stage(link.Softmax, 8, 2))
 }
 
 // A run that is interrupted at any event, again and again, goes on where it was

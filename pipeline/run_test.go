@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -30,15 +31,15 @@ func TestRunLearns(t *testing.T) {
 		stages  []schemas.Stage
 		most    float64 // percent
 	}{
-		"identity":     {stages: []schemas.Stage{stage(schemas.LinkIdentity, 65, 1)}, most: 4},
-		"softmax":      {stages: []schemas.Stage{stage(schemas.LinkSoftmax, 64, 8)}, most: 4},
-		"calibrated":   {stages: []schemas.Stage{stage(schemas.LinkCalibrated, 63, 4)}, most: 4},
-		"stagewise":    {stages: []schemas.Stage{stage(schemas.LinkSoftmax, 16, 6), stage(schemas.LinkSoftmax, 16, 6), stage(schemas.LinkSoftmax, 16, 6)}, most: 6},
-		"links change": {stages: []schemas.Stage{stage(schemas.LinkIdentity, 64, 1), stage(schemas.LinkSoftmax, 32, 4), stage(schemas.LinkCalibrated, 32, 2), stage(schemas.LinkSoftmax, 8, 2)}, most: 4},
-		"logits":       {stages: []schemas.Stage{with(stage(schemas.LinkSoftmax, 100, 8), kind(stages.Logits))}, most: 10},
-		"polynomial":   {stages: []schemas.Stage{with(stage(schemas.LinkSoftmax, 40, 12), kind(stages.Polynomial))}, most: 10},
-		"scores":       {stages: []schemas.Stage{stage(schemas.LinkSoftmax, 64, 4), with(stage(schemas.LinkSoftmax, 16, 4), func(s *schemas.Stage) { s.Scores = true })}, most: 4},
-		"components":   {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{stage(schemas.LinkSoftmax, 100, 8)}, most: 8},
+		"identity":     {stages: []schemas.Stage{stage(link.Identity, 65, 1)}, most: 4},
+		"softmax":      {stages: []schemas.Stage{stage(link.Softmax, 64, 8)}, most: 4},
+		"calibrated":   {stages: []schemas.Stage{stage(link.Calibrated, 63, 4)}, most: 4},
+		"stagewise":    {stages: []schemas.Stage{stage(link.Softmax, 16, 6), stage(link.Softmax, 16, 6), stage(link.Softmax, 16, 6)}, most: 6},
+		"links change": {stages: []schemas.Stage{stage(link.Identity, 64, 1), stage(link.Softmax, 32, 4), stage(link.Calibrated, 32, 2), stage(link.Softmax, 8, 2)}, most: 4},
+		"logits":       {stages: []schemas.Stage{with(stage(link.Softmax, 100, 8), kind(stages.Logits))}, most: 10},
+		"polynomial":   {stages: []schemas.Stage{with(stage(link.Softmax, 40, 12), kind(stages.Polynomial))}, most: 10},
+		"scores":       {stages: []schemas.Stage{stage(link.Softmax, 64, 4), with(stage(link.Softmax, 16, 4), func(s *schemas.Stage) { s.Scores = true })}, most: 4},
+		"components":   {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{stage(link.Softmax, 100, 8)}, most: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), jobOn(t, training, test, c.stages...)
@@ -88,7 +89,7 @@ func TestRunLearns(t *testing.T) {
 // Where links change, the next stage begins with what was learnt: its error is
 // hardly higher, and its loss, now in another unit, far from that of nothing.
 func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
-	links := []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated}
+	links := []schemas.Link{link.Identity, link.Softmax, link.Calibrated}
 	for _, from := range links {
 		for _, to := range links {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 				}
 				before := of[StageEnded](recorder)[0].TrainError
 				nothing := 1.0 / 3 // half the squared distance of a third each from one
-				if to == schemas.LinkSoftmax {
+				if to == link.Softmax {
 					nothing = math.Log(3)
 				}
 				for _, p := range of[Passed](recorder) {
@@ -123,9 +124,9 @@ func TestSamePlanSameDigest(t *testing.T) {
 		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
 			digests := map[schemas.Digest]string{}
 			for _, memory := range []int64{1 << 30, 20_000, 1} {
-				sampled := stage(schemas.LinkSoftmax, 20, 3)
+				sampled := stage(link.Softmax, 20, 3)
 				sampled.GramRows = "300"
-				job := jobOn(t, training, test, stage(schemas.LinkSoftmax, 33, 4), sampled, stage(schemas.LinkCalibrated, 31, 2), stage(schemas.LinkIdentity, 16, 1))
+				job := jobOn(t, training, test, stage(link.Softmax, 33, 4), sampled, stage(link.Calibrated, 31, 2), stage(link.Identity, 16, 1))
 				job.Examples.Partitions, job.Memory = partitions, memory
 				log := openEmbedded(t)
 				first, _ := train(t, log, job)
@@ -158,16 +159,16 @@ func TestWeightTwoIsTheExampleTwice(t *testing.T) {
 			twice.rows, twice.labels = append(twice.rows, once.rows[i]), append(twice.labels, once.labels[i])
 		}
 	}
-	for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated} {
-		s := stage(link, 0, 5)
+	for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
+		s := stage(l, 0, 5)
 		s.Features.Kind = stages.Columns
 		_, a := train(t, openEmbedded(t), jobOn(t, weighted, table{}, s))
 		_, b := train(t, openEmbedded(t), jobOn(t, twice, table{}, s))
 		p, q := probabilities(t, a, once), probabilities(t, b, once)
 		for i, v := range p.Data {
 			// Algorithm 2 raises roundings to the third power, and solves with little regularisation
-			if bound := map[bool]float64{false: 1e-4, true: 3e-4}[link == schemas.LinkCalibrated]; math.Abs(float64(v-q.Data[i])) > bound {
-				t.Fatalf("%s: value %d is %g weighted, %g repeated", link, i, v, q.Data[i])
+			if bound := map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]; math.Abs(float64(v-q.Data[i])) > bound {
+				t.Fatalf("%s: value %d is %g weighted, %g repeated", l, i, v, q.Data[i])
 			}
 		}
 	}
@@ -190,9 +191,9 @@ func TestOddData(t *testing.T) {
 		"constant column": constant, "single class": single, "100 classes": hundred,
 		"fewer rows than features": few, "two classes": rings(100, 2, 2, 1), "one row many times": same,
 	} {
-		for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated} {
-			t.Run(fmt.Sprint(name, " ", link), func(t *testing.T) {
-				job := jobOn(t, data, table{}, stage(link, 50, 3))
+		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
+			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
+				job := jobOn(t, data, table{}, stage(l, 50, 3))
 				report, model := train(t, openEmbedded(t), job)
 				if report.TestError != nil || report.Rows != int64(len(data.rows)) {
 					t.Errorf("test error %v, %d rows", report.TestError, report.Rows)
@@ -206,14 +207,14 @@ func TestOddData(t *testing.T) {
 		}
 	}
 	t.Run("empty partitions", func(t *testing.T) {
-		job := jobOn(t, few, table{}, stage(schemas.LinkSoftmax, 10, 2))
+		job := jobOn(t, few, table{}, stage(link.Softmax, 10, 2))
 		job.Examples.Partitions = 16
 		if report, _ := train(t, openEmbedded(t), job); report.Rows != 20 {
 			t.Errorf("%d rows", report.Rows)
 		}
 	})
 	t.Run("singular without a ridge", func(t *testing.T) {
-		s := stage(schemas.LinkIdentity, 50, 1)
+		s := stage(link.Identity, 50, 1)
 		s.Ridge = 0
 		err := failing(t, openEmbedded(t), jobOn(t, few, table{}, s))
 		if !strings.Contains(err.Error(), "larger ridge") {
@@ -221,14 +222,14 @@ func TestOddData(t *testing.T) {
 		}
 	})
 	t.Run("more components than features", func(t *testing.T) {
-		job := jobOn(t, few, table{}, stage(schemas.LinkIdentity, 5, 1))
+		job := jobOn(t, few, table{}, stage(link.Identity, 5, 1))
 		job.Prepare.PCA = 3
 		if err := failing(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&solve.WidthError{Components: 3, Features: 2}).Error()) {
 			t.Errorf("%v", err)
 		}
 	})
 	t.Run("nothing there", func(t *testing.T) {
-		job := jobOn(t, few, table{}, stage(schemas.LinkIdentity, 5, 1))
+		job := jobOn(t, few, table{}, stage(link.Identity, 5, 1))
 		job.Examples.Train = nil
 		if err := failing(t, openEmbedded(t), job); !errors.As(err, new(*NoExamplesError)) {
 			t.Errorf("%v", err)
@@ -240,7 +241,7 @@ func TestOddData(t *testing.T) {
 // rows without a label are predicted, not fitted.
 func TestForeignExamples(t *testing.T) {
 	data := rings(500, 2, 3, 1)
-	job := jobOn(t, data, table{}, stage(schemas.LinkSoftmax, 64, 6))
+	job := jobOn(t, data, table{}, stage(link.Softmax, 64, 6))
 	job.Examples.Train = nil
 	log := openEmbedded(t)
 	for p := range 4 {
@@ -274,7 +275,7 @@ func encoded(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
 // A holdout is taken from the training rows, is not fitted, and can stop a
 // stage early.
 func TestHoldoutStops(t *testing.T) {
-	s := stage(schemas.LinkSoftmax, 200, 200)
+	s := stage(link.Softmax, 200, 200)
 	s.Ridge = 1e-9
 	s.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
 	job := jobOn(t, rings(400, 6, 3, 1), table{}, s)
@@ -291,7 +292,7 @@ func TestHoldoutStops(t *testing.T) {
 // A warm start begins where an earlier version ended, over the same features.
 func TestWarmStart(t *testing.T) {
 	log, training := openEmbedded(t), rings(600, 3, 3, 1)
-	job := jobOn(t, training, table{}, stage(schemas.LinkSoftmax, 50, 10), stage(schemas.LinkSoftmax, 50, 10))
+	job := jobOn(t, training, table{}, stage(link.Softmax, 50, 10), stage(link.Softmax, 50, 10))
 	cold, _ := train(t, log, job)
 
 	for i := range job.Stages {
@@ -335,7 +336,7 @@ func TestMissingIsTheMean(t *testing.T) {
 			data.rows[i][2] = float32(math.NaN())
 		}
 	}
-	job := jobOn(t, rings(1, 3, 2, 1), table{}, stage(schemas.LinkSoftmax, 64, 6))
+	job := jobOn(t, rings(1, 3, 2, 1), table{}, stage(link.Softmax, 64, 6))
 	job.Examples.Train = nil
 	log := openEmbedded(t)
 	rows := schemas.ExampleRows{Rows: 300, Cols: 3, Words: data.labels}

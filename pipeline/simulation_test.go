@@ -20,6 +20,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -653,16 +654,16 @@ func (w *world) disturbed(seed uint64, tell func(string, ...any)) *simulation {
 }
 
 func TestSimulation(t *testing.T) {
-	columns := func(link schemas.Link, passes int) schemas.Stage {
-		s := stage(link, 0, passes)
+	columns := func(l schemas.Link, passes int) schemas.Stage {
+		s := stage(l, 0, passes)
 		s.Features.Kind = "columns"
 		return s
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // there is little that stays
 	worlds := []*world{
-		newWorld(t, 1<<20, columns(schemas.LinkSoftmax, 2), columns(schemas.LinkIdentity, 1)),
-		newWorld(t, 0, columns(schemas.LinkSoftmax, 1), columns(schemas.LinkSoftmax, 2)), // all is read again for each visit
-		newWorld(t, 100, columns(schemas.LinkCalibrated, 2)),                             // some is
+		newWorld(t, 1<<20, columns(link.Softmax, 2), columns(link.Identity, 1)),
+		newWorld(t, 0, columns(link.Softmax, 1), columns(link.Softmax, 2)), // all is read again for each visit
+		newWorld(t, 100, columns(link.Calibrated, 2)),                      // some is
 	}
 	of := func(seed uint64) *world { return worlds[seed%uint64(len(worlds))] }
 	if *schedule > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -116,10 +117,10 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	shape := s.chain.shape(m)
 	s.current = t
 	s.forget(t)
-	fit, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), 0
+	fit, chosen, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), link.Named(s.plan.Stages[t].Link), 0
 	final, parent := s.chain.final(t)
 	if final != nil { // by a solver before this one
-		passes = gradients(s.plan.Stages[t].Link, len(s.chain.visits(t)))
+		passes = chosen.Passes(len(s.chain.visits(t)))
 	}
 	var gathered time.Time
 	var waited time.Duration
@@ -132,7 +133,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 				return err
 			}
 			kinds := []schemas.Kind{schemas.KindVisit}
-			if s.plan.Stages[t].Link == schemas.LinkCalibrated && v.number%2 == 1 {
+			if !chosen.HasGradient(v.number) {
 				kinds = append(kinds, schemas.KindGram)
 			}
 			waiting, factored := time.Now(), time.Duration(0)
@@ -174,7 +175,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 			Tensors:  step.Tensors(shape),
 		}
 		if step.Final {
-			r.Final = &schemas.Final{Visit: step.Of, Passes: step.Links}
+			r.Final = &schemas.Final{Visit: step.Of, Passes: step.Passes}
 		}
 		if err := s.publish(ctx, r.Record()); err != nil {
 			return err
@@ -186,7 +187,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 		return err
 	}
 	s.last = sealed
-	report := stageReport(t, s.plan.Stages[t].Link, passes, time.Since(began), sealed)
+	report := stageReport(t, chosen.Name, passes, time.Since(began), sealed)
 	s.stages = append(s.stages, report)
 	if err := s.tellStage(ctx, report); err != nil {
 		return err
@@ -211,14 +212,6 @@ func (s *solver) precondition(ctx context.Context, v visit, fit solve.Fit, rest 
 	began := time.Now()
 	err = fit.Precondition(gram.Tensors())
 	return time.Since(began), err
-}
-
-// gradients is how many of so many visits gave a loss and a gradient.
-func gradients(link schemas.Link, visits int) int {
-	if link == schemas.LinkCalibrated {
-		return (visits + 1) / 2
-	}
-	return visits
 }
 
 // publish writes the next record of the chain, and waits until it, or another

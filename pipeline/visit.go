@@ -7,6 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
@@ -16,7 +17,7 @@ import (
 // pass is what all benches of a visit share.
 type pass struct {
 	visit
-	link     schemas.Link
+	link     link.Link
 	features *stages.Map
 	shape    solve.Shape
 	sample   *gramSample // of the visit that has the Gram matrix; nil: of all rows
@@ -31,7 +32,7 @@ func (w *worker) pass(v visit) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pass{visit: v, link: w.plan.Stages[v.stage].Link, features: m, shape: w.chain.shape(m)}
+	p := &pass{visit: v, link: link.Named(w.plan.Stages[v.stage].Link), features: m, shape: w.chain.shape(m)}
 	if v.number == 0 {
 		of := w.chain.survey.Rows[schemas.Train]
 		if most := solve.GramRows(w.plan.Stages[v.stage], p.shape.Columns, of); most < of {
@@ -42,9 +43,8 @@ func (w *worker) pass(v visit) (*pass, error) {
 	return p, err
 }
 
-// calibrating tells whether the visit is for the second half of a pass of
-// Algorithm 2.
-func (p *pass) calibrating() bool { return p.link == schemas.LinkCalibrated && p.number%2 == 1 }
+// calibrating reports whether the visit fits a calibration: the second half of a pass of Algorithm 2.
+func (p *pass) calibrating() bool { return !p.link.HasGradient(p.number) }
 
 // parts tells what a round of the visit sums.
 func (p *pass) parts(round int) (gram, rest bool) {
@@ -67,9 +67,9 @@ type bench struct {
 	score, predictions kernel.Dense
 	residual, cubic    kernel.Dense
 	workspace          sink.Workspace
+	links              link.Scratch
 	loss               []float32
 	predicted          []int32
-	logs               []float64
 }
 
 func (w *worker) bench(p *pass) *bench {
@@ -157,7 +157,7 @@ func (b *bench) expand(block kernel.Dense, one *batch, from, to int) {
 	if b.features.Scores() > 0 {
 		b.predictions.Reshape(to-from, b.shape.Classes)
 		copy(b.predictions.Data, one.score.Slice(from, to).Data)
-		sink.Predict(b.link, b.predictions)
+		b.link.Predict(b.predictions)
 		before = b.predictions
 	}
 	block = block.Slice(from, to)
@@ -254,7 +254,7 @@ func (b *bench) gradient(sum *accumulate.Sum, one *batch, tile kernel.Dense, fro
 		b.accumulator.AddTrace(tile, b.shape.Penalised, one.fitted[from:to])
 	}
 	b.score.Reshape(to-from, b.shape.Classes)
-	b.predict(b.score, one.score.Slice(from, to), tile)
+	b.fitted.Shown(b.blas, &b.workspace, b.score, one.score.Slice(from, to), tile)
 	b.measure(sum, rows, b.score)
 	sink.Residuals(b.score, rows.Classes)
 	b.accumulator.Add(tile, b.score, one.fitted[from:to])
@@ -275,7 +275,7 @@ func (b *bench) calibrate(ctx context.Context, batches []*batch) *accumulate.Sum
 			}
 		}
 		b.score.Reshape(one.inputs.Rows, b.shape.Classes)
-		b.predict(b.score, one.score, block)
+		b.fitted.Shown(b.blas, &b.workspace, b.score, one.score, block)
 		sink.Cubic(&b.cubic, b.score)
 		sink.Targets(b.score, one.rows.Classes)
 		b.exact.Add(b.cubic, b.score, one.fitted)
@@ -285,22 +285,12 @@ func (b *bench) calibrate(ctx context.Context, batches []*batch) *accumulate.Sum
 	return sum
 }
 
-// predict writes into dst what the stage makes of some rows: their score, or
-// what a calibrated stage shows.
-func (b *bench) predict(dst, before, block kernel.Dense) {
-	if b.link == schemas.LinkCalibrated {
-		b.fitted.Shown(b.blas, &b.workspace, dst, before, block)
-	} else {
-		b.fitted.Scores(b.blas, dst, before, block)
-	}
-}
-
 // measure adds the losses of scores, and the classes that they predict, and
 // turns the scores into predictions.
 func (b *bench) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
-	b.loss, b.predicted, b.logs = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n], slices.Grow(b.logs[:0], n)[:n]
-	sink.Measure(b.link, score, rows.Classes, b.loss, b.predicted, b.logs)
+	b.loss, b.predicted = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n]
+	b.link.Measure(score, rows.Classes, b.loss, b.predicted, &b.links)
 	sum.AddScores(rows, b.loss, b.predicted)
 }
 
@@ -348,18 +338,18 @@ func (b *bench) publish(ctx context.Context, l *load) (*outcome, error) {
 func (b *bench) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
 	b.fitted.Scores(b.blas, score, before, block)
 	b.score.Reshape(score.Rows, score.Cols)
-	if b.link == schemas.LinkCalibrated {
-		b.predict(b.score, before, block)
+	if b.link.Learnt {
+		b.fitted.Shown(b.blas, &b.workspace, b.score, before, block)
 	} else {
 		copy(b.score.Data, score.Data)
 	}
 	b.measure(sum, rows, b.score)
-	if b.link == schemas.LinkCalibrated { // the next stage begins at what is never clipped
+	if b.link.Learnt { // the next stage begins at the score, which is never clipped
 		copy(residual.Data, score.Data)
 	} else {
 		copy(residual.Data, b.score.Data)
 	}
 	sink.Residuals(residual, rows.Classes)
-	sink.Probabilities(b.link, b.score, b.workspace.Scratch(score.Cols))
+	b.link.Probabilities(b.score, &b.links)
 	sum.AddQuality(rows, b.score, b.predicted)
 }

@@ -21,12 +21,12 @@ type Manifest struct {
 	WeightsDigest Digest             `json:"weights_digest"`
 }
 
-// BlockDigest names the final record of a stage and, for a calibrated one,
-// how many links of its chain count.
+// BlockDigest names the final record of a stage and, if its link is learnt, how
+// many of its passes count.
 type BlockDigest struct {
 	Stage  int    `json:"stage"`
 	Visit  int    `json:"visit"`
-	Links  int    `json:"links,omitempty"`
+	Passes int    `json:"links,omitempty"`
 	Digest Digest `json:"digest"`
 }
 

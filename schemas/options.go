@@ -36,11 +36,5 @@ type Features struct {
 	Replacement    bool    `json:"replacement"` // columns: drawn with replacement
 }
 
-// Link is how a score becomes a prediction, and with it the unit of the score.
+// Link is the name of how a score becomes a prediction, and with it of the unit of the score.
 type Link string
-
-const (
-	LinkIdentity   Link = "identity"   // the score itself: squared loss
-	LinkSoftmax    Link = "softmax"    // its softmax: log loss
-	LinkCalibrated Link = "calibrated" // learnt by Algorithm 2: squared loss
-)

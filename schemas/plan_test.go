@@ -15,7 +15,7 @@ func plan() *Plan {
 		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},
 		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
-			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: LinkSoftmax, Passes: 3, Ridge: 1e-7,
+			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
 		}},
 		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Build: "build", BLAS: "blas", Vector: "avx2"},

@@ -15,7 +15,7 @@ type Weights struct {
 // Final says which weights a stage ends with.
 type Final struct {
 	Visit  int // the visit whose loss the weights have
-	Passes int // calibrated: how many passes of Algorithm 2 count; 0 for other links
+	Passes int // of a learnt link: how many passes of Algorithm 2 count; 0 for other links
 }
 
 // The notes of weights that end a stage.
@@ -62,10 +62,10 @@ func EndsStage(m Message) bool {
 func weightsLayout() Layout {
 	return Layout{
 		Kind: KindWeights, Topic: "weights", Writer: "solver", Reader: "worker, subscribers",
-		Tensors: []Part{{TensorW, "[p, k]"}, {TensorCalibration, "[3k, k], calibrated: from cubic features to predictions"}},
+		Tensors: []Part{{TensorW, "[p, k]"}, {TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"}},
 		Notes: []Part{
 			{noteFinal, "in the record that ends a stage: the visit whose loss the weights have"},
-			{notePasses, "beside it: how many passes of a calibrated stage count"},
+			{notePasses, "beside it: how many passes of a stage with a learnt link count"},
 		},
 	}
 }

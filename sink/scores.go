@@ -1,66 +1,70 @@
 package sink
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
 )
 
-// Link of a calibrated stage's chain: one pass of Algorithm 2.
-type ChainLink struct {
-	W           kernel.Weights // p × k: its lines 3 and 4, the step
-	Calibration kernel.Dense   // 3k × k: its line 5; zero while it is being fitted
+// CalibratedPass is the result of one pass of Algorithm 2.
+type CalibratedPass struct {
+	// W (p × k) is the step of the algorithm's lines 3 and 4.
+	W kernel.Weights
+	// Calibration (3k × k) is the calibration of its line 5. It is zero until the second visit of the pass has fitted it.
+	Calibration kernel.Dense
 }
 
-// Fitted is what a stage's weights are at some visit. Exactly one of W and
-// Chain is used, as the stage's link says.
+// Fitted is the weights of a stage at some visit. At most one of W and Passes is set; none is set before the first weights.
 type Fitted struct {
-	Link  schemas.Link
-	W     kernel.Weights // p × k; zero: no weights yet
-	Chain []ChainLink
+	// W (p × k) is the weights of a stage with a known link.
+	W kernel.Weights
+	// Passes are the passes of a stage whose link is learnt, in order.
+	Passes []CalibratedPass
 }
 
-// Workspace is what Scores needs between messages; the zero value is ready.
+// Workspace is memory that Shown uses between calls. The zero value is ready. It is not safe for concurrent use.
 type Workspace struct {
-	step, cubic kernel.Dense
-	scratch     []float32
+	cubic kernel.Dense
+	row   []float32
 }
 
-// Scratch is k numbers for the projections.
-func (w *Workspace) Scratch(k int) []float32 {
-	if cap(w.scratch) < k {
-		w.scratch = make([]float32, k)
-	}
-	return w.scratch[:k]
-}
-
-// Scores writes into dst (n × k) the score after the stage: the one before it
-// plus Wx, for a calibrated stage plus ΣWx, never clipped.
+// Scores writes the score after the stage into dst (n × k): the score before it (n × k) plus W times the block (n × p),
+// or plus the sum of these products over all passes. The score is never clipped.
 func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
 	mustMatch("columns of the scores", dst.Cols, before.Cols)
 	copy(dst.Data, before.Data)
-	if f.Link != schemas.LinkCalibrated {
-		if f.W.Rows > 0 {
-			blas.MulAdd(dst, block, f.W)
-		}
-		return
+	if f.W.Rows > 0 {
+		blas.MulAdd(dst, block, f.W)
 	}
-	for _, link := range f.Chain {
-		blas.MulAdd(dst, block, link.W)
+	for _, pass := range f.Passes {
+		blas.MulAdd(dst, block, pass.W)
 	}
 }
 
-// Shown writes into dst (n × k) what a calibrated stage predicts: Algorithm 2
-// from ŷ = the score before it through its chain. If the last link has no
-// calibration yet, dst is ỹ = ŷ + Wx, of which the calibration is fitted.
+// Shown writes into dst (n × k) the score that the stage's predictions are made of. If the link is known, that is the
+// score after the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of
+// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to.
 func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) {
+	if len(f.Passes) == 0 {
+		f.Scores(blas, dst, before, block)
+		return
+	}
 	copy(dst.Data, before.Data)
-	for _, link := range f.Chain {
-		blas.MulAdd(dst, block, link.W)
-		if link.Calibration.Rows == 0 {
+	for _, pass := range f.Passes {
+		blas.MulAdd(dst, block, pass.W)
+		if pass.Calibration.Rows == 0 {
 			return
 		}
 		Cubic(&w.cubic, dst)
-		blas.Mul(dst, w.cubic, link.Calibration, false)
-		kernel.SimplexRows(dst, w.Scratch(dst.Cols))
+		blas.Mul(dst, w.cubic, pass.Calibration, false)
+		w.row = slices.Grow(w.row[:0], dst.Cols)[:dst.Cols]
+		kernel.SimplexRows(dst, w.row)
+	}
+}
+
+func mustMatch(what string, got, want int) {
+	if got != want {
+		panic(fmt.Sprintf("sink: %s are %d, expected %d", what, got, want))
 	}
 }

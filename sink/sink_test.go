@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -16,29 +15,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-var links = []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated}
-
 func normals(seed uint64, rows, cols int, scale float64) kernel.Dense {
 	r, x := rand.New(rand.NewPCG(seed, 1)), kernel.NewDense(rows, cols)
 	for i := range x.Data {
 		x.Data[i] = float32(scale * r.NormFloat64())
 	}
 	return x
-}
-
-func clone(x kernel.Dense) kernel.Dense {
-	x.Data = slices.Clone(x.Data)
-	return x
-}
-
-// classesOf has one row without a label.
-func classesOf(n, k int) []int32 {
-	classes := make([]int32, n)
-	for i := range classes {
-		classes[i] = int32(i % k)
-	}
-	classes[n/2] = schemas.Unlabelled
-	return classes
 }
 
 func mustNear(t *testing.T, what string, got, want, tolerance float64) {
@@ -77,128 +59,12 @@ func wide(row []float32) []float64 {
 	return out
 }
 
-func TestConvertKeepsWhatWasLearnt(t *testing.T) {
-	for _, k := range []int{1, 2, 10, 100, 5000} {
-		for _, from := range links {
-			for _, to := range links {
-				score := normals(1, 50, k, 0.01)
-				for i := range score.Rows {
-					score.Row(i)[i%k] += 0.5 / float32(k)
-				}
-				want := make([]int32, 50)
-				for i := range want {
-					want[i] = largest(score.Row(i))
-				}
-				before := clone(score)
-				Convert(score, from, to, make([]float32, k))
-				for i := range want {
-					if got := largest(score.Row(i)); got != want[i] {
-						t.Fatalf("%d classes, %s to %s: row %d predicts %d, before %d", k, from, to, i, got, want[i])
-					}
-				}
-				if (from == schemas.LinkSoftmax) == (to == schemas.LinkSoftmax) && !slices.Equal(score.Data, before.Data) {
-					t.Errorf("%s to %s changes scores of the same unit", from, to)
-				}
-			}
-		}
-	}
-}
-
-// Probabilities survive softmax → identity → softmax, as far as none is below
-// the least that a logarithm is taken of.
-func TestConvertThereAndBack(t *testing.T) {
-	score := normals(2, 64, 5, 1)
-	want := clone(score)
-	kernel.SoftmaxRows(want, nil, nil)
-	Convert(score, schemas.LinkSoftmax, schemas.LinkIdentity, nil)
-	if !slices.Equal(score.Data, want.Data) {
-		t.Error("predictions are not the probabilities")
-	}
-	Convert(score, schemas.LinkIdentity, schemas.LinkSoftmax, nil)
-	kernel.SoftmaxRows(score, nil, nil)
-	for i, p := range score.Data {
-		mustNear(t, fmt.Sprint("probability ", i), float64(p), float64(want.Data[i]), 2e-3)
-	}
-	none := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{1, 0, 0}}
-	Convert(none, schemas.LinkCalibrated, schemas.LinkSoftmax, nil)
-	for c, want := range []float64{0, math.Log(1e-3), math.Log(1e-3)} {
-		mustNear(t, "the score of a certain prediction", float64(none.Data[c]), want, 1e-6)
-	}
-}
-
-func TestProbabilities(t *testing.T) {
-	for _, link := range links {
-		score := normals(3, 30, 4, 1)
-		got := clone(score)
-		Predict(link, got)
-		Probabilities(link, got, make([]float32, 4))
-		for i := range got.Rows {
-			want := simplex(wide(score.Row(i)))
-			if link == schemas.LinkSoftmax {
-				sum := 0.0
-				for _, v := range score.Row(i) {
-					sum += math.Exp(float64(v))
-				}
-				for c, v := range score.Row(i) {
-					want[c] = math.Exp(float64(v)) / sum
-				}
-			}
-			for c, p := range got.Row(i) {
-				mustNear(t, string(link), float64(p), want[c], 1e-6)
-			}
-		}
-	}
-}
-
-// The residual is minus the gradient of the loss in the score, also by
-// differences; a row without a label has neither.
-func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
-	const n, k = 9, 4
-	for _, link := range links {
-		score, classes := normals(4, n, k, 1), classesOf(n, k)
-		loss, predicted := make([]float32, n), make([]int32, n)
-		residual, prediction := clone(score), clone(score)
-		Measure(link, residual, classes, loss, predicted, make([]float64, n))
-		if Predict(link, prediction); !slices.Equal(residual.Data, prediction.Data) {
-			t.Errorf("%s: Measure predicts something else", link)
-		}
-		Residuals(residual, classes)
-		naive := func(row []float64, class int32) float64 {
-			sum, squared := 0.0, 0.0
-			for c, v := range row {
-				sum += math.Exp(v)
-				if int32(c) == class {
-					v--
-				}
-				squared += v * v / 2
-			}
-			if link == schemas.LinkSoftmax {
-				return math.Log(sum) - row[class]
-			}
-			return squared
-		}
-		for i, class := range classes {
-			row := wide(score.Row(i))
-			if class == schemas.Unlabelled {
-				if loss[i] != 0 || !slices.Equal(residual.Row(i), make([]float32, k)) {
-					t.Errorf("%s: a row without a label has loss %v, residual %v", link, loss[i], residual.Row(i))
-				}
-				continue
-			}
-			mustNear(t, "the loss", float64(loss[i]), naive(row, class), 1e-5)
-			if want := largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
-				t.Errorf("%s: row %d predicts %d", link, i, predicted[i])
-			}
-			for c := range row {
-				const h = 1e-5
-				row[c] += h
-				up := naive(row, class)
-				row[c] -= 2 * h
-				down := naive(row, class)
-				row[c] += h
-				mustNear(t, "the residual", float64(residual.Row(i)[c]), -(up-down)/(2*h), 1e-6)
-			}
-		}
+// A row without a label has no residual.
+func TestResiduals(t *testing.T) {
+	r := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
+	Residuals(r, []int32{1, schemas.Unlabelled, 0})
+	if want := []float32{-0.25, 0.25, 0, 0, -1, 1}; !slices.Equal(r.Data, want) {
+		t.Errorf("the residuals are %v, expected %v", r.Data, want)
 	}
 }
 
@@ -219,15 +85,15 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 	const k = 3
 	for _, size := range []struct{ n, p int }{{1, 1}, {0, 5}, {65, 63}, {64, 64}, {63, 65}} {
 		before, block := normals(5, size.n, k, 0.3), normals(6, size.n, size.p, 1)
-		var chain []ChainLink
+		var chain []CalibratedPass
 		for i := range uint64(3) {
-			chain = append(chain, ChainLink{kernel.NewWeights(normals(7+i, size.p, k, 0.05)), normals(17+i, 3*k, k, 0.5)})
+			chain = append(chain, CalibratedPass{kernel.NewWeights(normals(7+i, size.p, k, 0.05)), normals(17+i, 3*k, k, 0.5)})
 		}
 		for n := range 4 {
 			for _, open := range []bool{false, true} { // the last link without a calibration
-				f := &Fitted{Link: schemas.LinkCalibrated, Chain: slices.Clone(chain[:n])}
+				f := &Fitted{Passes: slices.Clone(chain[:n])}
 				if open && n > 0 {
-					f.Chain[n-1].Calibration = kernel.Dense{}
+					f.Passes[n-1].Calibration = kernel.Dense{}
 				}
 				shown, score, w := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k), &Workspace{}
 				f.Shown(kernel.Gonum(), w, shown, before, block)
@@ -261,18 +127,21 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 				}
 			}
 		}
-		for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax} {
-			score := kernel.NewDense(size.n, k)
-			(&Fitted{Link: link}).Scores(kernel.Gonum(), score, before, block)
-			if !slices.Equal(score.Data, before.Data) {
-				t.Errorf("%s: no weights change the score", link)
-			}
-			one, other := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k)
-			(&Fitted{Link: link, W: chain[0].W}).Scores(kernel.Gonum(), one, before, block)
-			(&Fitted{Link: schemas.LinkCalibrated, Chain: chain[:1]}).Scores(kernel.Gonum(), other, before, block)
-			if !slices.Equal(one.Data, other.Data) {
-				t.Errorf("%s: the step is worth something else in a chain", link)
-			}
+		score := kernel.NewDense(size.n, k)
+		(&Fitted{}).Scores(kernel.Gonum(), score, before, block)
+		if !slices.Equal(score.Data, before.Data) {
+			t.Error("no weights change the score")
+		}
+		one, other, shown := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k), kernel.NewDense(size.n, k)
+		known := &Fitted{W: chain[0].W}
+		known.Scores(kernel.Gonum(), one, before, block)
+		known.Shown(kernel.Gonum(), &Workspace{}, shown, before, block)
+		(&Fitted{Passes: chain[:1]}).Scores(kernel.Gonum(), other, before, block)
+		if !slices.Equal(one.Data, other.Data) {
+			t.Error("the step of a pass changes the score by something else than the same weights of a known link")
+		}
+		if !slices.Equal(one.Data, shown.Data) {
+			t.Error("a stage with a known link shows something else than its score")
 		}
 	}
 }

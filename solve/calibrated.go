@@ -20,9 +20,9 @@ import (
 type calibrated struct {
 	common
 	visit int
-	loss  float64 // of the chain of links links
-	links int     // complete ones behind the last loss
-	best  int     // links of the chain that is final if nothing better comes
+	loss  float64 // the last that fell
+	made  int     // complete passes behind that loss
+	best  int     // passes that are final if no better loss comes
 	bound float64 // of the loss once the last calibration counts
 	next  Step
 	done  bool
@@ -48,9 +48,9 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pas
 		c.done = true
 		return pass, nil
 	}
-	c.loss, c.links = loss, v/2
+	c.loss, c.made = loss, v/2
 	if c.stop.observe(scores) {
-		c.best = c.links
+		c.best = c.made
 	}
 	if c.done = c.stop.ended(); c.done {
 		return pass, nil
@@ -121,19 +121,19 @@ func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
 
 func (c *calibrated) Next() (Step, error) {
 	if c.done {
-		return Step{Final: true, Of: 2 * c.best, Links: c.best}, nil
+		return Step{Final: true, Of: 2 * c.best, Passes: c.best}, nil
 	}
 	next := c.next
 	if c.visit%2 == 1 && c.passes >= c.stage.Passes {
 		// The loss of the whole chain is known to be at most bound. With a stop
 		// rule, what counts is the split's loss, and that of the last link is not known.
 		next.Final = true
-		if links := c.visit/2 + 1; c.bound < c.loss && c.stop.rule == nil {
-			next.Links = links
+		if c.bound < c.loss && c.stop.rule == nil {
+			next.Passes = c.visit/2 + 1
 		} else {
-			next.Links = c.best
+			next.Passes = c.best
 		}
-		next.Of = 2 * next.Links
+		next.Of = 2 * next.Passes
 	}
 	return next, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -138,7 +139,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 		var sums schemas.Tensors[float64]
 		var g *mat.Dense
 		if v%2 == 0 {
-			sums = pr.sums(schemas.LinkCalibrated, shown)
+			sums = pr.sums(link.Calibrated, shown)
 		} else {
 			var product mat.Dense
 			product.Mul(pr.x, wideMatrix(pr.shape.Columns, k, step.W))
@@ -191,7 +192,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		for falling < passes && (falling == 0 || want.loss[falling] < want.loss[falling-1]) {
 			falling++
 		}
-		chain, got, final, bounds := pr.calibrate(t, stageOf(schemas.LinkCalibrated, passes, 1e-2))
+		chain, got, final, bounds := pr.calibrate(t, stageOf(link.Calibrated, passes, 1e-2))
 		for i, pass := range got {
 			if pass.Number != i+1 || math.Abs(pass.Objective-want.loss[i]) > 1e-4*want.loss[i]+1e-9 {
 				t.Errorf("%v: pass %d has loss %v, the algorithm %v", size, pass.Number, pass.Objective, want.loss[i])
@@ -211,8 +212,8 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
 			}
 		}
-		if final.Of != 2*final.Links || final.Links < len(got)-1 || final.Links > passes {
-			t.Errorf("%v: final is %d links, visit %d, after %d passes", size, final.Links, final.Of, len(got))
+		if final.Of != 2*final.Passes || final.Passes < len(got)-1 || final.Passes > passes {
+			t.Errorf("%v: final is %d links, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
 		}
 	}
 }
@@ -220,13 +221,13 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 	pr := problemOf(2, 60, 4, 2)
 	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
-		fit := NewFit(stageOf(schemas.LinkCalibrated, 10, 1e-2), pr.shape, new(Room))
+		fit := NewFit(stageOf(link.Calibrated, 10, 1e-2), pr.shape, new(Room))
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
 		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
 		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
 			sums := moments
 			if v%2 == 0 {
-				sums = pr.sums(schemas.LinkCalibrated, pr.offset)
+				sums = pr.sums(link.Calibrated, pr.offset)
 				sums[0].Data[3] = loss * sums[0].Data[0]
 			}
 			pass, err := observe(fit, v, Step{}, sums)
@@ -236,7 +237,7 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 			if pass != nil && (pass.Number != v/2+1 || pass.Accepted != (v < 4)) {
 				t.Errorf("visit %d with loss %v is %+v", v, loss, pass)
 			}
-			if next, _ := fit.Next(); next.Final != (v == 4) || v == 4 && (next.Links != 1 || next.Of != 2) {
+			if next, _ := fit.Next(); next.Final != (v == 4) || v == 4 && (next.Passes != 1 || next.Of != 2) {
 				t.Errorf("after visit %d, loss %v: %+v", v, loss, next)
 			}
 		}
@@ -245,9 +246,9 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 
 func TestCalibratedOfOneClass(t *testing.T) {
 	pr := problemOf(3, 50, 4, 1)
-	_, passes, final, _ := pr.calibrate(t, stageOf(schemas.LinkCalibrated, 10, 1e-2))
-	if last := passes[len(passes)-1]; len(passes) > 4 || final.Links < 1 || last.Objective > 1e-9 {
-		t.Errorf("%d passes, the last is %+v, final is %d links", len(passes), last, final.Links)
+	_, passes, final, _ := pr.calibrate(t, stageOf(link.Calibrated, 10, 1e-2))
+	if last := passes[len(passes)-1]; len(passes) > 4 || final.Passes < 1 || last.Objective > 1e-9 {
+		t.Errorf("%d passes, the last is %+v, final is %d links", len(passes), last, final.Passes)
 	}
 }
 
@@ -257,7 +258,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	for i := range pr.split {
 		pr.split[i] = schemas.Split(i % 2)
 	}
-	stage := stageOf(schemas.LinkCalibrated, 50, 1e-6)
+	stage := stageOf(link.Calibrated, 50, 1e-6)
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
 	_, passes, final, _ := pr.calibrate(t, stage)
 	want := pr.algorithm2(len(passes), pr.wantLambda(1e-6))
@@ -279,15 +280,15 @@ func TestCalibratedStopRule(t *testing.T) {
 			best, at = loss, links
 		}
 	}
-	if final.Links != at || len(passes) == 50 {
-		t.Errorf("%d passes: final is %d links, the holdout's best is %d", len(passes), final.Links, at)
+	if final.Passes != at || len(passes) == 50 {
+		t.Errorf("%d passes: final is %d links, the holdout's best is %d", len(passes), final.Passes, at)
 	}
 	for i := range pr.split {
 		pr.split[i] = schemas.Train
 	}
 	stage.Passes = 1
-	if _, _, final, _ = pr.calibrate(t, stage); final.Links != 1 {
-		t.Errorf("a rule for a split without rows leaves %d links of 1", final.Links)
+	if _, _, final, _ = pr.calibrate(t, stage); final.Passes != 1 {
+		t.Errorf("a rule for a split without rows leaves %d links of 1", final.Passes)
 	}
 }
 
@@ -300,8 +301,8 @@ func TestCalibrationErrors(t *testing.T) {
 		"not finite": {math.NaN(), new(*NotFiniteError)},
 		"negative":   {-1e9, new(*SingularError)},
 	} {
-		fit := NewFit(stageOf(schemas.LinkCalibrated, 3, 1e-3), pr.shape, new(Room))
-		if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkCalibrated, pr.offset)); err != nil {
+		fit := NewFit(stageOf(link.Calibrated, 3, 1e-3), pr.shape, new(Room))
+		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {
 			t.Fatal(err)
 		}
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))

@@ -3,8 +3,11 @@ package solve
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -26,7 +29,7 @@ const maxPasses = 10_000
 
 // Defaults are how a stage is fitted that says nothing.
 func Defaults() schemas.Stage {
-	return schemas.Stage{Link: schemas.LinkSoftmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
+	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
 }
 
 // Check says what is impossible about how a stage is fitted, by its keys.
@@ -34,10 +37,8 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	switch s.Link {
-	case schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated:
-	default:
-		bad("link", s.Link, "identity, softmax or calibrated")
+	if names := link.Names(); !slices.Contains(names, string(s.Link)) {
+		bad("link", s.Link, either(names))
 	}
 	if s.Passes < 1 || s.Passes > maxPasses {
 		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", maxPasses))
@@ -68,4 +69,10 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 		}
 	}
 	return problems
+}
+
+// either lists at least two names: `a, b or c`.
+func either(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

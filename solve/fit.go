@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -19,11 +20,10 @@ type Shape struct {
 type Step struct {
 	W           []float32 // p × k; nil in a calibration's record
 	Calibration []float32 // 3k × k; nil in a weights' record
-	// Final ends the stage with W, whose loss is known, or with the first Links
-	// links of a calibrated stage's chain.
-	Final bool
-	Of    int // visit whose weights are final
-	Links int
+	// Final ends the stage with W, whose loss is known, or with the first Passes passes of a stage with a learnt link.
+	Final  bool
+	Of     int // visit whose weights are final
+	Passes int // passes of Algorithm 2 that count; 0 if the link is known
 }
 
 // Tensors of the step's record.
@@ -74,11 +74,11 @@ type Fit interface {
 
 // NewFit starts a stage's fit. Another that is started in the same room ends it.
 func NewFit(stage schemas.Stage, shape Shape, room *Room) Fit {
-	common := common{stage: stage, shape: shape, stop: newStop(stage.Stop), room: room}
-	switch stage.Link {
-	case schemas.LinkCalibrated:
+	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), room: room}
+	switch {
+	case common.link.Learnt:
 		return &calibrated{common: common}
-	case schemas.LinkIdentity:
+	case common.link.Quadratic:
 		return &quadratic{common: common}
 	}
 	return &generalized{common: common}
@@ -101,6 +101,7 @@ func (e *NotFiniteError) Error() string {
 
 type common struct {
 	stage   schemas.Stage
+	link    link.Link
 	shape   Shape
 	stop    stop
 	room    *Room
@@ -156,7 +157,7 @@ type pending struct {
 }
 
 func (c *common) preconditioner(gram []float64, weight float64) (*Preconditioner, error) {
-	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness(c.stage.Link), c.room)
+	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.room)
 }
 
 // ridge is λ, of the second moments' trace over the penalised columns.

@@ -55,15 +55,6 @@ func newMethod(name string) method {
 	return &quasiNewton{}
 }
 
-// smoothness is L of each link (Gershgorin for softmax): the Hessian of the
-// loss in the scores is at most L.
-func smoothness(link schemas.Link) float64 {
-	if link == schemas.LinkSoftmax {
-		return 0.5
-	}
-	return 1
-}
-
 // negligible is the gain relative to J below which float32 scores can't tell a
 // step from none.
 const negligible = 1e-12

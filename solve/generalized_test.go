@@ -9,12 +9,13 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-func stageOf(link schemas.Link, passes int, ridge float64) schemas.Stage {
+func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
 	s := Defaults()
-	s.Link, s.Passes, s.Ridge, s.Method = link, passes, ridge, MethodPaper
+	s.Link, s.Passes, s.Ridge, s.Method = l, passes, ridge, MethodPaper
 	return s
 }
 
@@ -71,7 +72,7 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 				if initial > 0 {
 					start = random(1, size.p*size.k, initial)
 				}
-				visits, final, fit := pr.run(t, stageOf(schemas.LinkIdentity, 12, 1e-3), start)
+				visits, final, fit := pr.run(t, stageOf(link.Identity, 12, 1e-3), start)
 				if len(visits) != 1 || final.Of != 1 {
 					t.Errorf("%d visits, the final weights are those of visit %d", len(visits), final.Of)
 				}
@@ -91,12 +92,12 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 
 func TestGradientAgainstFiniteDifferences(t *testing.T) {
 	pr := problemOf(2, 60, 7, 3)
-	for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax} {
+	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
-		_, gradient := pr.objective(link, lambda, w)
+		_, gradient := pr.objective(l, lambda, w)
 		// what the fit makes of the sums is the same gradient
-		fit, narrow := NewFit(stageOf(link, 12, 1e-2), pr.shape, new(Room)), random(2, 21, 1)
-		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(link, pr.scores(narrow))); err != nil {
+		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Room)), random(2, 21, 1)
+		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
 		var g struct {
@@ -110,30 +111,30 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			g.common, g.accepted = f.common, point{objective: f.objective, natural: f.natural}
 			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.natural))
 		}
-		j, own := pr.objective(link, g.Lambda(), w)
+		j, own := pr.objective(l, g.Lambda(), w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
-			t.Errorf("%s: J is %v, expected %v", link, g.accepted.objective, j)
+			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
 		}
 		step := g.factor.Solve(slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
 			if math.Abs(s-g.accepted.natural[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", link, i, g.accepted.natural[i], s)
+				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.natural[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
 			w.RawMatrix().Data[i] = at + h
-			up, _ := pr.objective(link, lambda, w)
+			up, _ := pr.objective(l, lambda, w)
 			w.RawMatrix().Data[i] = at - h
-			down, _ := pr.objective(link, lambda, w)
+			down, _ := pr.objective(l, lambda, w)
 			w.RawMatrix().Data[i] = at
 			if got, want := gradient.RawMatrix().Data[i], (up-down)/(2*h); math.Abs(got-want) > 1e-8 {
-				t.Fatalf("%s: gradient %d is %v, by differences %v", link, i, got, want)
+				t.Fatalf("%s: gradient %d is %v, by differences %v", l, i, got, want)
 			}
 		}
 		if math.Abs(decrement-g.accepted.decrement) > 1e-9 {
-			t.Errorf("%s: the decrement is %v, expected %v", link, g.accepted.decrement, decrement)
+			t.Errorf("%s: the decrement is %v, expected %v", l, g.accepted.decrement, decrement)
 		}
 	}
 }
@@ -147,9 +148,9 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 	for v, at := range visits {
 		j := 0.0
 		if at.step.W == nil {
-			j, _ = pr.objective(schemas.LinkSoftmax, lambda, mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil))
+			j, _ = pr.objective(link.Softmax, lambda, mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil))
 		} else {
-			j, _ = pr.objective(schemas.LinkSoftmax, lambda, wideMatrix(pr.shape.Columns, pr.shape.Classes, at.step.W))
+			j, _ = pr.objective(link.Softmax, lambda, wideMatrix(pr.shape.Columns, pr.shape.Classes, at.step.W))
 		}
 		if at.pass.Number != v+1 || math.Abs(at.pass.Objective-j) > 1e-12*(1+j) {
 			t.Errorf("visit %d is pass %d with J = %v, expected %v", v, at.pass.Number, at.pass.Objective, j)
@@ -176,14 +177,14 @@ func TestSoftmaxConverges(t *testing.T) {
 			if size.warm {
 				start = random(3, size.p*size.k, 1)
 			}
-			visits, final, fit := pr.run(t, stageOf(schemas.LinkSoftmax, 2000, 1e-2), start)
+			visits, final, fit := pr.run(t, stageOf(link.Softmax, 2000, 1e-2), start)
 			pr.mustDescend(t, visits, final, fit.Lambda())
 			for _, v := range visits {
 				if v.pass.Objective < visits[final.Of].pass.Objective {
 					t.Errorf("pass %d is better than the final weights", v.pass.Number)
 				}
 			}
-			_, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+			_, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
 			if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
 				t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
 			}
@@ -196,7 +197,7 @@ func TestSoftmaxConverges(t *testing.T) {
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
 	pr.majored = 0.01
-	stage := stageOf(schemas.LinkSoftmax, 2000, 1e-2)
+	stage := stageOf(link.Softmax, 2000, 1e-2)
 	visits, final, fit := pr.run(t, stage, nil)
 	pr.mustDescend(t, visits, final, fit.Lambda())
 	rejected := 0
@@ -206,7 +207,7 @@ func TestSafeguard(t *testing.T) {
 	if rejected < 3 {
 		t.Errorf("%d passes were rejected of a Gram matrix 100 times too small", rejected)
 	}
-	_, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(8, 3, final.W))
+	_, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(8, 3, final.W))
 	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
 		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
 	}
@@ -215,13 +216,13 @@ func TestSafeguard(t *testing.T) {
 // A trial whose loss is no number has risen, like any other.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
-	fit := NewFit(stageOf(schemas.LinkSoftmax, 10, 1e-2), pr.shape, new(Room))
-	if _, err := observe(fit, 0, Step{}, pr.sums(schemas.LinkSoftmax, pr.scores(nil))); err != nil {
+	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Room))
+	if _, err := observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
 	first, _ := fit.Next()
 	for _, overflow := range []float64{math.NaN(), math.Inf(1)} {
-		sums := pr.sums(schemas.LinkSoftmax, pr.scores(first.W))
+		sums := pr.sums(link.Softmax, pr.scores(first.W))
 		sums[0].Data[3], sums[2].Data[0] = overflow, math.NaN()
 		if pass, err := observe(fit, 1, first, sums); err != nil || pass.Accepted {
 			t.Fatalf("a loss of %v: %+v, %v", overflow, pass, err)
@@ -238,7 +239,7 @@ func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 func TestPassesAreALimit(t *testing.T) {
 	pr := problemOf(5, 200, 10, 3)
 	for _, passes := range []int{1, 2, 7} {
-		visits, final, _ := pr.run(t, stageOf(schemas.LinkSoftmax, passes, 1e-4), nil)
+		visits, final, _ := pr.run(t, stageOf(link.Softmax, passes, 1e-4), nil)
 		if len(visits) != passes || final.Of != passes-1 {
 			t.Errorf("%d passes: %d visits, final is visit %d", passes, len(visits), final.Of)
 		}
@@ -247,7 +248,7 @@ func TestPassesAreALimit(t *testing.T) {
 
 func TestSingleClassIsDoneAtOnce(t *testing.T) {
 	pr := problemOf(6, 50, 4, 1)
-	visits, final, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-4), nil)
+	visits, final, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-4), nil)
 	if len(visits) != 1 || final.Of != 0 || len(final.W) != 4 {
 		t.Errorf("%d visits, final is %+v", len(visits), final)
 	}
@@ -260,7 +261,7 @@ func TestStopRule(t *testing.T) {
 		pr.split[i] = schemas.Split(i % 2) // half is held out: it overfits
 	}
 	for _, patience := range []int{1, 3} {
-		stage := stageOf(schemas.LinkSoftmax, 200, 1e-6)
+		stage := stageOf(link.Softmax, 200, 1e-6)
 		stage.Stop = &schemas.Stop{Split: "holdout", Patience: patience}
 		visits, final, fit := pr.run(t, stage, nil)
 		pr.mustDescend(t, visits, final, fit.Lambda())
@@ -286,7 +287,7 @@ func TestStopRule(t *testing.T) {
 
 func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
 	pr := problemOf(8, 60, 5, 2)
-	stage := stageOf(schemas.LinkSoftmax, 5, 1e-4)
+	stage := stageOf(link.Softmax, 5, 1e-4)
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1}
 	if visits, final, _ := pr.run(t, stage, nil); len(visits) != 5 || final.Of != 4 {
 		t.Errorf("%d visits, final is %d", len(visits), final.Of)
@@ -297,7 +298,7 @@ func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
 func TestFitIsAFold(t *testing.T) {
 	pr := problemOf(9, 100, 6, 3)
 	pr.majored = 0.1
-	stage := stageOf(schemas.LinkSoftmax, 12, 1e-3)
+	stage := stageOf(link.Softmax, 12, 1e-3)
 	visits, final, _ := pr.run(t, stage, nil)
 	for upTo := 1; upTo <= len(visits); upTo++ {
 		fit := NewFit(stage, pr.shape, new(Room))
@@ -330,13 +331,13 @@ func TestErrors(t *testing.T) {
 		"no features":              {1e-3, func(s schemas.Tensors[float64]) { clear(s[1].Data) }, new(*SingularError)},
 		"other shape":              {1e-3, func(s schemas.Tensors[float64]) { s[1] = schemas.Vector(schemas.FieldGram, []float64{1}) }, new(*schemas.ShapeError)},
 	} {
-		for _, link := range []schemas.Link{schemas.LinkIdentity, schemas.LinkSoftmax, schemas.LinkCalibrated} {
+		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
 			pr := problemOf(10, 10, 20, 3)
-			sums := pr.sums(link, pr.scores(nil))
+			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
-			_, err := observe(NewFit(stageOf(link, 10, test.ridge), pr.shape, new(Room)), 0, Step{}, sums)
+			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Room)), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
-				t.Errorf("%s, %s: %v", name, link, err)
+				t.Errorf("%s, %s: %v", name, l, err)
 			}
 		}
 	}
@@ -345,13 +346,13 @@ func TestErrors(t *testing.T) {
 // Features of another unit than the intercept's do not make the system singular.
 func TestUnitsOfFeatures(t *testing.T) {
 	pr := problemOf(11, 200, 6, 2)
-	want, _, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-3), nil)
+	want, _, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-3), nil)
 	for i := range len(pr.class) {
 		for j := range pr.shape.Penalised {
 			pr.x.Set(i, j, pr.x.At(i, j)*(1<<30))
 		}
 	}
-	got, _, _ := pr.run(t, stageOf(schemas.LinkSoftmax, 10, 1e-3), nil)
+	got, _, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-3), nil)
 	for v := range want {
 		if a, b := got[v].pass.Objective, want[v].pass.Objective; math.Abs(a-b) > 1e-6 {
 			t.Errorf("pass %d: J is %v, of features 2^30 times smaller %v", v+1, a, b)

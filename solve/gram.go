@@ -3,6 +3,7 @@ package solve
 import (
 	"strconv"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -21,9 +22,9 @@ const dear = 2400
 // GramRows is how many of so many training rows the Gram matrix of a stage with
 // p columns is made of: rows if all.
 func GramRows(stage schemas.Stage, p int, rows int64) int64 {
-	least := max(leastSample, rowsPerColumn*int64(p))
+	l, least := link.Named(stage.Link), max(leastSample, rowsPerColumn*int64(p))
 	switch {
-	case stage.Link == schemas.LinkIdentity && stage.Passes == 1:
+	case l.Quadratic && stage.Passes == 1:
 		return rows // the one pass that there is has to be exact
 	case stage.GramRows != GramAuto:
 		if n, err := strconv.ParseInt(stage.GramRows, 10, 64); err == nil {
@@ -32,11 +33,11 @@ func GramRows(stage schemas.Stage, p int, rows int64) int64 {
 		return rows
 	case 2*least > rows:
 		return rows // nothing is gained
-	case stage.Link == schemas.LinkCalibrated:
+	case l.Learnt:
 		return rows // Algorithm 2 makes each step once
 	case stage.Method == MethodPaper || stage.Method == MethodAccelerated:
 		return rows // a fixed step that a sample does not majorise is halved for good
-	case stage.Link == schemas.LinkIdentity && int64(p)*(rows-least) < dear*rows:
+	case l.Quadratic && int64(p)*(rows-least) < dear*rows:
 		return rows // it ends after one pass then
 	}
 	return least

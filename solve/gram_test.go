@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -44,7 +45,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			pr := problemOf(1, size.n, size.p, size.k)
-			stage := stageOf(schemas.LinkIdentity, size.passes, 1e-3)
+			stage := stageOf(link.Identity, size.passes, 1e-3)
 			fit, before := NewFit(stage, pr.shape, new(Room)), math.Inf(1)
 			var step Step
 			for v := 0; !step.Final; v++ {
@@ -83,7 +84,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 
 func TestSampleWithoutTrainingRows(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
-	fit, sums := NewFit(stageOf(schemas.LinkSoftmax, 3, 1e-3), pr.shape, new(Room)), pr.sampled(pr.sums(schemas.LinkSoftmax, pr.scores(nil)), 10)
+	fit, sums := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Room)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
 	rows, _ := sums.Find(schemas.FieldGramRows)
 	rows.Data[0] = 0
 	if _, err := observe(fit, 0, Step{}, sums); err == nil {
@@ -99,8 +100,8 @@ func TestSampleOfNothing(t *testing.T) {
 			pr.x.Set(i, j, 0)
 		}
 	}
-	fit := NewFit(stageOf(schemas.LinkSoftmax, 3, 1e-3), pr.shape, new(Room))
-	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(schemas.LinkSoftmax, pr.scores(nil)), 10))
+	fit := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Room))
+	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10))
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)
 	}
@@ -119,17 +120,17 @@ func TestGramRows(t *testing.T) {
 		of      int64
 		expects int64
 	}{
-		{schemas.LinkSoftmax, MethodAuto, GramAll, 12, 1024, 60_000, 60_000},
-		{schemas.LinkSoftmax, MethodAuto, GramAuto, 12, 1024, 60_000, 10_000},
-		{schemas.LinkSoftmax, MethodLBFGS, GramAuto, 12, 4000, 60_000, 20_000},
-		{schemas.LinkSoftmax, MethodAuto, GramAuto, 12, 1024, 19_999, 19_999},
-		{schemas.LinkSoftmax, MethodPaper, GramAuto, 12, 1024, 60_000, 60_000},
-		{schemas.LinkSoftmax, MethodPaper, "5000", 12, 1024, 60_000, 5000},
-		{schemas.LinkSoftmax, MethodAuto, "100000", 12, 1024, 60_000, 60_000},
-		{schemas.LinkIdentity, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
-		{schemas.LinkIdentity, MethodAuto, GramAuto, 12, 4000, 60_000, 20_000},
-		{schemas.LinkIdentity, MethodAuto, "5000", 1, 1024, 60_000, 60_000},
-		{schemas.LinkCalibrated, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
+		{link.Softmax, MethodAuto, GramAll, 12, 1024, 60_000, 60_000},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, 60_000, 10_000},
+		{link.Softmax, MethodLBFGS, GramAuto, 12, 4000, 60_000, 20_000},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, 19_999, 19_999},
+		{link.Softmax, MethodPaper, GramAuto, 12, 1024, 60_000, 60_000},
+		{link.Softmax, MethodPaper, "5000", 12, 1024, 60_000, 5000},
+		{link.Softmax, MethodAuto, "100000", 12, 1024, 60_000, 60_000},
+		{link.Identity, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
+		{link.Identity, MethodAuto, GramAuto, 12, 4000, 60_000, 20_000},
+		{link.Identity, MethodAuto, "5000", 1, 1024, 60_000, 60_000},
+		{link.Calibrated, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
 	} {
 		s := Defaults()
 		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/internal/link"
 )
 
 // Every method goes down along its accepted passes, to the same minimum of J,
@@ -29,7 +29,7 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 						start = random(3, size.p*size.k, 1)
 					}
 					slow := majored < 1 && (name == MethodPaper || name == MethodAccelerated)
-					stage := stageOf(schemas.LinkSoftmax, 2000, 1e-2)
+					stage := stageOf(link.Softmax, 2000, 1e-2)
 					if stage.Method = name; slow {
 						stage.Passes = 50
 					}
@@ -43,7 +43,7 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 							best = v.pass.Objective
 						}
 					}
-					j, gradient := pr.objective(schemas.LinkSoftmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+					j, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
 					if slow {
 						return // 1 % of the step, in the directions that the matrix does not see
 					}
@@ -64,7 +64,7 @@ func TestMethodsByPasses(t *testing.T) {
 	passes := map[string]int{}
 	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
 		pr := problemOf(9, 2000, 40, 3)
-		stage := stageOf(schemas.LinkSoftmax, 2000, 1e-4)
+		stage := stageOf(link.Softmax, 2000, 1e-4)
 		stage.Method = name
 		visits, _, _ := pr.run(t, stage, nil)
 		least := math.Inf(1)
@@ -87,7 +87,7 @@ func TestMethodsByPasses(t *testing.T) {
 func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 	var objectives [2][]float64
 	for i, name := range []string{MethodAuto, MethodLBFGS} {
-		stage := stageOf(schemas.LinkSoftmax, 100, 1e-3)
+		stage := stageOf(link.Softmax, 100, 1e-3)
 		stage.Method = name
 		visits, _, _ := problemOf(9, 2000, 40, 3).run(t, stage, nil)
 		for _, v := range visits {

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -92,19 +93,19 @@ func softmax(z []float64) []float64 {
 
 // sums of a visit that predicts from scores z: losses, cross moment, and the
 // Gram matrix of the features.
-func (pr *problem) sums(link schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
+func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	n, k := z.Dims()
 	p := pr.shape.Columns
 	splits, residual := make([]float64, schemas.Splits*schemas.ScoreFields), mat.NewDense(n, k, nil)
 	for i := range n {
 		row, loss, best := z.RawRowView(i), 0.0, 0
 		g := row
-		if link == schemas.LinkSoftmax {
+		if l == link.Softmax {
 			g = softmax(row)
 			loss = -math.Log(g[pr.class[i]])
 		}
 		for c, v := range g {
-			if y := indicator(c == pr.class[i]); link == schemas.LinkSoftmax {
+			if y := indicator(c == pr.class[i]); l == link.Softmax {
 				residual.Set(i, c, y-v)
 			} else {
 				residual.Set(i, c, y-v)
@@ -210,12 +211,12 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 }
 
 // objective is J(W) in float64 and its gradient.
-func (pr *problem) objective(link schemas.Link, lambda float64, w *mat.Dense) (float64, *mat.Dense) {
+func (pr *problem) objective(l schemas.Link, lambda float64, w *mat.Dense) (float64, *mat.Dense) {
 	z := mat.DenseCopyOf(pr.offset)
 	var step mat.Dense
 	step.Mul(pr.x, w)
 	z.Add(z, &step)
-	sums := pr.sums(link, z)
+	sums := pr.sums(l, z)
 	train := schemas.ScoresOf(sums)[schemas.Train]
 	cross, _ := sums.Find(schemas.FieldCross)
 	gradient, j := mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil), train.MeanLoss()

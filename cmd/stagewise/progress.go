@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -122,28 +123,26 @@ func (p *progress) progressed(e pipeline.Progressed) {
 		p.bar.draw("survey", part, "")
 		return
 	}
-	visits := float64(p.passes(e.Stage))
-	if p.link(e.Stage) == schemas.LinkCalibrated {
-		visits *= 2
-	}
+	visits := float64(p.visits(e.Stage))
 	within := min((float64(e.Visit)+max(part, 0))/visits, 1)
 	p.shown = max(p.shown, (float64(e.Stage)+within)/float64(max(len(p.stages), e.Stage+1)))
 	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, max(len(p.stages), e.Stage+1)), p.shown, p.passed)
 }
 
-// passes is how many passes a stage has at most.
+// passes returns how many passes a stage has at most.
 func (p *progress) passes(stage int) int {
-	if stage >= len(p.stages) || p.link(stage) == schemas.LinkIdentity {
+	if stage >= len(p.stages) || link.Named(p.stages[stage].Link).Quadratic {
 		return 1
 	}
 	return max(p.stages[stage].Passes, 1)
 }
 
-func (p *progress) link(stage int) schemas.Link {
+// visits returns how many visits a stage has at most.
+func (p *progress) visits(stage int) int {
 	if stage >= len(p.stages) {
-		return ""
+		return 1
 	}
-	return p.stages[stage].Link
+	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.passes(stage)
 }
 
 // The table is for terminals of 80 columns.

@@ -14,7 +14,7 @@ func of[T any](v T) *T { return &v }
 
 // stageOf is the events of one stage, a tenth of a second apart.
 func stageOf(record func(pipeline.Event), clock *time.Time) {
-	record(pipeline.Began{Run: "abc", Stages: []schemas.Stage{{Passes: 5}, {Passes: 5}}})
+	record(pipeline.Began{Run: "abc", Stages: []schemas.Stage{{Link: "softmax", Passes: 5}, {Link: "softmax", Passes: 5}}})
 	for rows := range int64(5) {
 		record(pipeline.Progressed{Stage: 0, Visit: int(rows), Rows: rows * 25, Of: 100})
 		*clock = clock.Add(60 * time.Millisecond)

@@ -1,0 +1,17 @@
+package link
+
+// Calibrated is the link that Algorithm 2, calibrated least squares, learns from the data. It measures the squared loss of
+// what the calibrations predict; its scores are in the unit of predictions.
+const Calibrated = "calibrated"
+
+func calibrated() Link {
+	return Link{
+		Name:       Calibrated,
+		Doc:        "learnt from the data by Algorithm 2, squared loss",
+		Smoothness: 1,
+		Learnt:     true,
+		unit:       predictions,
+		simplify:   projectOnSimplex,
+		measure:    squaredLoss,
+	}
+}

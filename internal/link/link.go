@@ -1,0 +1,135 @@
+// Package link defines the links of a stage: how a score becomes a prediction, which loss is measured, and what a solver
+// may conclude from the loss's shape.
+//
+//	score ──Predict──▶ prediction ──Probabilities──▶ probabilities
+//	score, class ──Measure──▶ prediction, loss, predicted class
+//	score of one link ──Convert──▶ score of another
+//
+// Each link is one value in a file of its own, with one line in [All]. Other packages ask a link for its traits, never for
+// its name. Matrices are n rows of k classes. A class is an index from 0 to k−1; a negative class means that the row has
+// no label.
+package link
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// Link is how the score of a stage becomes a prediction, and the loss that the stage minimises.
+type Link struct {
+	// Name is the link's name in configurations and plans.
+	Name string
+	// Doc describes the link in a few words of Markdown, for the documentation of the configuration.
+	Doc string
+	// Smoothness is L: no eigenvalue of the Hessian of the loss in the scores of a row is larger. The paper's step is
+	// scaled by 1/L.
+	Smoothness float64
+	// Quadratic reports whether the loss is quadratic in the scores: one pass with the Gram matrix of all rows then finds
+	// the minimum.
+	Quadratic bool
+	// Learnt reports whether Algorithm 2 learns the link from the data. Each of its passes takes two visits and yields
+	// weights and a calibration. The state of such a stage is the list of all its passes, so a warm start can't begin at
+	// its weights. The score after it is the sum of the passes' W x and is never clipped; only what it predicts goes
+	// through the calibrations.
+	Learnt bool
+
+	unit     unit
+	predict  func(score kernel.Dense)                  // nil: a score is its own prediction
+	invert   func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
+	simplify func(prediction kernel.Dense, s *Scratch) // predictions to probabilities; nil: they are probabilities
+	measure  func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
+}
+
+// unit is what a score is measured in. Links of the same unit read each other's scores as they are.
+type unit string
+
+const (
+	predictions unit = "predictions"
+	logits      unit = "logits"
+)
+
+// All returns the links, in the order of the documentation.
+func All() []Link {
+	return []Link{identity(), softmax(), calibrated()}
+}
+
+// Names returns the names of all links, in the order of the documentation.
+func Names() []string {
+	var names []string
+	for _, l := range All() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Named returns the link of that name. It panics if there is none: names are checked with the configuration or plan that
+// they come from.
+func Named[S ~string](name S) Link {
+	all := All()
+	i := slices.IndexFunc(all, func(l Link) bool { return l.Name == string(name) })
+	if i < 0 {
+		panic("link: unknown link " + string(name))
+	}
+	return all[i]
+}
+
+// VisitsPerPass returns how many visits one pass takes: 2 if the link is learnt, otherwise 1.
+func (l Link) VisitsPerPass() int {
+	if l.Learnt {
+		return 2
+	}
+	return 1
+}
+
+// HasGradient reports whether visit v of a stage (0, 1, …) gives a loss and a gradient. The other visits of a learnt link
+// fit a calibration.
+func (l Link) HasGradient(v int) bool { return v%l.VisitsPerPass() == 0 }
+
+// Passes returns how many of the first n visits of a stage give a loss and a gradient.
+func (l Link) Passes(n int) int { return (n + l.VisitsPerPass() - 1) / l.VisitsPerPass() }
+
+// Scratch is memory that links use between calls. The zero value is ready. It is not safe for concurrent use.
+type Scratch struct {
+	row  []float32
+	logs []float64
+}
+
+// Row returns k values of any content, valid until the next call.
+func (s *Scratch) Row(k int) []float32 {
+	s.row = slices.Grow(s.row[:0], k)[:k]
+	return s.row
+}
+
+// Convert changes scores in place from the unit of one link to that of another, so that a stage with another link than
+// the one before it keeps what was learnt.
+func Convert(score kernel.Dense, from, to Link, s *Scratch) {
+	if from.unit == to.unit {
+		return
+	}
+	from.Predict(score)
+	if to.invert != nil {
+		to.invert(score, s)
+	}
+}
+
+// Predict turns scores into predictions g(score) in place. Residuals are y − g(score); a block with previous predictions
+// has these as features.
+func (l Link) Predict(score kernel.Dense) {
+	if l.predict != nil {
+		l.predict(score)
+	}
+}
+
+// Probabilities turns predictions into probabilities in place.
+func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) {
+	if l.simplify != nil {
+		l.simplify(prediction, s)
+	}
+}
+
+// Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0
+// without a label, and the class that the row predicts. classes, loss and predicted have n values.
+func (l Link) Measure(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch) {
+	l.measure(score, classes, loss, predicted, s)
+}

@@ -1,0 +1,269 @@
+package link
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+func normals(seed uint64, rows, cols int, scale float64) kernel.Dense {
+	r, x := rand.New(rand.NewPCG(seed, 1)), kernel.NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(scale * r.NormFloat64())
+	}
+	return x
+}
+
+func clone(x kernel.Dense) kernel.Dense {
+	x.Data = slices.Clone(x.Data)
+	return x
+}
+
+// classesOf returns classes of n rows, one of them without a label.
+func classesOf(n, k int) []int32 {
+	classes := make([]int32, n)
+	for i := range classes {
+		classes[i] = int32(i % k)
+	}
+	classes[n/2] = -1
+	return classes
+}
+
+func mustNear(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s is %v, expected %v", what, got, want)
+	}
+}
+
+// simplex projects v by bisection on its threshold.
+func simplex(v []float64) []float64 {
+	low, high := slices.Min(v)-1, slices.Max(v)
+	for range 100 {
+		middle, sum := (low+high)/2, 0.0
+		for _, x := range v {
+			sum += max(x-middle, 0)
+		}
+		if sum > 1 {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	p := make([]float64, len(v))
+	for c, x := range v {
+		p[c] = max(x-low, 0)
+	}
+	return p
+}
+
+func wide(row []float32) []float64 {
+	out := make([]float64, len(row))
+	for i, v := range row {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+func TestEveryLinkIsComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range All() {
+		if l.Name == "" || l.Doc == "" || !(l.Smoothness > 0) || l.unit == "" || l.measure == nil || seen[l.Name] {
+			t.Errorf("%q lacks a part, or has the name of another link", l.Name)
+		}
+		if (l.predict == nil) != (l.invert == nil) {
+			t.Errorf("%s: predict and invert are not both there or both absent", l.Name)
+		}
+		if seen[l.Name] = true; Named(l.Name).Name != l.Name {
+			t.Errorf("%s is not found by its name", l.Name)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an unknown name has a link")
+		}
+	}()
+	Named("probit")
+}
+
+// A pass begins with the visit that has its gradient.
+func TestVisitsAndPasses(t *testing.T) {
+	for _, l := range All() {
+		passes := 0
+		for v := range 7 {
+			if l.Passes(v) != passes {
+				t.Errorf("%s: %d visits are %d passes, expected %d", l.Name, v, l.Passes(v), passes)
+			}
+			if l.HasGradient(v) {
+				passes++
+			}
+		}
+		if want := 7; !l.Learnt && passes != want {
+			t.Errorf("%s: %d of 7 visits have a gradient", l.Name, passes)
+		}
+		if l.Learnt && (passes != 4 || l.HasGradient(1)) {
+			t.Errorf("%s: %d of 7 visits have a gradient", l.Name, passes)
+		}
+	}
+}
+
+// A score keeps the class that it predicts in every unit.
+func TestConvertKeepsWhatWasLearnt(t *testing.T) {
+	for _, k := range []int{1, 2, 10, 100, 5000} {
+		for _, from := range All() {
+			for _, to := range All() {
+				score := normals(1, 50, k, 0.01)
+				for i := range score.Rows {
+					score.Row(i)[i%k] += 0.5 / float32(k)
+				}
+				want := make([]int32, 50)
+				for i := range want {
+					want[i] = largest(score.Row(i))
+				}
+				before := clone(score)
+				Convert(score, from, to, new(Scratch))
+				for i := range want {
+					if got := largest(score.Row(i)); got != want[i] {
+						t.Fatalf("%d classes, %s to %s: row %d predicts %d, before %d", k, from.Name, to.Name, i, got, want[i])
+					}
+				}
+				if from.unit == to.unit && !slices.Equal(score.Data, before.Data) {
+					t.Errorf("%s to %s changes scores of the same unit", from.Name, to.Name)
+				}
+			}
+		}
+	}
+}
+
+// Probabilities survive the way from softmax to identity and back, unless they are below the threshold of the logarithm.
+func TestConvertThereAndBack(t *testing.T) {
+	score, s := normals(2, 64, 5, 1), new(Scratch)
+	want := clone(score)
+	kernel.SoftmaxRows(want, nil, nil)
+	Convert(score, softmax(), identity(), s)
+	if !slices.Equal(score.Data, want.Data) {
+		t.Error("predictions are not the probabilities")
+	}
+	Convert(score, identity(), softmax(), s)
+	kernel.SoftmaxRows(score, nil, nil)
+	for i, p := range score.Data {
+		mustNear(t, fmt.Sprint("probability ", i), float64(p), float64(want.Data[i]), 2e-3)
+	}
+	certain := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{1, 0, 0}}
+	Convert(certain, calibrated(), softmax(), s)
+	for c, want := range []float64{0, math.Log(1e-3), math.Log(1e-3)} {
+		mustNear(t, "the score of a certain prediction", float64(certain.Data[c]), want, 1e-6)
+	}
+}
+
+func TestProbabilities(t *testing.T) {
+	for _, l := range All() {
+		score := normals(3, 30, 4, 1)
+		got := clone(score)
+		l.Predict(got)
+		l.Probabilities(got, new(Scratch))
+		for i := range got.Rows {
+			want := simplex(wide(score.Row(i)))
+			if l.unit == logits {
+				sum := 0.0
+				for _, v := range score.Row(i) {
+					sum += math.Exp(float64(v))
+				}
+				for c, v := range score.Row(i) {
+					want[c] = math.Exp(float64(v)) / sum
+				}
+			}
+			for c, p := range got.Row(i) {
+				mustNear(t, l.Name, float64(p), want[c], 1e-6)
+			}
+		}
+	}
+}
+
+// naive returns the loss of one row in float64.
+func naive(l Link, row []float64, class int32) float64 {
+	sum, squared := 0.0, 0.0
+	for c, v := range row {
+		sum += math.Exp(v)
+		if int32(c) == class {
+			v--
+		}
+		squared += v * v / 2
+	}
+	if l.unit == logits {
+		return math.Log(sum) - row[class]
+	}
+	return squared
+}
+
+// y − g(score) is minus the gradient of the loss in the score, by finite differences.
+func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
+	const n, k = 9, 4
+	for _, l := range All() {
+		score, classes := normals(4, n, k, 1), classesOf(n, k)
+		loss, predicted := make([]float32, n), make([]int32, n)
+		measured, prediction := clone(score), clone(score)
+		l.Measure(measured, classes, loss, predicted, new(Scratch))
+		if l.Predict(prediction); !slices.Equal(measured.Data, prediction.Data) {
+			t.Errorf("%s: Measure and Predict differ", l.Name)
+		}
+		for i, class := range classes {
+			row := wide(score.Row(i))
+			if class < 0 {
+				if loss[i] != 0 {
+					t.Errorf("%s: a row without a label has loss %v", l.Name, loss[i])
+				}
+				continue
+			}
+			mustNear(t, "the loss", float64(loss[i]), naive(l, row, class), 1e-5)
+			if want := largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
+				t.Errorf("%s: row %d predicts %d", l.Name, i, predicted[i])
+			}
+			for c := range row {
+				residual := -float64(prediction.Row(i)[c])
+				if int32(c) == class {
+					residual++
+				}
+				const h = 1e-5
+				row[c] += h
+				up := naive(l, row, class)
+				row[c] -= 2 * h
+				down := naive(l, row, class)
+				row[c] += h
+				mustNear(t, "the residual", residual, -(up-down)/(2*h), 1e-6)
+			}
+		}
+	}
+}
+
+// The Hessian of the loss in the scores, by finite differences along random directions, is at most Smoothness.
+func TestSmoothnessBoundsTheCurvature(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	for _, l := range All() {
+		largest := 0.0
+		for range 2000 {
+			k := 2 + r.IntN(4)
+			row, direction, length := make([]float64, k), make([]float64, k), 0.0
+			for c := range row {
+				row[c], direction[c] = 2*r.NormFloat64(), r.NormFloat64()
+				length += direction[c] * direction[c]
+			}
+			const h = 1e-3
+			at := func(t float64) float64 {
+				moved := slices.Clone(row)
+				for c := range moved {
+					moved[c] += t * direction[c] / math.Sqrt(length)
+				}
+				return naive(l, moved, 0)
+			}
+			largest = max(largest, (at(h)-2*at(0)+at(-h))/(h*h))
+		}
+		if largest > l.Smoothness+1e-6 || largest < 0.8*l.Smoothness {
+			t.Errorf("%s: curvatures are up to %v, the smoothness is %v", l.Name, largest, l.Smoothness)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package link
+
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// Softmax predicts the softmax of the score and measures the log loss.
+const Softmax = "softmax"
+
+func softmax() Link {
+	return Link{
+		Name: Softmax,
+		Doc:  "its softmax, log loss",
+		// The Hessian is diag(p) − p pᵀ. The absolute values of row c add up to 2 p(1−p) ≤ 1/2, so no eigenvalue is larger
+		// (Gershgorin).
+		Smoothness: 0.5,
+		unit:       logits,
+		predict:    func(score kernel.Dense) { kernel.SoftmaxRows(score, nil, nil) },
+		invert:     logarithms,
+		measure:    logLoss,
+	}
+}
+
+// logarithms makes logits of predictions.
+func logarithms(prediction kernel.Dense, s *Scratch) {
+	// A prediction of 0 must not become a score that no later stage can undo. With many classes the largest prediction may
+	// be near 1/k, and must stay the largest.
+	threshold := min(1e-3, 0.1/float64(max(prediction.Cols, 1)))
+	projectOnSimplex(prediction, s)
+	for i, p := range prediction.Data {
+		prediction.Data[i] = float32(math.Log(max(float64(p), threshold)))
+	}
+}
+
+// logLoss is −log of the probability of the class.
+func logLoss(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch) {
+	n := score.Rows
+	if cap(s.logs) < n {
+		s.logs = make([]float64, n)
+	}
+	logs := s.logs[:n]
+	for i, class := range classes {
+		if loss[i] = 0; class >= 0 {
+			loss[i] = score.Row(i)[class] // SoftmaxRows overwrites the score; its log Σ exp completes the loss below
+		}
+	}
+	kernel.SoftmaxRows(score, logs, predicted)
+	for i, class := range classes {
+		if class >= 0 {
+			loss[i] = float32(logs[i] - float64(loss[i]))
+		}
+	}
+}
