@@ -173,7 +173,7 @@ func (w *worker) publishStage(ctx context.Context, stage int, shares []*share) e
 				open[s] = &opened{seal: seal{parent: p.final, attempt: p.attempt, from: -1}}
 			}
 			opened := open[s]
-			whole, err := merge(sums, s, o, true, &w.spares)
+			whole, err := merge(sums, s, o, true, &w.buffers)
 			if err != nil {
 				return nil, err
 			}

@@ -139,7 +139,7 @@ func (s *solver) complete(m schemas.Message) (*schemas.Statistics, error) {
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors, s.spares.Take)}, nil
+	return &schemas.Statistics{Identity: r.Identity, Notes: r.Notes, Tensors: schemas.Widen(r.Tensors, s.buffers.Get)}, nil
 }
 
 // GoneError says that statistics that were there are not any more: those of a
@@ -171,7 +171,7 @@ type gathering struct {
 
 func (s *solver) gathering(v visit, take func(schemas.Span) (*accumulate.Sum, error), kinds ...schemas.Kind) *gathering {
 	all := accumulate.NewReduction(len(s.plan.Spans))
-	all.Spares = &s.spares
+	all.Buffers = &s.buffers
 	return &gathering{v, kinds, take, all}
 }
 

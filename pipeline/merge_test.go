@@ -29,10 +29,10 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			half := accumulate.Coverage{Spans: schemas.Spans{s.segments[at].span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return &outcome{at: at, sum: accumulate.NewSum(half, nil)}
 		}
-		if whole, err := merge(sums, s, part(0), true, &accumulate.Spares{}); whole != nil || err != nil {
+		if whole, err := merge(sums, s, part(0), true, &accumulate.BufferPool{}); whole != nil || err != nil {
 			t.Fatalf("%s: half a share gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, s, part(1), true, &accumulate.Spares{})
+		whole, err := merge(sums, s, part(1), true, &accumulate.BufferPool{})
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)

@@ -120,7 +120,7 @@ func (s *solver) prepare(ctx context.Context, v visit, all *surveyed, kept schem
 	if err != nil {
 		return err
 	}
-	scores := schemas.ScoresOf(all.sum.Tensors())
+	scores := schemas.LossesOf(all.sum.Tensors())
 	return s.publish(ctx, &schemas.Weights{
 		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.parent},
 		Notes: []schemas.Header{
@@ -139,7 +139,7 @@ func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (sche
 		if len(labels) == 0 {
 			labels = all.labels.Text()
 		}
-		return solve.Survey(s.plan.Prepare, solve.Surveyed{
+		return solve.Survey(s.plan.Prepare, solve.SurveySums{
 			Sums: all.sum.Tensors(), Shift: all.shift, Sample: all.sample.Rows().Data, Labels: labels,
 		})
 	}

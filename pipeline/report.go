@@ -67,7 +67,7 @@ func known(v float64) float64 {
 // scoresOf is what a visit's sums say of each split that has rows.
 func scoresOf(sum *accumulate.Sum) map[schemas.Split]Score {
 	scores := map[schemas.Split]Score{}
-	for split, s := range schemas.ScoresOf(sum.Tensors()) {
+	for split, s := range schemas.LossesOf(sum.Tensors()) {
 		if s.Rows > 0 {
 			scores[schemas.Split(split)] = Score{Rows: int64(s.Rows), Error: s.ErrorPercent(), Loss: known(s.MeanLoss())}
 		}

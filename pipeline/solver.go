@@ -34,8 +34,8 @@ type solver struct {
 	digests map[schemas.Identity]schemas.Digest
 	latest  map[int]schemas.Identity // by partition, of the last visit that came
 	current int                      // the stage that is solved
-	spares  accumulate.Spares
-	room    solve.Room
+	buffers  accumulate.BufferPool
+	buffer    solve.Buffer
 
 	quarantined int64
 	rows        [schemas.Splits]int64
@@ -121,7 +121,7 @@ func (s *solver) stage(ctx context.Context, t int) error {
 	shape := s.chain.shape(m)
 	s.current = t
 	s.forget(t)
-	fit, chosen, passes := solve.NewFit(s.plan.Stages[t], shape, &s.room), link.Named(s.plan.Stages[t].Link), 0
+	fit, chosen, passes := solve.NewFit(s.plan.Stages[t], shape, &s.buffer), link.Named(s.plan.Stages[t].Link), 0
 	final, parent := s.chain.final(t)
 	if final != nil { // by a solver before this one
 		passes = chosen.Passes(len(s.chain.visits(t)))

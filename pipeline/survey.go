@@ -166,7 +166,7 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 
 func (b *surveyBench) segment(ctx context.Context, l *load) (*outcome, error) {
 	partition := l.share.span.Partition
-	result := &found{sample: &accumulate.Sample{Most: sampleRows(b.plan.Spans, l.share.span)}, labels: accumulate.LabelSet{}}
+	result := &found{sample: &accumulate.Sample{Max: sampleRows(b.plan.Spans, l.share.span)}, labels: accumulate.LabelSet{}}
 	b.accumulator.Begin(len(b.shift), 0, b.plan.Prepare.PCA > 0)
 	sum := b.accumulator.Sum()
 	var bad []unusable
@@ -233,7 +233,7 @@ func (b *surveyBench) message(sum *accumulate.Sum, result *found, partition int,
 		b.accumulator.AddGram(b.x, fitted)
 	}
 	// no scores yet: the rows and weights of each split, none of them wrong
-	sum.AddScores(rows, make([]float32, n), rows.Classes)
+	sum.AddLosses(rows, make([]float32, n), rows.Classes)
 	sum.Count(n, r.checksum(partition, n))
 	return nil
 }

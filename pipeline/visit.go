@@ -77,7 +77,7 @@ type bench struct {
 }
 
 func (w *worker) bench(p *pass) *bench {
-	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas, Spares: &w.spares}, exact: accumulate.Exact{BLAS: w.blas}}
+	return &bench{worker: w, pass: p, accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: &w.buffers}, exact: accumulate.Exact{BLAS: w.blas}}
 }
 
 // load decodes and prepares what was read of a segment, and keeps it if the
@@ -295,7 +295,7 @@ func (b *bench) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.
 	n := score.Rows
 	b.loss, b.predicted = slices.Grow(b.loss[:0], n)[:n], slices.Grow(b.predicted[:0], n)[:n]
 	b.link.Measure(score, rows.Classes, b.loss, b.predicted, &b.links)
-	sum.AddScores(rows, b.loss, b.predicted)
+	sum.AddLosses(rows, b.loss, b.predicted)
 }
 
 // publish makes the residuals of one segment after the stage, and measures its

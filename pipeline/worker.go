@@ -28,7 +28,7 @@ type worker struct {
 	shares []*share // of the partitions that it owns, in the plan's order
 	seals  seals
 	budget budget
-	spares accumulate.Spares
+	buffers accumulate.BufferPool
 
 	covered map[int]accumulate.Coverage // by the survey, of each partition
 	sweep   func(context.Context, *sweep, []*share) error
@@ -265,7 +265,7 @@ func (w *worker) sum(ctx context.Context, v visit, shares []*share) error {
 		collect: func(s *share, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
 			gram, rest := p.parts(o.round)
-			whole, err := merge(sums[o.round], s, o, rest, &w.spares)
+			whole, err := merge(sums[o.round], s, o, rest, &w.buffers)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -301,13 +301,13 @@ const publishers = 2
 
 // merge adds a segment's sum to its share's, and answers with that when it is
 // whole. One that is of all messages has to be over what the survey has covered.
-func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool, spares *accumulate.Spares) (*accumulate.Sum, error) {
+func merge(sums map[*share]*accumulate.Sum, s *share, o *outcome, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
 	if sums[s] == nil {
 		sums[s] = o.sum
 	} else if err := sums[s].Merge(o.sum); err != nil {
 		return nil, err
 	} else {
-		spares.Keep(o.sum)
+		buffers.Put(o.sum)
 	}
 	if o.at < len(s.segments)-1 {
 		return nil, nil
@@ -361,7 +361,7 @@ func (w *worker) publishGram(ctx context.Context, p *pass, s *share, sum *accumu
 	if gram, ok := sum.Tensors().Find(schemas.FieldGram); ok {
 		grams = append(grams, gram)
 	}
-	defer w.spares.Keep(sum)
+	defer w.buffers.Put(sum)
 	id := w.identity(schemas.KindGram, p.visit, s)
 	if p.calibrating() {
 		r := &schemas.Statistics{Identity: id, Tensors: grams}

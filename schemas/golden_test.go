@@ -45,7 +45,7 @@ func samples(t testing.TB) map[string]Message {
 	covered := Header{"covered", `{"spans":[{"partition":1,"from":0,"to":9}],"messages":9,"rows":90,"checksum":7}`}
 	for _, r := range []*Statistics{
 		{Identity{KindVisit, p.Run(), 0, 1, 1, p.Digest()}, []Header{covered}, Tensors[float64]{
-			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4))}},
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4))}},
 		{Identity{KindSeal, p.Run(), 0, 0, 1, p.Digest()}, []Header{covered, {"from", "0"}, {"to", "9"}, {"rows", "90"}, {"scores", "digest"}}, nil},
 	} {
 		all[string(r.Kind)] = must(r.Encode(mem))(t)[0]

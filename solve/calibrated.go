@@ -32,7 +32,7 @@ type calibrated struct {
 // the scores it works on are of the order of 1.
 const calibrationRidge = 1e-6
 
-func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pass, error) {
+func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	c.visit = v
 	if v%2 == 1 {
 		return nil, c.calibrate(sums)
@@ -43,7 +43,7 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pas
 	}
 	loss := scores[schemas.Train].MeanLoss()
 	c.passes++
-	pass := &Pass{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
+	pass := &Evaluation{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
 	if !pass.Accepted {
 		c.done = true
 		return pass, nil

@@ -51,7 +51,7 @@ func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
 }
 
 // Pass is what a visit with a gradient said.
-type Pass struct {
+type Evaluation struct {
 	Number    int     // 1, 2, …
 	Objective float64 // J; for a calibrated stage its loss
 	Accepted  bool    // J has not risen
@@ -66,15 +66,15 @@ type Fit interface {
 	Precondition(sums schemas.Tensors[float64]) error
 	// Observe takes visit v, made with the published step w, and its reduced
 	// sums, and tells what it said if it had a gradient.
-	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error)
+	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
 	Next() (Step, error)
 	// Lambda is λ; 0 before the first visit.
 	Lambda() float64
 }
 
-// NewFit starts a stage's fit. Another that is started in the same room ends it.
-func NewFit(stage schemas.Stage, shape Shape, room *Room) Fit {
-	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), room: room}
+// NewFit starts a stage's fit. Another that is started in the same buffer ends it.
+func NewFit(stage schemas.Stage, shape Shape, buffer *Buffer) Fit {
+	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer}
 	switch {
 	case common.link.Learnt:
 		return &calibrated{common: common}
@@ -104,7 +104,7 @@ type common struct {
 	link    link.Link
 	shape   Shape
 	stop    stop
-	room    *Room
+	buffer  *Buffer
 	factor  *Preconditioner
 	pending *pending // a sample that its own λ does not make invertible
 	lambda  float64
@@ -157,7 +157,7 @@ type pending struct {
 }
 
 func (c *common) preconditioner(gram []float64, weight float64) (*Preconditioner, error) {
-	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.room)
+	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.buffer)
 }
 
 // ridge is λ, of the second moments' trace over the penalised columns.
@@ -167,8 +167,8 @@ func (c *common) ridge(trace, weight float64) float64 {
 
 // open reads what every visit has. A loss that is not finite is an error where
 // the stage begins; later it is one that has risen.
-func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Score, err error) {
-	scores = schemas.ScoresOf(sums)
+func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Losses, err error) {
+	scores = schemas.LossesOf(sums)
 	c.weight = scores[schemas.Train].Weight
 	if c.weight <= 0 {
 		return scores, NoWeightError{}
@@ -284,7 +284,7 @@ func (s *stop) watches(split schemas.Split) bool { return s.rule != nil && s.spl
 
 // observe tells whether this is the best pass so far, by the rule's split if
 // there is a rule. Without one the last pass is, because J or the loss falls.
-func (s *stop) observe(scores [schemas.Splits]schemas.Score) (best bool) {
+func (s *stop) observe(scores [schemas.Splits]schemas.Losses) (best bool) {
 	if s.rule != nil && scores[s.split].Weight == 0 {
 		s.rule = nil
 	}

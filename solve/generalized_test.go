@@ -31,7 +31,7 @@ func (pr *problem) wantLambda(ridge float64) float64 {
 			trace += w * pr.x.At(i, j) * pr.x.At(i, j)
 		}
 	}
-	return pr.majored * ridge * trace / weight / float64(pr.shape.Penalised)
+	return pr.gramFactor * ridge * trace / weight / float64(pr.shape.Penalised)
 }
 
 // The oracle: least squares by QR on all rows times √(w/Σw), with √λ·I below
@@ -96,7 +96,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
 		_, gradient := pr.objective(l, lambda, w)
 		// what the fit makes of the sums is the same gradient
-		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Room)), random(2, 21, 1)
+		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Buffer)), random(2, 21, 1)
 		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
@@ -108,8 +108,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, natural: f.natural}
-			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.natural))
+			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: f.preconditioned}
+			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.preconditioned))
 		}
 		j, own := pr.objective(l, g.Lambda(), w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
@@ -119,8 +119,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.natural[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.natural[i], s)
+			if math.Abs(s-g.accepted.preconditioned[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.preconditioned[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
@@ -196,7 +196,7 @@ func TestSoftmaxConverges(t *testing.T) {
 // are too long: the safeguard halves them.
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
-	pr.majored = 0.01
+	pr.gramFactor = 0.01
 	stage := stageOf(link.Softmax, 2000, 1e-2)
 	visits, final, fit := pr.run(t, stage, nil)
 	pr.mustDescend(t, visits, final, fit.Lambda())
@@ -216,7 +216,7 @@ func TestSafeguard(t *testing.T) {
 // A trial whose loss is no number has risen, like any other.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
-	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Room))
+	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Buffer))
 	if _, err := observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestStopRule(t *testing.T) {
 			if !visit.pass.Accepted {
 				continue
 			}
-			if loss := schemas.ScoresOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
+			if loss := schemas.LossesOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
 				best, since, at = loss, 0, v
 			} else {
 				since++
@@ -297,11 +297,11 @@ func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
 // A solver that takes over folds the same visits and goes on with the same bits.
 func TestFitIsAFold(t *testing.T) {
 	pr := problemOf(9, 100, 6, 3)
-	pr.majored = 0.1
+	pr.gramFactor = 0.1
 	stage := stageOf(link.Softmax, 12, 1e-3)
 	visits, final, _ := pr.run(t, stage, nil)
 	for upTo := 1; upTo <= len(visits); upTo++ {
-		fit := NewFit(stage, pr.shape, new(Room))
+		fit := NewFit(stage, pr.shape, new(Buffer))
 		for v, visit := range visits[:upTo] {
 			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
 				t.Fatal(err)
@@ -335,7 +335,7 @@ func TestErrors(t *testing.T) {
 			pr := problemOf(10, 10, 20, 3)
 			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
-			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Room)), 0, Step{}, sums)
+			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Buffer)), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, l, err)
 			}

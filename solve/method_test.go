@@ -18,17 +18,17 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 		n, p, k int
 		warm    bool
 	}{{300, 8, 2, false}, {300, 8, 2, true}, {150, 6, 10, false}, {40, 64, 3, false}} {
-		for _, majored := range []float64{0.01, 1} {
+		for _, gramFactor := range []float64{0.01, 1} {
 			least := math.Inf(1)
 			for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
-				t.Run(fmt.Sprint(size, " ", majored, " ", name), func(t *testing.T) {
+				t.Run(fmt.Sprint(size, " ", gramFactor, " ", name), func(t *testing.T) {
 					pr := problemOf(3, size.n, size.p, size.k)
-					pr.majored = majored
+					pr.gramFactor = gramFactor
 					var start []float32
 					if size.warm {
 						start = random(3, size.p*size.k, 1)
 					}
-					slow := majored < 1 && (name == MethodPaper || name == MethodAccelerated)
+					slow := gramFactor < 1 && (name == MethodPaper || name == MethodAccelerated)
 					stage := stageOf(link.Softmax, 2000, 1e-2)
 					if stage.Method = name; slow {
 						stage.Passes = 50
@@ -99,7 +99,7 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 		t.Fatalf("J by pass is %v, of L-BFGS %v", auto, all)
 	}
 	for i := 3; i < len(auto); i++ {
-		if gain := 1 - auto[i]/auto[i-1]; gain >= worthwhile == (i == len(auto)-1) {
+		if gain := 1 - auto[i]/auto[i-1]; gain >= minGain == (i == len(auto)-1) {
 			t.Errorf("pass %d of %d gains %.1f %%", i+1, len(auto), 100*gain)
 		}
 	}

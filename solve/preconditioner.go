@@ -36,16 +36,16 @@ func (e *SingularError) Error() string {
 		e.Size, e.Weight, e.Lambda, what)
 }
 
-// worstCondition leaves three digits of a float64 solve.
-const worstCondition = 1e13
+// maxCondition leaves three digits of a float64 solve.
+const maxCondition = 1e13
 
-// Room is memory in which the matrices of fits that follow each other are
+// Buffer is memory in which the matrices of fits that follow each other are
 // factored: where it is new each time, mapping and clearing it takes as long as a
 // quarter of that. The zero value is ready.
-type Room struct{ matrix []float64 }
+type Buffer struct{ matrix []float64 }
 
 // square is p × p values, which may be anything.
-func (r *Room) square(p int) []float64 {
+func (r *Buffer) square(p int) []float64 {
 	if cap(r.matrix) < p*p {
 		r.matrix = make([]float64, p*p)
 	}
@@ -54,15 +54,15 @@ func (r *Room) square(p int) []float64 {
 
 // NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
 // triangle of Σ w x xᵀ over p columns, of which the first penalised get λ. gram
-// is not changed. It may be used until another is made in the same room.
-func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, room *Room) (*Preconditioner, error) {
+// is not changed. It may be used until another is made in the same buffer.
+func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*Preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
 	c := &Preconditioner{scale: make([]float64, p)}
 	// Features of other units than the intercept's 1 are no trouble once the
 	// diagonal is (van der Sluis 1969).
-	full, f := room.square(p), smoothness/weight
+	full, f := buffer.square(p), smoothness/weight
 	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
 		d := f * gram[at]
@@ -89,7 +89,7 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if c.factor, ok = kernel.Factor(full, p); !ok {
 		return nil, singular
 	}
-	if !(c.factor.Cond() < worstCondition) {
+	if !(c.factor.Cond() < maxCondition) {
 		singular.Cond = c.factor.Cond()
 		return nil, singular
 	}

@@ -15,13 +15,13 @@ import (
 // problem is a small data set in memory with what a stage is fitted to: the
 // visits of a worker in float64, without a worker.
 type problem struct {
-	shape   Shape
-	x       *mat.Dense // n × p; the last column is 1 if not all are penalised
-	class   []int
-	weight  []float64
-	split   []schemas.Split
-	offset  *mat.Dense // n × k: the score before the stage
-	majored float64    // what the Gram matrix is multiplied by; 1: the true one
+	shape      Shape
+	x          *mat.Dense // n × p; the last column is 1 if not all are penalised
+	class      []int
+	weight     []float64
+	split      []schemas.Split
+	offset     *mat.Dense // n × k: the score before the stage
+	gramFactor float64    // what the Gram matrix is multiplied by; 1: the true one
 }
 
 // problemOf draws n rows of p features, an intercept among them, and labels
@@ -31,7 +31,7 @@ func problemOf(seed uint64, n, p, k int) *problem {
 	pr := &problem{
 		shape: Shape{Columns: p, Penalised: max(p-1, 1), Classes: k},
 		x:     mat.NewDense(n, p, nil), offset: mat.NewDense(n, k, nil),
-		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), majored: 1,
+		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), gramFactor: 1,
 	}
 	truth := mat.NewDense(p, k, nil)
 	truth.Apply(func(_, _ int, _ float64) float64 { return r.NormFloat64() }, truth)
@@ -96,7 +96,7 @@ func softmax(z []float64) []float64 {
 func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	n, k := z.Dims()
 	p := pr.shape.Columns
-	splits, residual := make([]float64, schemas.Splits*schemas.ScoreFields), mat.NewDense(n, k, nil)
+	splits, residual := make([]float64, schemas.Splits*schemas.LossFields), mat.NewDense(n, k, nil)
 	for i := range n {
 		row, loss, best := z.RawRowView(i), 0.0, 0
 		g := row
@@ -115,7 +115,7 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 				best = c
 			}
 		}
-		at := splits[int(pr.split[i])*schemas.ScoreFields:]
+		at := splits[int(pr.split[i])*schemas.LossFields:]
 		at[0] += pr.weight[i]
 		at[1]++
 		at[2] += pr.weight[i] * indicator(best != pr.class[i])
@@ -123,12 +123,12 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	}
 	gram, cross := pr.moments(pr.x, residual)
 	for i := range gram {
-		gram[i] *= pr.majored
+		gram[i] *= pr.gramFactor
 	}
 	return schemas.Tensors[float64]{
-		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
 		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
-		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.ScoreFields]}),
+		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.LossFields]}),
 	}
 }
 
@@ -166,7 +166,7 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 }
 
 // observe hands a visit to a fit, the first with its Gram matrix.
-func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Pass, error) {
+func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	if v == 0 {
 		if err := fit.Precondition(sums); err != nil {
 			return nil, err
@@ -178,14 +178,14 @@ func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Pass, erro
 // visited is one visit of a fit: its weights, and what they were worth.
 type visited struct {
 	step Step
-	pass *Pass
+	pass *Evaluation
 	sums schemas.Tensors[float64]
 }
 
 // run drives a fit with a known link to its end.
 func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
-	fit = NewFit(stage, pr.shape, new(Room))
+	fit = NewFit(stage, pr.shape, new(Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {
@@ -217,7 +217,7 @@ func (pr *problem) objective(l schemas.Link, lambda float64, w *mat.Dense) (floa
 	step.Mul(pr.x, w)
 	z.Add(z, &step)
 	sums := pr.sums(l, z)
-	train := schemas.ScoresOf(sums)[schemas.Train]
+	train := schemas.LossesOf(sums)[schemas.Train]
 	cross, _ := sums.Find(schemas.FieldCross)
 	gradient, j := mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil), train.MeanLoss()
 	for i, v := range cross.Data {

@@ -14,13 +14,13 @@ import (
 // The classes are independent problems, each with its own lengths.
 type quadratic struct {
 	common
-	visit      int
-	w          []float64 // the minimum so far, p × k
-	objective  float64   // J there
-	gradient   []float64 // ∇J there
-	natural    []float64 // (S+λI)⁻¹ ∇J
-	directions []conjugate
-	done       bool
+	visit          int
+	w              []float64 // the minimum so far, p × k
+	objective      float64   // J there
+	gradient       []float64 // ∇J there
+	preconditioned []float64 // (S+λI)⁻¹ ∇J
+	directions     []conjugate
+	done           bool
 }
 
 // conjugate is a direction with what the Hessian H makes of it.
@@ -33,7 +33,7 @@ type conjugate struct {
 // some 3e-5: the decrement is about the mean square of what they are off by.
 const converged = 1e-9
 
-func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error) {
+func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	scores, err := q.open(sums)
 	if err != nil {
 		return nil, err
@@ -51,13 +51,13 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass
 	} else {
 		q.step(weights, gradient)
 	}
-	q.natural = q.factor.Solve(q.gradient, k)
+	q.preconditioned = q.factor.Solve(q.gradient, k)
 	decrement := 0.0
-	for _, x := range dots(q.gradient, q.natural, k) {
+	for _, x := range dots(q.gradient, q.preconditioned, k) {
 		decrement += x
 	}
 	q.done = !(decrement > converged*float64(k))
-	return &Pass{Number: q.passes, Objective: q.objective, Accepted: true}, nil
+	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
 }
 
 // step moves the minimum along what was visited, made conjugate to the steps
@@ -100,7 +100,7 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 func (q *quadratic) Next() (Step, error) {
 	full := make([]float32, len(q.w))
 	for i, x := range q.w {
-		full[i] = float32(x - q.natural[i])
+		full[i] = float32(x - q.preconditioned[i])
 	}
 	switch {
 	case !q.sampled:

@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Surveyed is the reduced result of the survey's visit.
-type Surveyed struct {
+// SurveySums is the reduced result of the survey's visit.
+type SurveySums struct {
 	// Sums are the moments of the training rows about Shift, a missing value
 	// counting as Shift: sums and squares of each feature, present, and if there
 	// are to be principal components gram.
@@ -23,19 +23,19 @@ type Surveyed struct {
 	Labels []string  // the classes
 }
 
-// mostClasses bounds what is taken for classes: more is a number to regress on.
-const mostClasses = 10_000
+// maxClasses bounds what is taken for classes: more is a number to regress on.
+const maxClasses = 10_000
 
-// widest is how many features principal components are taken of at most: the
+// maxPCAFeatures is how many features principal components are taken of at most: the
 // eigenvectors of 4096 take minutes, of 10,000 an hour and 5 GB.
-const widest = 4096
+const maxPCAFeatures = 4096
 
 // WidthError says that so many components can't be had of so many features.
 type WidthError struct{ Components, Features int }
 
 func (e *WidthError) Error() string {
-	if e.Features > widest {
-		return fmt.Sprintf("prepare.pca: of %d features; principal components are of at most %d, others have pca: 0", e.Features, widest)
+	if e.Features > maxPCAFeatures {
+		return fmt.Sprintf("prepare.pca: of %d features; principal components are of at most %d, others have pca: 0", e.Features, maxPCAFeatures)
 	}
 	return fmt.Sprintf("prepare.pca: %d components of %d features", e.Components, e.Features)
 }
@@ -43,7 +43,7 @@ func (e *WidthError) Error() string {
 // CheckWidth tells whether a preparation can be had of so many features: a
 // *WidthError if not.
 func CheckWidth(prepare schemas.Prepare, features int) error {
-	if prepare.PCA > features || prepare.PCA > 0 && features > widest {
+	if prepare.PCA > features || prepare.PCA > 0 && features > maxPCAFeatures {
 		return &WidthError{prepare.PCA, features}
 	}
 	return nil
@@ -56,13 +56,13 @@ func (e *LabelsError) Error() string {
 	if e.Classes == 0 {
 		return "no example has a label"
 	}
-	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, mostClasses)
+	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, maxClasses)
 }
 
 // CheckClasses tells whether so many different labels are too many for classes;
 // none may yet become some.
 func CheckClasses(labels int) error {
-	if labels > mostClasses {
+	if labels > maxClasses {
 		return &LabelsError{labels}
 	}
 	return nil
@@ -71,7 +71,7 @@ func CheckClasses(labels int) error {
 // Survey finds the preparation: centre, scale, principal directions, and the
 // median squared distance between prepared rows. unit says that rows are
 // divided by their length first, as they were in the sums.
-func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], error) {
+func Survey(prepare schemas.Prepare, s SurveySums) (schemas.Tensors[float32], error) {
 	d := len(s.Shift)
 	if len(s.Labels) == 0 {
 		return nil, &LabelsError{}
@@ -82,7 +82,7 @@ func Survey(prepare schemas.Prepare, s Surveyed) (schemas.Tensors[float32], erro
 	if err := CheckWidth(prepare, d); err != nil {
 		return nil, err
 	}
-	weight := schemas.ScoresOf(s.Sums)[schemas.Train].Weight
+	weight := schemas.LossesOf(s.Sums)[schemas.Train].Weight
 	if weight <= 0 {
 		return nil, NoWeightError{}
 	}

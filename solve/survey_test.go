@@ -20,9 +20,9 @@ type table struct {
 }
 
 // surveyed is the sums over the table about a shift, as a worker takes them.
-func (t table) surveyed(shift []float64) Surveyed {
+func (t table) surveyed(shift []float64) SurveySums {
 	d := len(shift)
-	splits := make([]float64, schemas.Splits*schemas.ScoreFields)
+	splits := make([]float64, schemas.Splits*schemas.LossFields)
 	first, squares, present, gram := make([]float64, d), make([]float64, d), make([]float64, d), make([]float64, d*(d+1)/2)
 	var sample []float32
 	for n, row := range t.rows {
@@ -46,8 +46,8 @@ func (t table) surveyed(shift []float64) Surveyed {
 			}
 		}
 	}
-	s := Surveyed{Sample: sample, Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
-		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+	s := SurveySums{Sample: sample, Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
 		schemas.Vector(schemas.FieldSums, first), schemas.Vector(schemas.FieldSquares, squares),
 		schemas.Vector(schemas.FieldPresent, present), schemas.Vector(schemas.FieldGram, gram),
 	}}
@@ -295,19 +295,19 @@ var nan = math.NaN()
 func TestSurveyErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		pca   int
-		spoil func(*Surveyed)
+		spoil func(*SurveySums)
 		want  any
 	}{
-		"components":      {4, func(*Surveyed) {}, new(*WidthError)},
-		"no labels":       {0, func(s *Surveyed) { s.Labels = nil }, new(*LabelsError)},
-		"too many labels": {0, func(s *Surveyed) { s.Labels = make([]string, mostClasses+1) }, new(*LabelsError)},
-		"no weight":       {0, func(s *Surveyed) { clear(s.Sums[0].Data) }, new(NoWeightError)},
-		"mean":            {0, func(s *Surveyed) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
-		"variance":        {0, func(s *Surveyed) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
-		"covariance":      {2, func(s *Surveyed) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
-		"distance":        {0, func(s *Surveyed) { s.Sample[0], s.Sample[4], s.Sample[8] = 3e38, -3e38, 1e38 }, new(*NotFiniteError)},
-		"no moments":      {0, func(s *Surveyed) { s.Sums = s.Sums[:2] }, new(*schemas.ShapeError)},
-		"no covariance":   {2, func(s *Surveyed) { s.Sums = s.Sums[:4] }, new(*schemas.ShapeError)},
+		"components":      {4, func(*SurveySums) {}, new(*WidthError)},
+		"no labels":       {0, func(s *SurveySums) { s.Labels = nil }, new(*LabelsError)},
+		"too many labels": {0, func(s *SurveySums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
+		"no weight":       {0, func(s *SurveySums) { clear(s.Sums[0].Data) }, new(NoWeightError)},
+		"mean":            {0, func(s *SurveySums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"variance":        {0, func(s *SurveySums) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
+		"covariance":      {2, func(s *SurveySums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"distance":        {0, func(s *SurveySums) { s.Sample[0], s.Sample[4], s.Sample[8] = 3e38, -3e38, 1e38 }, new(*NotFiniteError)},
+		"no moments":      {0, func(s *SurveySums) { s.Sums = s.Sums[:2] }, new(*schemas.ShapeError)},
+		"no covariance":   {2, func(s *SurveySums) { s.Sums = s.Sums[:4] }, new(*schemas.ShapeError)},
 	} {
 		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
 		test.spoil(&s)

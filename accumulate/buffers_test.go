@@ -7,10 +7,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// What a Gram matrix's memory held before, and how much of it there is, leaves no trace in the next.
-func TestSparesLeaveNoTrace(t *testing.T) {
-	spares := &Spares{}
-	a := &Accumulator{BLAS: kernel.Gonum(), Spares: spares}
+// A Gram matrix in memory of the pool has the same bits as one in new memory, whatever that memory held and how much there is.
+func TestPooledMemoryChangesNothing(t *testing.T) {
+	pool := &BufferPool{}
+	a := &Accumulator{BLAS: kernel.Gonum(), Buffers: pool}
 	for round := range 3 {
 		for _, p := range []int{65, 64, 1, 63} {
 			block, ones := kernel.NewDense(3, p), []float32{1, 1, 1}
@@ -36,13 +36,13 @@ func TestSparesLeaveNoTrace(t *testing.T) {
 			for i := range g.Data {
 				g.Data[i] = -1
 			}
-			if spares.Keep(got); len(got.Tensors()) != 0 {
-				t.Errorf("%d columns: the sum has %d fields yet", p, len(got.Tensors()))
+			if pool.Put(got); len(got.Tensors()) != 0 {
+				t.Errorf("%d columns: the sum still has %d fields", p, len(got.Tensors()))
 			}
-			spares.Keep(got) // nothing is left to keep
+			pool.Put(got) // there is no Gram matrix any more
 		}
 	}
-	if none := (*Spares)(nil); len(none.Take(3)) != 3 {
-		t.Error("no memory without spares")
+	if none := (*BufferPool)(nil); len(none.Get(3)) != 3 {
+		t.Error("a nil pool returns no memory")
 	}
 }

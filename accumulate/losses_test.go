@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// predicted is a message's rows with their probabilities.
+// predicted is the rows of a message with what was predicted of them.
 type predicted struct {
 	Rows
 	probabilities kernel.Dense
@@ -36,7 +36,7 @@ func predictions(r *rand.Rand, n, k int) predicted {
 				p.class[i] = int32(c)
 			}
 		}
-		if i%10 == 0 && k > 1 { // certainly wrong
+		if i%10 == 0 && k > 1 { // a wrong prediction of probability 1
 			clear(row)
 			row[1], p.class[i], p.Classes[i] = 1, 1, 0
 		}
@@ -44,18 +44,18 @@ func predictions(r *rand.Rand, n, k int) predicted {
 	return p
 }
 
-func TestScoresAndQualityAgainstTheirDefinitions(t *testing.T) {
+func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 	for _, k := range []int{1, 2, 7} {
 		r := rand.New(rand.NewPCG(uint64(k), 1))
 		sum, all := &Sum{}, []predicted{}
 		for _, n := range []int{100, 0, 301} {
 			p := predictions(r, n, k)
-			sum.AddScores(p.Rows, p.loss, p.class)
+			sum.AddLosses(p.Rows, p.loss, p.class)
 			sum.AddQuality(p.Rows, p.probabilities, p.class)
 			all = append(all, p)
 		}
 		for split := range schemas.Split(schemas.Splits) {
-			var want schemas.Score
+			var want schemas.Losses
 			var quality Quality
 			var bins [15][2]float64
 			confusion := make([][]int64, k)
@@ -98,7 +98,7 @@ func TestScoresAndQualityAgainstTheirDefinitions(t *testing.T) {
 					t.Errorf("%d classes, %v: %s is %v, expected %v", k, split, what, got, want)
 				}
 			}
-			got, q := schemas.ScoresOf(sum.Tensors())[split], sum.QualityOf(split, k)
+			got, q := schemas.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
 			near("weight", got.Weight, want.Weight)
 			near("rows", got.Rows, want.Rows)
 			near("errors", got.Errors, want.Errors)
@@ -109,7 +109,7 @@ func TestScoresAndQualityAgainstTheirDefinitions(t *testing.T) {
 			for c, row := range confusion {
 				for d, n := range row {
 					if q.Confusion[c][d] != n {
-						t.Errorf("%d rows of class %d are taken for %d, expected %d", q.Confusion[c][d], c, d, n)
+						t.Errorf("%d rows of class %d are predicted as %d, expected %d", q.Confusion[c][d], c, d, n)
 					}
 				}
 			}
@@ -126,7 +126,7 @@ func TestQualityOfNothing(t *testing.T) {
 	for i := range p.Splits {
 		p.Splits[i] = schemas.Train
 	}
-	sum.AddScores(p.Rows, p.loss, p.class)
+	sum.AddLosses(p.Rows, p.loss, p.class)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
 	if q := sum.QualityOf(schemas.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
 		t.Errorf("the quality of an empty split is %+v", q)
@@ -134,30 +134,29 @@ func TestQualityOfNothing(t *testing.T) {
 }
 
 func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
-	const k = mostConfused + 1
+	const k = maxConfusionClasses + 1
 	sum, p := &Sum{}, predictions(rand.New(rand.NewPCG(1, 1)), 20, k)
-	sum.AddScores(p.Rows, p.loss, p.class)
+	sum.AddLosses(p.Rows, p.loss, p.class)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
 	if q := sum.QualityOf(schemas.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
 		t.Errorf("the quality is %+v", q)
 	}
 }
 
-// Scores that have overflown say so in their own split, and those of rows that
-// weigh nothing nowhere.
+// A loss that has overflown makes the losses of its own split NaN. If its row has weight 0 it changes nothing.
 func TestOverflow(t *testing.T) {
 	nan := float32(math.NaN())
 	rows := Rows{[]int32{0, 1, 0}, []float32{1, 1, 0}, []schemas.Split{schemas.Train, schemas.Test, schemas.Train}}
 	probabilities := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.5, 0.5, nan, nan, nan, nan}}
 	sum := &Sum{}
-	sum.AddScores(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0})
+	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0})
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
-	scores := schemas.ScoresOf(sum.Tensors())
-	if train := scores[schemas.Train]; train != (schemas.Score{Weight: 1, Rows: 2, Loss: 0.5}) {
+	losses := schemas.LossesOf(sum.Tensors())
+	if train := losses[schemas.Train]; train != (schemas.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {
 		t.Errorf("the training rows are %+v", train)
 	}
-	if !math.IsNaN(scores[schemas.Test].Loss) {
-		t.Errorf("the test rows are %+v", scores[schemas.Test])
+	if !math.IsNaN(losses[schemas.Test].Loss) {
+		t.Errorf("the test rows are %+v", losses[schemas.Test])
 	}
 	if q := sum.QualityOf(schemas.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.5) > 1e-12 {
 		t.Errorf("the training rows' quality is %+v", q)
