@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // survey turns its statistics into the preparation, unless that is accepted
@@ -139,9 +141,16 @@ func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (sche
 		if len(labels) == 0 {
 			labels = all.labels.Text()
 		}
-		return solve.Survey(s.plan.Prepare, solve.SurveySums{
-			Sums: all.sum.Tensors(), Shift: all.shift, Sample: all.sample.Rows().Data, Labels: labels,
-		})
+		found, err := solve.Survey(solve.SurveySums{Sums: all.sum.Tensors(), Shift: all.shift, Labels: labels},
+			s.plan.Prepare.Scale == stages.ScaleStandard, s.plan.Prepare.PCA)
+		if err != nil {
+			return nil, err
+		}
+		spread, err := solve.Spread(prepareSample(s.plan.Prepare, found, all.sample.Rows()))
+		if err != nil {
+			return nil, err
+		}
+		return found.Tensors(spread), nil
 	}
 	frozen, _ := kept.Find(schemas.TensorLabels)
 	center, _ := kept.Find(schemas.TensorCenter)
@@ -155,6 +164,17 @@ func (s *solver) preparation(all *surveyed, kept schemas.Tensors[float32]) (sche
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(kept), func(t schemas.Tensor[float32]) bool { return t.Name == schemas.TensorCovered }), nil
+}
+
+// prepareSample prepares the rows of the sample, which it overwrites. It prepares one row at a time, and in Go: a BLAS may
+// round equal rows at different positions differently, and the spread takes equal rows from their bits.
+func prepareSample(prepare schemas.Prepare, found *solve.Preparation, sample kernel.Dense) kernel.Dense {
+	p := stages.NewInputs(prepare, found.Center, found.Scale, found.Basis)
+	rows, blas := kernel.NewDense(sample.Rows, p.Inputs()), kernel.Gonum()
+	for i := range sample.Rows {
+		p.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
+	}
+	return rows
 }
 
 // within tells whether all labels are among those that an earlier version has

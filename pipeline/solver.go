@@ -34,8 +34,8 @@ type solver struct {
 	digests map[schemas.Identity]schemas.Digest
 	latest  map[int]schemas.Identity // by partition, of the last visit that came
 	current int                      // the stage that is solved
-	buffers  accumulate.BufferPool
-	buffer    solve.Buffer
+	buffers accumulate.BufferPool
+	buffer  solve.Buffer
 
 	quarantined int64
 	rows        [schemas.Splits]int64

@@ -120,7 +120,7 @@ func (w *worker) survey(ctx context.Context, v visit, shares []*share) error {
 	if err != nil {
 		return err
 	}
-	if err := solve.CheckWidth(w.plan.Prepare, len(shift)); err != nil {
+	if err := solve.CheckWidth(w.plan.Prepare.PCA, len(shift)); err != nil {
 		return err
 	}
 	var labels *schemas.Labels

@@ -18,16 +18,16 @@ import (
 // does next is a pure function of the plan and the accepted weights.
 type worker struct {
 	desk
-	blas   *kernel.BLAS
-	rec    Recorder
-	plan   *schemas.Plan
-	run    string
-	watch  int64 // where on the plans topic the run's end may be
-	owner  owner // of partitions of the examples
-	chain  *chain
-	shares []*share // of the partitions that it owns, in the plan's order
-	seals  seals
-	budget budget
+	blas    *kernel.BLAS
+	rec     Recorder
+	plan    *schemas.Plan
+	run     string
+	watch   int64 // where on the plans topic the run's end may be
+	owner   owner // of partitions of the examples
+	chain   *chain
+	shares  []*share // of the partitions that it owns, in the plan's order
+	seals   seals
+	budget  budget
 	buffers accumulate.BufferPool
 
 	covered map[int]accumulate.Coverage // by the survey, of each partition

@@ -55,6 +55,16 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	return prepared, nil
 }
 
+// NewInputs returns a preparation that can be applied, but has neither spread nor labels: the survey prepares its sample by it
+// to find the spread. center and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0.
+func NewInputs(p schemas.Prepare, center, scale, basis []float32) *Preparation {
+	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
+	if p.PCA > 0 {
+		prepared.Basis = kernel.Dense{Rows: len(center), Cols: p.PCA, Data: basis}
+	}
+	return prepared
+}
+
 // Width is the number of raw features, d.
 func (p *Preparation) Width() int { return len(p.Center) }
 
