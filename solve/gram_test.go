@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// sampled is the sums with a Gram matrix of the first so many rows only.
+// sampled returns the sums with the Gram matrix of the first rows only, and the trace of all.
 func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tensors[float64] {
 	p := pr.shape.Columns
 	weight, trace := 0.0, 0.0
@@ -37,8 +37,7 @@ func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tens
 	return append(sums, schemas.Vector(schemas.FieldTrace, []float64{trace}))
 }
 
-// With a Gram matrix of a sample the passes find the minimum that a direct solve
-// finds, and J never rises.
+// With the Gram matrix of a sample the passes find the minimum that a direct solve finds, and J never rises.
 func TestIdentityWithASampledGramMatrix(t *testing.T) {
 	for _, size := range []struct{ n, p, k, rows, passes int }{
 		{500, 20, 3, 100, 12}, {500, 20, 1, 60, 15}, {2000, 65, 10, 400, 15}, {300, 10, 2, 300, 3}, {500, 20, 3, 8, 100},
@@ -64,15 +63,15 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 					t.Fatalf("%d passes", v+1)
 				}
 			}
-			if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
-				t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+			if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
+				t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
 			}
 			w := wideMatrix(size.p, size.k, step.W)
-			j, _ := pr.objective(stage.Link, fit.Lambda(), w)
+			j, _ := pr.objective(stage.Link, lambdaOf(fit), w)
 			if math.Abs(j-before) > 1e-6 {
-				t.Errorf("J is %v where it was to be %v", j, before)
+				t.Errorf("J is %v, the last pass reported %v", j, before)
 			}
-			w.Sub(w, pr.byQR(fit.Lambda()))
+			w.Sub(w, pr.byQR(lambdaOf(fit)))
 			var off mat.Dense
 			off.Mul(pr.x, w)
 			if rms := mat.Norm(&off, 2) / math.Sqrt(float64(size.n*size.k)); !(rms <= 1e-4) {
@@ -92,7 +91,7 @@ func TestSampleWithoutTrainingRows(t *testing.T) {
 	}
 }
 
-// A sample that has nothing in any column has the λ of all rows.
+// If all features of the sample are 0, λ is that of all rows.
 func TestSampleOfNothing(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
 	for i := range 10 {
@@ -105,8 +104,8 @@ func TestSampleOfNothing(t *testing.T) {
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)
 	}
-	if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
-		t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+	if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
+		t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
 	}
 }
 
