@@ -32,7 +32,7 @@ const calibrationRidge = 1e-6
 
 func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	c.visit = v
-	if v%2 == 1 {
+	if !c.link.HasGradient(v) {
 		return nil, c.calibrate(sums)
 	}
 	losses, err := c.open(sums)
@@ -122,7 +122,7 @@ func (c *calibrated) Next() (Step, error) {
 		return Step{Final: true, Of: 2 * c.best, Passes: c.best}, nil
 	}
 	next := c.next
-	if c.visit%2 == 1 && c.passes >= c.stage.Passes {
+	if !c.link.HasGradient(c.visit) && c.passes >= c.stage.Passes {
 		// The loss after this pass is not measured, but at most bound. With a stop rule the loss of the split counts, which has
 		// no such bound, so this pass does not count.
 		next.Final = true

@@ -73,8 +73,8 @@ func Keys() []schemas.Key {
 	}
 	return []schemas.Key{
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
-		{Name: "passes", Meaning: "visits that give a loss and a gradient, at most"},
-		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p"},
+		{Name: "passes", Meaning: "the number of passes, at most: visits that give a loss and a gradient"},
+		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge"},
 		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +
 			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
 		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows that the Gram matrix is made of, whole messages spread over the topic: "+
