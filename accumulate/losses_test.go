@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// predicted is the rows of a message with what was predicted of them.
+// predicted is the rows of a message with their probabilities, losses and predicted classes.
 type predicted struct {
 	Rows
 	probabilities kernel.Dense

@@ -197,13 +197,13 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		}
 		for i, bound := range bounds {
 			if want.loss[i+1] > bound+1e-9 {
-				t.Errorf("%v: the loss after pass %d is %v, held to be at most %v", size, i+1, want.loss[i+1], bound)
+				t.Errorf("%v: the loss after pass %d is %v, its bound is %v", size, i+1, want.loss[i+1], bound)
 			}
 		}
 		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
 			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
 		}
-		// the first W, before anything is amplified
+		// only the first W: later ones amplify the rounding of the first to float32
 		for i, w := range chain[0].W {
 			if v := want.w[0].RawMatrix().Data[i]; math.Abs(float64(w)-v) > 1e-6*(1+math.Abs(v)) {
 				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
@@ -263,7 +263,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	for i, c := range pr.class {
 		y.Set(i, c, 1)
 	}
-	held := *pr // the other half as if it were trained on
+	held := *pr // the same rows with the two splits exchanged
 	held.split = slices.Clone(pr.split)
 	for i, s := range pr.split {
 		held.split[i] = schemas.Holdout - s

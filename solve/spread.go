@@ -27,7 +27,7 @@ func Spread(rows kernel.Dense) (float32, error) {
 	if n < 2 {
 		return 1, nil
 	}
-	// the sum of differences would round in float32
+	// in float64, as a distance is the small difference of large products
 	x := mat.NewDense(n, rows.Cols, wide(rows.Data))
 	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
 	for i := range n {

@@ -199,7 +199,7 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 }
 
 // Columns that are constant, always missing, or constant but for the rounding of float32 have factor 0. A column that is far
-// from 0 and varies has not.
+// from 0 and varies has another factor.
 func TestConstantColumns(t *testing.T) {
 	nan := math.NaN()
 	data := table{rows: [][]float64{}, weights: nil}
