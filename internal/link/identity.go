@@ -12,7 +12,7 @@ func identity() Link {
 		Smoothness: 1,
 		Quadratic:  true,
 		unit:       predictions,
-		project:   projectOnSimplex,
+		project:    projectOnSimplex,
 		measure:    squaredLoss,
 	}
 }

@@ -34,11 +34,11 @@ type Link struct {
 	// through the calibrations.
 	Learnt bool
 
-	unit     unit
-	predict  func(score kernel.Dense)                  // nil: a score is its own prediction
-	invert   func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
+	unit    unit
+	predict func(score kernel.Dense)                  // nil: a score is its own prediction
+	invert  func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
 	project func(prediction kernel.Dense, s *Scratch) // predictions to probabilities; nil: they are probabilities
-	measure  func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
+	measure func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
 }
 
 // unit is what a score is measured in. Links of the same unit read each other's scores as they are.
