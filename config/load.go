@@ -47,8 +47,8 @@ func (s *settings) decode() (*Config, error) {
 	c := Defaults()
 	for i := range s.lengths["stages"] {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
-		if s.values[key+".features.kind"].value == stages.Columns {
-			stage.Features.Size = 0
+		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
+			stage.Features = stages.DefaultsOf(kind)
 		}
 		if s.says(key + ".stop") {
 			stage.Stop = DefaultStop()

@@ -97,7 +97,7 @@ type Stop struct {
 
 // Features says how a block is generated.
 type Features struct {
-	Kind           string  `json:"kind"` // rff | logits | polynomial | columns
+	Kind           string  `json:"kind"` // package stages has the table of kinds
 	Size           int     `json:"size"` // p; columns: 0 is all
 	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
 	Degree         int     `json:"degree"`      // polynomial: at most

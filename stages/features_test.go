@@ -46,7 +46,7 @@ func expand(m *Map, x, predictions kernel.Dense) kernel.Dense {
 	return block
 }
 
-func kinds(size int) []schemas.Features {
+func variants(size int) []schemas.Features {
 	return []schemas.Features{
 		{Kind: RFF, Size: size, BandwidthScale: 2, Degree: 2},
 		{Kind: Logits, Size: size, BandwidthScale: 2, Degree: 2},
@@ -62,7 +62,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 	const inputs, rows, stage, spread = 70, 9, 3, 11.0
 	x, predictions := normals(rows, inputs, 1), normals(rows, 4, 1)
 	for _, size := range []int{1, 63, 64, 65} {
-		for _, f := range kinds(size) {
+		for _, f := range variants(size) {
 			for _, extra := range []struct {
 				scores    int
 				intercept bool
@@ -148,7 +148,7 @@ func defined(f schemas.Features, stage int, spread float64, x []float32) []float
 
 func TestExpandIsDeterministic(t *testing.T) {
 	p, x := plain(10, 3), normals(20, 10, 1)
-	for _, f := range kinds(8) {
+	for _, f := range variants(8) {
 		m := mustMap(t, f, 0, p, 0, true)
 		block := expand(m, x, kernel.Dense{})
 		again := mustMap(t, f, 0, p, 0, true)
@@ -167,9 +167,9 @@ func TestExpandIsDeterministic(t *testing.T) {
 
 func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	p, x := plain(100, 3), normals(5, 100, 1)
-	for i, f := range kinds(40) {
+	for i, f := range variants(40) {
 		small := expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{})
-		larger := kinds(65)[i]
+		larger := variants(65)[i]
 		large := expand(mustMap(t, larger, 0, p, 0, false), x, kernel.Dense{})
 		scale := 1.0
 		if f.Kind == RFF { // each has a share of the kernel
@@ -256,7 +256,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestExpandOfNoRows(t *testing.T) {
-	for _, f := range kinds(5) {
+	for _, f := range variants(5) {
 		m := mustMap(t, f, 0, plain(6, 1), 2, true)
 		if block := expand(m, kernel.Dense{Cols: 6}, kernel.Dense{Cols: 2}); block.Rows != 0 || block.Cols != 8 {
 			t.Errorf("%s: %d × %d", f.Kind, block.Rows, block.Cols)
@@ -265,7 +265,7 @@ func TestExpandOfNoRows(t *testing.T) {
 }
 
 func TestExpandRefusesOtherShapes(t *testing.T) {
-	m := mustMap(t, kinds(5)[0], 0, plain(6, 1), 2, true)
+	m := mustMap(t, variants(5)[0], 0, plain(6, 1), 2, true)
 	for _, shapes := range [][2]kernel.Dense{
 		{kernel.NewDense(3, 5), kernel.NewDense(3, 2)},
 		{kernel.NewDense(3, 6), kernel.NewDense(3, 3)},

@@ -8,6 +8,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
+// Values of the key `scale` under `prepare`.
+const (
+	ScaleNone     = "none"     // raw features as they are
+	ScaleStandard = "standard" // each feature divided by its standard deviation
+	ScaleUnit     = "unit"     // each row divided by its Euclidean length
+)
+
 // Preparation turns raw features into the inputs of the feature maps. It is
 // the survey's result; the zero value prepares nothing and panics.
 type Preparation struct {
