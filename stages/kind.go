@@ -48,6 +48,7 @@ type key struct {
 func kinds() []kind {
 	return []kind{
 		rff(),
+		sorf(),
 		logits(),
 		polynomial(),
 		columns(),
