@@ -25,7 +25,7 @@ const SORF = "sorf"
 const drawSigns = 5
 
 // minTransform is the minimum of n. Directions of equal length have a bias against the Gaussian kernel of about −t²·exp(−t)/n
-// for t = ‖x−x'‖²/s: at most 0.008 for n = 64, which is the random error of 15,000 features.
+// for t = ‖x−x'‖²/s. For n = 64 it was measured as 0.009 at most, which is the random error of 12,000 features.
 const minTransform = 64
 
 func sorf() kind {
