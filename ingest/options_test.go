@@ -43,13 +43,13 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
 		}
 	}
-	// all at once, so that nobody mends one after the other
+	// all problems are reported at once
 	if got := (Options{}).Check(); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
 }
 
-// The keys are those of the contract, and a column is a number or a name.
+// The keys are those of docs/configuration.md, and a column is a number or a name.
 func TestOptionsDecode(t *testing.T) {
 	const text = `
 train: [a.csv]

@@ -75,8 +75,8 @@ func (d desk) publish(ctx context.Context, s ingest.Source, partitions int, rec 
 // partitions, so that it can be gone on with: then the examples are where they
 // would have been without the interruption. Where something came after it, or
 // a write was repeated, it is set aside and another attempt begins.
-func (d desk) begun(ctx context.Context, id string, partitions int) (begun ingest.Begun, err error) {
-	fresh := ingest.Begun{Spans: make([]schemas.Span, partitions)}
+func (d desk) begun(ctx context.Context, id string, partitions int) (begun ingest.Attempt, err error) {
+	fresh := ingest.Attempt{Spans: make([]schemas.Span, partitions)}
 	begun.Spans = make([]schemas.Span, partitions)
 	whole, ends := true, make([]string, partitions)
 	for p := range partitions {
@@ -99,15 +99,15 @@ func (d desk) begun(ctx context.Context, id string, partitions int) (begun inges
 		if err != nil {
 			return begun, err
 		}
-		whole = whole && head.source == last.source && head.sequence == int64(p) && (begun.Attempt == "" || begun.Attempt == last.attempt)
-		begun.Attempt = last.attempt
+		whole = whole && head.source == last.source && head.sequence == int64(p) && (begun.ID == "" || begun.ID == last.attempt)
+		begun.ID = last.attempt
 	}
-	if whole && begun.Attempt != "" {
+	if whole && begun.ID != "" {
 		return begun, nil
 	}
 	// Where the topic ends now tells this attempt from any that began before a
 	// message of it was written.
-	fresh.Attempt = schemas.DigestJSON(ends).Short()
+	fresh.ID = schemas.DigestJSON(ends).Short()
 	return fresh, nil
 }
 
