@@ -91,11 +91,11 @@ type csvReader struct {
 	labelColumn int      // -1: labels are not read
 	words       map[string]string
 
-	record []string // of the row read last
-	line   int      // of the record
-	unread bool     // the next read returns the record again
-	empty  bool     // there is a header, and no row after it so far
-	batch  schemas.ExampleRows
+	record  []string // of the row read last
+	line    int      // of the record
+	pending bool     // the record is not in a batch yet: the next read returns it
+	empty   bool     // there is a header, and no row after it so far
+	batch   schemas.ExampleRows
 }
 
 // openCSV reads examples with their labels.
@@ -181,7 +181,7 @@ func newCSVReader(c *content, o Options) (*csvReader, error) {
 	}
 	r.roles = make([]role, len(r.record))
 	if !csvHeader(o) {
-		r.unread = true
+		r.pending = true
 		return r, nil
 	}
 	r.empty = true
@@ -262,8 +262,8 @@ func (r *csvReader) names() (names []string) {
 // read reads the next row that is not blank.
 func (r *csvReader) read() error {
 	for {
-		if r.unread {
-			r.unread = false
+		if r.pending {
+			r.pending = false
 			return nil
 		}
 		r.limit.left = maxRowBytes
@@ -280,7 +280,7 @@ func (r *csvReader) read() error {
 }
 
 // readError adds the place to an error of the parser. If the file could not be
-// read, that is the error: what the parser makes of the part it got is not.
+// read, readError returns that error and ignores what the parser says.
 func (r *csvReader) readError(err error) error {
 	switch cause := r.limit.err; {
 	case cause == errLongRow:
@@ -324,7 +324,7 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 			return nil, r.fail(r.labelColumn, fmt.Errorf("the example does not fit a message of %d bytes: its label is too long", schemas.MaxMessage))
 		}
 		if b.Rows == r.options.BatchRows || size+row > messageRoom {
-			r.unread = true
+			r.pending = true
 			return b, nil
 		}
 		size += row

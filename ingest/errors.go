@@ -11,17 +11,17 @@ import (
 type FileError struct {
 	// File is the name of the file, as the options have it.
 	File string
-	// Line is the line of a CSV, from 1; 0 where Offset is the place, or the
-	// whole file.
+	// Line is the line of a CSV, from 1. It is 0 if the error is at an offset, or
+	// at no particular place.
 	Line int
-	// Offset is the offset of a byte, from 0; -1 where Line is the place, or the
-	// whole file. It counts the bytes of the decompressed content, but those of
-	// the file itself if the compression is damaged.
+	// Offset is the offset of a byte, from 0. It is -1 if the error is at a line,
+	// or at no particular place. It counts the bytes of the decompressed content,
+	// or those of the file itself if the compression is damaged.
 	Offset int64
 	// Column is the number of a column, from 0, and its name if there is a header;
-	// "": no single column is wrong.
+	// "" if the error is not in a single column.
 	Column string
-	// Err is why.
+	// Err is the reason.
 	Err error
 }
 
@@ -55,9 +55,9 @@ func wholeFile(name string, err error) *FileError {
 
 // quote returns a value of a file for an error. It cuts long values off.
 func quote(text string) string {
-	const max = 40
-	if len(text) > max {
-		return strconv.Quote(strings.ToValidUTF8(text[:max], "")) + "…"
+	const maxBytes = 40
+	if len(text) > maxBytes {
+		return strconv.Quote(strings.ToValidUTF8(text[:maxBytes], "")) + "…"
 	}
 	return strconv.Quote(text)
 }

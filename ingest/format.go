@@ -22,14 +22,15 @@ type format struct {
 	// patterns claim names of files, as path.Match does. Names are compared in
 	// lower case, without their folder and without .gz or .bz2.
 	patterns []string
-	// recognise reports whether content begins as this format does. It gets the
-	// first peekBytes bytes, or fewer if there are no more. nil: no content of
-	// this format can be told from its first bytes.
+	// recognise reports whether a file of this format begins with these bytes. It
+	// gets peekBytes of them, or all if the file is shorter. nil: the first bytes
+	// of this format are like those of others.
 	recognise func(first []byte) bool
 
 	// files is how many files make a source.
 	files int
-	// wantFiles says which files these are. Only needed if there are several.
+	// wantFiles says which files these are, for errors and the documentation. A
+	// format with one file leaves it empty.
 	wantFiles string
 
 	// keys are the keys under examples that this format reads, other than those
@@ -44,7 +45,7 @@ type format struct {
 	// open reads examples from the files of a source. nil: not read yet.
 	open func([]*content, Options) (reader, error)
 	// openFeatures reads rows to predict, without labels and weights, from one
-	// file. It is a *FileError if the rows don't have width features.
+	// file. It returns a *FileError if the rows don't have width features.
 	openFeatures func(c *content, o Options, width int) (reader, error)
 }
 
@@ -83,11 +84,11 @@ type reader interface {
 	next() (*schemas.ExampleRows, error)
 }
 
-// peekBytes is enough for the magic number of any format.
+// peekBytes is the length of the longest magic number, with some to spare.
 const peekBytes = 8
 
-// formatByName returns the format that examples.format or the file's name
-// tells, which need not be one that is read. ok is false if neither tells.
+// formatByName returns the format that examples.format or else the file's name
+// tells, even if that format is not read yet. ok is false if neither tells.
 func (o Options) formatByName(file string) (f format, ok bool) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f format) bool { return f.name == o.Format })
@@ -110,7 +111,8 @@ func (f format) claims(name string) bool {
 }
 
 // formatOf returns the format of an open file, by its name or else by its
-// first bytes. It is a *FileError if neither tells, or the format is not read.
+// first bytes. It returns a *FileError if neither tells the format, or if that
+// format is not read yet.
 func (o Options) formatOf(c *content) (format, error) {
 	f, ok := o.formatByName(c.name)
 	if !ok {

@@ -108,13 +108,13 @@ func (f *idxArray) cutOff(offset int64, where string, err error) error {
 	return f.fail(offset, fmt.Errorf("the file ends %s: %w", where, io.ErrUnexpectedEOF))
 }
 
-// cols returns the number of values of a row, or max+1 if there are more than
-// max: the product of the dimensions that a header claims may overflow an int.
-func (f *idxArray) cols(max int) int {
+// cols returns the number of values of a row, or maxCols+1 if there are
+// more than maxCols: the product of the dimensions in a header may overflow.
+func (f *idxArray) cols(maxCols int) int {
 	cols := uint64(1)
 	for _, d := range f.shape {
-		if cols *= uint64(d); cols > uint64(max) {
-			return max + 1
+		if cols *= uint64(d); cols > uint64(maxCols) {
+			return maxCols + 1
 		}
 	}
 	return int(cols)

@@ -10,22 +10,21 @@ import (
 // Keys documents the keys under `examples` of the configuration, in the order
 // of the documentation.
 func Keys() []schemas.Key {
-	values, pairs := "", ""
-	var read []string
+	var values []string
+	pairs := ""
 	for _, f := range formats() {
 		if f.open == nil {
 			continue
 		}
-		read = append(read, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
+		values = append(values, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
 		if f.files > 1 {
 			pairs += fmt.Sprintf(". `%s`: %s", f.name, f.wantFiles)
 		}
 	}
-	values = enumerate(read, "or")
 	return []schemas.Key{
 		{Name: "train", Meaning: "files to train on; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "files to test on"},
-		{Name: "format", Meaning: values + "; none: each file's name tells, or else its first bytes"},
+		{Name: "format", Meaning: enumerate(values, "or") + "; none: each file's name tells, or else its first bytes"},
 		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0"},
 		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if `label` or `weight` is a name"},

@@ -12,8 +12,8 @@ import (
 // Options are the keys under `examples` of the configuration. Start from
 // Defaults: the zero value has no partitions and does not pass Check.
 type Options struct {
-	// Train and Test are files. Where a source has several files, as an idx pair
-	// of images and labels, they follow one another. None: the topic already has
+	// Train and Test are names of files. The files of one source follow one
+	// another, as the images and the labels of idx do. None: the topic already has
 	// the examples.
 	Train []string `mapstructure:"train" yaml:"train"`
 	Test  []string `mapstructure:"test" yaml:"test"`
@@ -36,10 +36,12 @@ type Options struct {
 	// fitted, in [0, 1). It does not change what is published: the workers choose
 	// these examples when they read them.
 	Holdout float64 `mapstructure:"holdout" yaml:"holdout"`
-	// Partitions is the number of partitions of the examples topic, at least 1.
+	// Partitions is the number of partitions of the examples topic, at least 1. It
+	// is part of a source's ID, as it decides where the messages go.
 	Partitions int `mapstructure:"partitions" yaml:"partitions"`
-	// BatchRows is the maximum number of examples in a message, at least 1. Wide
-	// examples are fewer, so that no message exceeds schemas.MaxMessage.
+	// BatchRows is the maximum number of examples in a message, at least 1. A
+	// message of wide examples has fewer, so that it does not exceed
+	// schemas.MaxMessage.
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 }
 
@@ -119,8 +121,8 @@ func (o Options) Check() []schemas.Problem {
 	return problems
 }
 
-// checkFiles finds what the names of files tell. Sources finds the rest, by
-// the files' content.
+// checkFiles checks the names of files. What only their content tells is left to
+// Sources.
 func (o Options) checkFiles(key string, files []string) []schemas.Problem {
 	if slices.Contains(files, "") {
 		return []schemas.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}

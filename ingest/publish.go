@@ -17,8 +17,8 @@ import (
 // each partition.
 type Appender func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error)
 
-// Attempt is one attempt at publishing a source, and what it has on the topic
-// already if it was interrupted.
+// Attempt is one attempt at publishing a source. If it was interrupted, Spans
+// says which of its messages are on the topic already.
 type Attempt struct {
 	// ID tells the messages of this attempt from those of other attempts at the
 	// same source.

@@ -11,25 +11,25 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Source is a file, or several that belong together as an idx pair of images
-// and labels does. Sources makes it; the zero value is of no use.
+// Source is a file, or several files that belong together, as the images and
+// labels of idx do. Sources makes it; the zero value can't be read.
 type Source struct {
 	// ID is the digest of the files' bytes, the split, and the options that
 	// change what is published. Names and times of files are no part of it, so a
 	// source that is on the topic is found there under any name.
 	ID    string
-	Split schemas.Split
-	Files []string // in the order of the options
-	Width int      // number of features of each example
-	Names []string // of the features; nil if the files don't say
+	Split schemas.Split // what the examples are for
+	Files []string      // in the order of the options
+	Width int           // number of features of each example
+	Names []string      // of the features; nil if the files don't say
 
 	format  format
 	options Options
 	digests []schemas.Digest // of Files
 }
 
-// identity is what the ID of a source is the digest of. The names and the
-// order of the fields are part of the ID.
+// identity is the JSON whose digest is the ID of a source. So the names and the
+// order of the fields must not change.
 type identity struct {
 	Files      []schemas.Digest
 	Split      string

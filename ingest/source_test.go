@@ -253,7 +253,7 @@ func TestSourcesRefuse(t *testing.T) {
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
 		{[]string{"what", "rows.arrow"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"images", "rows", "rows.arrow"}, nil, "rows.arrow: format arrow: expected idx or csv (libsvm, arrow and parquet are not read yet)"},
+		{[]string{"images", "rows", "rows.arrow"}, nil, "rows.arrow: format arrow: expected " + wantFormat()},
 		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
 		o := Defaults()
