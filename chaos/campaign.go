@@ -158,7 +158,7 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 		return o, fmt.Errorf("%v: %w", w, err)
 	}
 	for _, p := range c.cluster.proxies {
-		p.loseAnswers(0)
+		p.LoseAnswers(0)
 	}
 	if err := c.check(ctx, w, file); err != nil {
 		return o, fmt.Errorf("run %s: %w", w.id(), err)

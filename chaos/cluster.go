@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/stagewise/stagewise/chaos/proxy"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 type cluster struct {
 	dir     string
 	direct  []string // addresses without a proxy, for whoever is not to be disturbed
-	proxies []*proxy
+	proxies []*proxy.Proxy
 }
 
 // startCluster starts brokers in a folder, which close deletes.
@@ -37,12 +39,12 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	c := &cluster{dir: dir}
 	var ports []string
 	for range nodes {
-		p, err := newProxy()
+		p, err := proxy.New()
 		if err != nil {
 			return c, err
 		}
 		c.proxies = append(c.proxies, p)
-		_, port, err := net.SplitHostPort(p.address())
+		_, port, err := net.SplitHostPort(p.Addr())
 		if err != nil {
 			return c, err
 		}
@@ -66,7 +68,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 			return c, fmt.Errorf("start Kafka: port of %s: %w", c.direct[i], err)
 		}
 		broker := net.JoinHostPort(host, strconv.Itoa(number+advertised))
-		p.serve(func() (net.Conn, error) { return net.DialTimeout("tcp", broker, time.Second) })
+		p.Serve(func() (net.Conn, error) { return net.DialTimeout("tcp", broker, time.Second) })
 	}
 	return c, nil
 }
@@ -75,7 +77,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 func (c *cluster) addresses() []string {
 	var list []string
 	for _, p := range c.proxies {
-		list = append(list, p.address())
+		list = append(list, p.Addr())
 	}
 	return list
 }
@@ -114,7 +116,7 @@ func (c *cluster) logs(to string) error {
 // close stops the brokers and deletes their logs. It takes no context: it is what an interrupt asks for.
 func (c *cluster) close() error {
 	for _, p := range c.proxies {
-		p.close()
+		p.Close()
 	}
 	for node := range c.direct { // a clean shutdown would take seconds, and keep what is deleted next
 		c.kafka(context.Background(), "kill", "--node", strconv.Itoa(node+1)) //nolint:errcheck // it may be down

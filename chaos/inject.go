@@ -93,16 +93,16 @@ func (i *injector) inject(ctx context.Context, f fault) bool {
 		// An interrupted campaign does not wait for it.
 		i.later(f, func() error { return i.cluster.revive(ctx, node) })
 	case resetBroker:
-		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].reset())
+		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
 	case delayBroker:
 		p := i.cluster.proxies[f.target%nodes]
-		p.delay(time.Duration(f.amount) * time.Millisecond)
+		p.Delay(time.Duration(f.amount) * time.Millisecond)
 		i.later(f, func() error {
-			p.delay(0)
+			p.Delay(0)
 			return nil
 		})
 	case loseAnswers:
-		i.cluster.proxies[f.target%nodes].loseAnswers(f.amount)
+		i.cluster.proxies[f.target%nodes].LoseAnswers(f.amount)
 	default:
 		panic(fmt.Sprintf("chaos: no such fault: %s", f.kind))
 	}

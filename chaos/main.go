@@ -4,7 +4,7 @@
 // real data again and again, does to them what clusters do, and compares what comes out with a run that nothing disturbed.
 //
 // The faults of a run are a function of its seed: which ones (schedule.go), on whom, and at which visit of which stage, as
-// seen on the topics. Between the processes and the brokers stand proxies (proxy.go). A run passes if it ends, in time,
+// seen on the topics. Between the processes and the brokers stand proxies (package proxy). A run passes if it ends, in time,
 // with the report of the undisturbed one, bit for bit in its weights and row for row, if subscribers see its version once,
 // and if no process has ended but those that were made to, those by SIGTERM within 10 s and without an error.
 //

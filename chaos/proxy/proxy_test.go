@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package proxy
 
 import (
 	"bytes"
@@ -28,15 +28,16 @@ func answer(correlation uint32, content string) []byte {
 
 const fetchKey = 1
 
-// through is a link of a proxy without sockets, so that time can be controlled.
-func through(p *proxy) (client, broker net.Conn) {
+// through opens a link through a proxy on in-memory pipes, so that a test controls time.
+func through(p *Proxy) (client, broker net.Conn) {
 	client, inner := net.Pipe()
 	outer, broker := net.Pipe()
 	p.group.Go(func() { p.relay(inner, outer) })
 	return client, broker
 }
 
-func unconnected() *proxy { return &proxy{links: map[*link]struct{}{}} }
+// unconnected is a proxy without a port.
+func unconnected() *Proxy { return &Proxy{links: map[*link]struct{}{}} }
 
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
@@ -74,7 +75,7 @@ func expectBroken(t *testing.T, c net.Conn) {
 	}
 }
 
-// Frames pass unchanged, in the same moment, and an end of one side is an end of the other.
+// Frames pass unchanged and without delay, and when one side closes, the other is closed too.
 func TestFramesPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, began := unconnected(), time.Now()
@@ -97,19 +98,19 @@ func TestDelay(t *testing.T) {
 		p := unconnected()
 		client, broker := through(p)
 		for _, latency := range []time.Duration{300 * time.Millisecond, 0} {
-			p.delay(latency)
+			p.Delay(latency)
 			began := time.Now()
 			passes(t, client, broker, request(fetchKey, 1, "which"))
 			passes(t, broker, client, answer(1, "this"))
 			if took := time.Since(began); took != 2*latency {
-				t.Errorf("there and back took %v, expected twice %v", took, latency)
+				t.Errorf("the round trip took %v, expected twice %v", took, latency)
 			}
 		}
-		// A reset does not wait for what is delayed.
-		p.delay(time.Hour)
+		// A reset does not wait for delayed frames.
+		p.Delay(time.Hour)
 		began := time.Now()
 		send(t, client, request(fetchKey, 2, ""))
-		p.reset()
+		p.Reset()
 		expectBroken(t, broker)
 		p.group.Wait()
 		if took := time.Since(began); took != 0 {
@@ -124,14 +125,14 @@ func TestResetBreaksEveryConnection(t *testing.T) {
 		client, broker := through(p)
 		otherClient, otherBroker := through(p)
 		synctest.Wait()
-		if n := p.reset(); n != 2 {
+		if n := p.Reset(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 		for _, c := range []net.Conn{client, broker, otherClient, otherBroker} {
 			expectBroken(t, c)
 		}
 		p.group.Wait()
-		if n := p.reset(); n != 0 {
+		if n := p.Reset(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 		client, broker = through(p)
@@ -141,16 +142,17 @@ func TestResetBreaksEveryConnection(t *testing.T) {
 	})
 }
 
-// The broker has the whole request, the client no byte of the answer; answers to other requests arrive.
+// When an answer is lost the broker has the whole request and the client no byte of the answer. Answers to other requests
+// arrive.
 func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := unconnected()
-		p.loseAnswers(1)
+		p.LoseAnswers(1)
 		client, broker := through(p)
 		passes(t, client, broker, request(fetchKey, 1, "which"))
 		passes(t, broker, client, answer(1, "this"))
 		passes(t, client, broker, request(produceKey, 2, "keep"))
-		go broker.Write(answer(2, "kept")) // broken in the middle
+		go broker.Write(answer(2, "kept")) // the connection breaks during the write
 		expectBroken(t, client)
 		p.group.Wait()
 
@@ -162,18 +164,18 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// On sockets a broken connection is a reset one, a broker that is down is no more than that, and close leaves nothing.
+// On sockets, clients see a reset connection, also when the broker is down; after Close nothing listens.
 func TestProxyOnSockets(t *testing.T) {
 	broker, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newProxy()
+	p, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.serve(func() (net.Conn, error) { return net.Dial("tcp", broker.Addr().String()) })
-	client, err := net.Dial("tcp", p.address())
+	p.Serve(func() (net.Conn, error) { return net.Dial("tcp", broker.Addr().String()) })
+	client, err := net.Dial("tcp", p.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,20 +187,20 @@ func TestProxyOnSockets(t *testing.T) {
 	defer accepted.Close()
 	send(t, client, request(fetchKey, 1, "which"))
 	expect(t, accepted, request(fetchKey, 1, "which"))
-	if n := p.reset(); n != 1 {
+	if n := p.Reset(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("%v, expected a reset", err)
 	}
 	broker.Close()
-	if c, err := net.Dial("tcp", p.address()); err == nil { // or it is broken already
+	if c, err := net.Dial("tcp", p.Addr()); err == nil { // Dial may see the reset already
 		expectBroken(t, c)
 		c.Close()
 	}
-	p.close()
-	if c, err := net.Dial("tcp", p.address()); err == nil {
+	p.Close()
+	if c, err := net.Dial("tcp", p.Addr()); err == nil {
 		c.Close()
-		t.Error("it still listens")
+		t.Error("the proxy still listens")
 	}
 }

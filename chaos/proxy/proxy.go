@@ -1,6 +1,6 @@
-//go:build unix
-
-package main
+// Package proxy is a TCP proxy between Kafka clients and one broker. It delays frames, resets connections and loses answers
+// to Produce requests, so that a test can do to a cluster what networks do.
+package proxy
 
 import (
 	"context"
@@ -11,33 +11,35 @@ import (
 	"time"
 )
 
-// proxy stands on loopback between clients and one broker. It passes requests and answers on frame by frame, until it is
-// told to delay them, to break the connections, or to lose answers.
-type proxy struct {
+// Proxy listens on a port of the loopback interface and forwards requests and answers frame by frame. Its methods may be
+// called from any goroutine. Make it with [New]; the zero value can't be used.
+type Proxy struct {
 	listener net.Listener
-	group    sync.WaitGroup // of links, and of whoever accepts them
+	group    sync.WaitGroup // the accept loop and all links
 
 	mutex   sync.Mutex
 	links   map[*link]struct{}
 	closed  bool
 	latency time.Duration // of each frame, in both directions
-	lose    int           // answers to Produce requests
-	lost    int
+	lose    int           // how many answers to Produce requests are still to be lost
 }
 
-// newProxy has a port of its own, which a broker has to know before it starts. Clients wait until serve.
-func newProxy() (*proxy, error) {
+// New opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
+// clients that connect meanwhile wait until Serve.
+func New() (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	return &proxy{listener: listener, links: map[*link]struct{}{}}, nil
+	return &Proxy{listener: listener, links: map[*link]struct{}{}}, nil
 }
 
-func (p *proxy) address() string { return p.listener.Addr().String() }
+// Addr returns the host:port that clients connect to.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// serve connects clients with the broker until close.
-func (p *proxy) serve(dial func() (net.Conn, error)) {
+// Serve connects each client with the broker that dial reaches, in goroutines that end with Close. A client is reset if
+// dial fails, as if the broker were down.
+func (p *Proxy) Serve(dial func() (net.Conn, error)) {
 	p.group.Go(func() {
 		for {
 			client, err := p.listener.Accept()
@@ -46,7 +48,7 @@ func (p *proxy) serve(dial func() (net.Conn, error)) {
 			}
 			p.group.Go(func() {
 				broker, err := dial()
-				if err != nil { // it is down, and that is what the client sees
+				if err != nil {
 					abort(client)
 					return
 				}
@@ -56,8 +58,8 @@ func (p *proxy) serve(dial func() (net.Conn, error)) {
 	})
 }
 
-// relay passes frames on in both directions until either side ends or the link is broken.
-func (p *proxy) relay(client, broker net.Conn) {
+// relay forwards frames in both directions until either side ends or the link is broken.
+func (p *Proxy) relay(client, broker net.Conn) {
 	l := &link{proxy: p, client: client, broker: broker}
 	l.broken, l.end = context.WithCancel(context.Background())
 	context.AfterFunc(l.broken, func() {
@@ -80,15 +82,15 @@ func (p *proxy) relay(client, broker net.Conn) {
 	p.mutex.Unlock()
 }
 
-// delay makes every frame from now on so late; 0 ends that.
-func (p *proxy) delay(latency time.Duration) {
+// Delay holds back every frame by latency, in both directions, from now on; 0 ends the delay.
+func (p *Proxy) Delay(latency time.Duration) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.latency = latency
 }
 
-// reset breaks all connections that there are, and answers how many.
-func (p *proxy) reset() int {
+// Reset breaks all open connections and returns their number.
+func (p *Proxy) Reset() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for l := range p.links {
@@ -97,40 +99,33 @@ func (p *proxy) reset() int {
 	return len(p.links)
 }
 
-// loseAnswers has the next answers to Produce requests break their connection instead of arriving: the broker has
-// appended, the client has to believe that it has not, and sends again. What an earlier call left to be lost is forgotten.
-func (p *proxy) loseAnswers(count int) {
+// LoseAnswers loses the next count answers to Produce requests: the connection breaks instead. The broker has appended the
+// messages, but the client must assume that it has not, and sends them again. A new count replaces the rest of an earlier one.
+func (p *Proxy) LoseAnswers(count int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.lose = count
 }
 
-// lostAnswers is how many were lost so far.
-func (p *proxy) lostAnswers() int {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.lost
-}
-
-// close ends all connections, and returns when nothing of the proxy runs any more.
-func (p *proxy) close() {
+// Close closes the port, ends all connections, and waits until all goroutines of the proxy have ended.
+func (p *Proxy) Close() {
 	p.listener.Close()
 	p.mutex.Lock()
 	p.closed = true
 	p.mutex.Unlock()
-	p.reset()
+	p.Reset()
 	p.group.Wait()
 }
 
-// link is one connection of a client with the broker.
+// link is one client connection and its connection to the broker.
 type link struct {
-	proxy          *proxy
+	proxy          *Proxy
 	client, broker net.Conn
 	broken         context.Context
 	end            context.CancelFunc
 
 	mutex   sync.Mutex
-	produce map[uint32]struct{} // correlation ids of Produce requests that are not answered
+	produce map[uint32]struct{} // correlation ids of Produce requests without an answer yet
 }
 
 // Kafka frames: a length of 4 bytes, then in a request the API key (2), its version (2) and the correlation id (4), in an
@@ -165,7 +160,7 @@ func (l *link) answers() {
 	}
 }
 
-// frame passes one frame on, if pass finds its head to be so, and tells whether there may be another.
+// frame reads a frame's head and, if pass allows it, forwards the frame. It reports whether to go on.
 func (l *link) frame(to io.Writer, from io.Reader, head []byte, pass func() bool) bool {
 	if _, err := io.ReadFull(from, head); err != nil {
 		return false
@@ -181,7 +176,7 @@ func (l *link) frame(to io.Writer, from io.Reader, head []byte, pass func() bool
 	return err == nil
 }
 
-// loses tells whether an answer is to be lost.
+// loses reports whether to lose the answer with this correlation id, and counts it.
 func (l *link) loses(correlation uint32) bool {
 	l.mutex.Lock()
 	_, produce := l.produce[correlation]
@@ -197,11 +192,10 @@ func (l *link) loses(correlation uint32) bool {
 		return false
 	}
 	p.lose--
-	p.lost++
 	return true
 }
 
-// wait lets the latency pass, and tells whether the link is still there after it.
+// wait waits for the latency and reports whether the link is still intact.
 func (l *link) wait() bool {
 	l.proxy.mutex.Lock()
 	latency := l.proxy.latency
@@ -217,7 +211,7 @@ func (l *link) wait() bool {
 	return l.broken.Err() == nil
 }
 
-// abort closes a connection with a reset, as a peer that crashed does: what was not sent yet is dropped.
+// abort closes a connection with a reset, as a crashed peer does: unsent data is dropped.
 func abort(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
