@@ -200,8 +200,7 @@ func (m *Member) dialer(connected context.Context) *kafka.Dialer {
 		if err != nil {
 			return nil, err
 		}
-		forget := context.AfterFunc(connected, func() { conn.Close() })
-		return &connection{conn, forget}, nil
+		return closeWith(connected, conn), nil
 	}
 	return d
 }

@@ -71,9 +71,9 @@ func TestKafkaSecurity(t *testing.T) {
 	trust := TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
 	secret := filepath.Join(dir, "admin.password")
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
-		l := openSecured(t, brokers, Security{trust, SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
+		l := openSecured(t, brokers, Security{TLS: trust, SASL: SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
 		must(l.Topics(testContext(t), ""))(t)
-		denied := access(t, brokers, Security{trust, as(mechanism, "admin", password)})
+		denied := access(t, brokers, Security{TLS: trust, SASL: as(mechanism, "admin", password)})
 		if !errors.Is(denied, kafka.SASLAuthenticationFailed) {
 			t.Errorf("wrong password: %v", denied)
 		}
@@ -88,9 +88,9 @@ func TestKafkaSecurity(t *testing.T) {
 		"no TLS":                   {Security{SASL: admin}, "security.tls.enabled"},
 		"neither":                  {Security{}, "security.tls.enabled"},
 		"no user":                  {Security{TLS: trust}, "security.sasl"},
-		"another CA":               {Security{TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, admin}, "security.tls.ca"},
-		"no certificate":           {Security{TLS{Enabled: true, CA: trust.CA}, admin}, "security.tls.certificate"},
-		"a certificate of another": {Security{TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, admin}, "security.tls.certificate"},
+		"another CA":               {Security{TLS: TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, SASL: admin}, "security.tls.ca"},
+		"no certificate":           {Security{TLS: TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
+		"a certificate of another": {Security{TLS: TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if denied := access(t, brokers, c.security); !strings.HasPrefix(denied.Check, c.check) {
@@ -99,7 +99,7 @@ func TestKafkaSecurity(t *testing.T) {
 		})
 	}
 	if open := os.Getenv("STAGEWISE_KAFKA"); open != "" {
-		if denied := access(t, strings.Split(open, ","), Security{trust, admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
+		if denied := access(t, strings.Split(open, ","), Security{TLS: trust, SASL: admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
 			t.Errorf("TLS to a plain text port: %v", denied)
 		}
 	}

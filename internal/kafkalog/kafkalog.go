@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 // Header is a name and a value that travel with a message.
@@ -81,7 +83,7 @@ const (
 // Log is a connection to the brokers. Its methods may be called from any goroutine.
 type Log struct {
 	addresses []string
-	identity  identity
+	identity  secure.Identity
 	transport *kafka.Transport
 	client    *kafka.Client
 	broker    *broker // nil when the brokers are elsewhere
@@ -108,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	if len(o.Brokers) > 0 {
 		var wrong []*SecurityError
-		if l.identity, wrong = o.Security.identity(); len(wrong) > 0 {
+		if l.identity, wrong = o.Security.Identity(); len(wrong) > 0 {
 			return nil, wrong[0]
 		}
 	} else {
@@ -120,7 +122,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	var end context.CancelFunc
 	l.ctx, end = context.WithCancel(context.Background())
-	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, Context: l.ctx}
+	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), Context: l.ctx}
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	l.close = sync.OnceValue(func() error {
 		end()
@@ -132,7 +134,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	})
 
 	if err := l.reach(ctx); err != nil {
-		err = l.identity.explain(l.mismatch(ctx, err))
+		err = l.identity.Explain(l.mismatch(ctx, err))
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
@@ -169,7 +171,7 @@ func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
 // metadata asks the cluster afresh; nil means all topics. The shared transport would answer from what it heard up to
 // six seconds ago, so this one is made for a single question.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, MetadataTopics: topics}
+	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), MetadataTopics: topics}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
 	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})

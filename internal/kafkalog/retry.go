@@ -11,6 +11,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 const (
@@ -70,12 +72,12 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		case !unknown(err):
 			unknownSince = time.Time{}
 			if !retriable(err) {
-				return l.identity.explain(err)
+				return l.identity.Explain(err)
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
 		case time.Since(unknownSince) > l.settleOf(topic):
-			return l.identity.unknownTopic()
+			return l.unknownTopic()
 		}
 		wait.failed(began, trouble)
 		l.transport.CloseIdleConnections()
@@ -136,7 +138,7 @@ func retriable(err error) bool {
 		}
 		return code.Temporary()
 	}
-	if alert(err) { // a net.Error too
+	if secure.IsAlert(err) { // a net.Error too
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded, here of a single request

@@ -55,7 +55,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	}
 	if _, err := l.fresh(ctx, names(topics)); err != nil {
 		if denied != nil && errors.Is(err, ErrUnknownTopic) {
-			return fmt.Errorf("create topics: %w", l.identity.explain(denied))
+			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 		}
 		return fmt.Errorf("wait for topics: %w", err)
 	}
