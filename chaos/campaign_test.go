@@ -55,7 +55,7 @@ func TestCompare(t *testing.T) {
 		"confusion": func(r *pipeline.Report) { r.Splits["train"].Confusion[0][1] = 1 },
 	} {
 		if compare(base, of(change)) == nil {
-			t.Errorf("another %s is not seen", name)
+			t.Errorf("compare does not see another %s", name)
 		}
 	}
 }
