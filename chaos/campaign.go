@@ -270,7 +270,7 @@ func compare(want, got *pipeline.Report) error {
 	if want.WeightsDigest != got.WeightsDigest {
 		return fmt.Errorf("the weights digest is %s, without faults it is %s", got.WeightsDigest, want.WeightsDigest)
 	}
-	comparable := func(r *pipeline.Report) pipeline.Report {
+	normalise := func(r *pipeline.Report) pipeline.Report {
 		p := *r
 		p.Version, p.Run, p.Seconds, p.IngestSeconds = 0, "", 0, 0
 		p.Stages = slices.Clone(p.Stages)
@@ -279,7 +279,7 @@ func compare(want, got *pipeline.Report) error {
 		}
 		return p
 	}
-	if a, b := comparable(want), comparable(got); !reflect.DeepEqual(a, b) {
+	if a, b := normalise(want), normalise(got); !reflect.DeepEqual(a, b) {
 		return fmt.Errorf("the weights are equal but the reports differ: %+v, without faults %+v", b, a)
 	}
 	return nil
