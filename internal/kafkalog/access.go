@@ -25,7 +25,7 @@ type (
 	Secret = secure.Secret
 	// SecurityError is a setting of Security that cannot be used.
 	SecurityError = secure.Error
-	// AccessError is a refusal by a broker, or of a broker, that retrying does not mend.
+	// AccessError is an error of authentication, authorization or trust. Retrying does not help.
 	AccessError = secure.AccessError
 )
 

@@ -20,6 +20,7 @@ type factorizations struct {
 
 func (l *library) lapack() lapack.Float64 { return factorizations{library: l} }
 
+// Dpotrf computes the Cholesky factor of A in its memory. It returns false if A is not positive definite.
 func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	if f.library.dpotrf == 0 || n <= 0 {
 		return f.Implementation.Dpotrf(ul, n, a, lda)
@@ -32,6 +33,7 @@ func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	return int32(*info) == 0
 }
 
+// Dpocon estimates the reciprocal of the condition number of a matrix from its Cholesky factor.
 func (f factorizations) Dpocon(ul blas.Uplo, n int, a []float64, lda int, norm float64, work []float64, iwork []int) float64 {
 	if f.library.dpocon == 0 || n <= 0 {
 		return f.Implementation.Dpocon(ul, n, a, lda, norm, work, iwork)
