@@ -9,8 +9,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// A node is a place in the tree of keys, which is the tree of Config's fields: a mapping if it has children, a list if it
-// has an element, else a value.
+// A node is a place in the tree of keys, which mirrors the fields of Config. It is a mapping if it has children, a list of
+// mappings if it has an element, and else a value.
 type node struct {
 	name     string
 	children []*node
@@ -18,7 +18,7 @@ type node struct {
 	kind     kind // of a value
 }
 
-// tree is the tree of keys.
+// tree returns the root of the tree of keys.
 func tree() *node { return grow("", reflect.TypeFor[Config]()) }
 
 func grow(name string, t reflect.Type) *node {
@@ -33,7 +33,7 @@ func grow(name string, t reflect.Type) *node {
 	}
 	n := &node{name: name}
 	for _, field := range reflect.VisibleFields(t) {
-		// The fields of an embedded struct are visible as well, and are what counts of it.
+		// An embedded struct adds no level: VisibleFields lists its fields too.
 		if field.IsExported() && !field.Anonymous {
 			n.children = append(n.children, grow(keyOf(field), field.Type))
 		}
@@ -41,7 +41,7 @@ func grow(name string, t reflect.Type) *node {
 	return n
 }
 
-// keyOf is how mapstructure calls a field.
+// keyOf returns the name that mapstructure gives a field.
 func keyOf(field reflect.StructField) string {
 	return cmp.Or(field.Tag.Get("mapstructure"), strings.ToLower(field.Name))
 }
@@ -57,7 +57,7 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// at is the place of a full key, or nil.
+// at returns the node of a key below n, or nil.
 func (n *node) at(key string) *node {
 	for name := range strings.SplitSeq(key, ".") {
 		if n.element != nil {
@@ -69,12 +69,10 @@ func (n *node) at(key string) *node {
 	return n
 }
 
-// walk visits every value below n with its full key, in which * stands for the number of an element of a list.
-func (n *node) walk(key string, visit func(key string, value *node)) {
-	switch {
-	case n.isValue():
-		visit(key, n)
-	case n.element != nil:
+// walk visits n and every node below it with its full key, in which * stands for the number of an element of a list.
+func (n *node) walk(key string, visit func(key string, n *node)) {
+	visit(key, n)
+	if n.element != nil {
 		n.element.walk(join(key, "*"), visit)
 	}
 	for _, c := range n.children {
@@ -89,7 +87,7 @@ func join(prefix, name string) string {
 	return prefix + "." + name
 }
 
-// names are the children's.
+// names returns the names of n's children.
 func (n *node) names() []string {
 	names := make([]string, len(n.children))
 	for i, c := range n.children {
@@ -98,15 +96,15 @@ func (n *node) names() []string {
 	return names
 }
 
-// meant is the key that somebody who wrote name below n had in mind, or "": the nearest spelling there, or the full key
-// of the one value that has this very name elsewhere.
-func (n *node) meant(name string, root *node) string {
+// suggest returns the full key that somebody probably meant who wrote name below n, whose own key is given: the child with
+// the nearest spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
+func (n *node) suggest(key, name string, root *node) string {
 	if near := nearest(name, n.names()); near != "" {
-		return near
+		return join(key, near)
 	}
 	var elsewhere []string
-	root.walk("", func(key string, value *node) {
-		if value.name == strings.ToLower(name) {
+	root.walk("", func(key string, other *node) {
+		if other.name != "" && other.name == strings.ToLower(name) {
 			elsewhere = append(elsewhere, key)
 		}
 	})
@@ -116,10 +114,13 @@ func (n *node) meant(name string, root *node) string {
 	return ""
 }
 
-// nearest is the candidate with the fewest edits from word, if they are at most a third of its letters. Case and hyphens
-// count as nothing.
+// maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
+const maxMisspelled = 100
+
+// nearest returns the candidate that is the fewest edits away from word, or "" if that is more than a third of the
+// candidate's length. It ignores case, and treats hyphens as underscores.
 func nearest(word string, candidates []string) string {
-	if len(candidates) == 0 || len(word) > 100 {
+	if len(candidates) == 0 || len(word) > maxMisspelled {
 		return ""
 	}
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "_")) }
