@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,14 @@ var rules = []struct {
 		because: "the log and the kernels serve the flow and know nothing of it"},
 	{from: append([]string{"pipeline"}, verbs...), trees: []string{"config", "cmd"},
 		because: "options are declared beside the code that they set, and config imports them, not the other way round"},
+	{from: []string{"pipeline/worker"}, trees: []string{"pipeline/solver"},
+		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
+	{from: []string{"pipeline/solver"}, trees: []string{"pipeline/worker"},
+		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
+	{from: []string{"pipeline/run"}, trees: []string{"pipeline/worker", "pipeline/solver"},
+		because: "pipeline/run is what both roles stand on"},
+	{from: []string{"model"}, trees: []string{"ingest", "accumulate", "solve", "pipeline", "internal/kafkalog"},
+		because: "whoever predicts has a version, and needs neither a log nor what trains"},
 	{not: []string{"internal/kafkalog"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
@@ -58,6 +67,7 @@ func standard(pkg string) bool { return !strings.Contains(strings.Split(pkg, "/"
 
 func TestStructure(t *testing.T) {
 	documented := map[string]bool{} // of each package, whether a file says what it is for
+	imports := map[string][]string{}
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
@@ -81,6 +91,7 @@ func TestStructure(t *testing.T) {
 		documented[folder] = documented[folder] || parsed.Doc != nil
 		for _, i := range parsed.Imports {
 			imported, _ := strconv.Unquote(i.Path.Value) // quoted, as it was parsed
+			imports[importer] = append(imports[importer], imported)
 			for _, r := range rules {
 				bound := (r.from == nil || in(importer, r.from)) && !in(importer, r.not)
 				forbidden := in(imported, r.trees) || r.trees == nil && !standard(imported)
@@ -94,9 +105,61 @@ func TestStructure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for pkg := range reach(imports, module+"/model") {
+		if in(pkg, []string{"internal/kafkalog", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}) {
+			t.Errorf("model reaches %s, but whoever predicts needs no Kafka", pkg)
+		}
+	}
 	for folder, has := range documented {
 		if !has {
 			t.Errorf("%s: no file has the package's doc: what does it turn into what?", folder)
 		}
 	}
+}
+
+// reach is all that a package imports, directly or by packages of this module.
+func reach(imports map[string][]string, pkg string) map[string]bool {
+	reached, next := map[string]bool{}, []string{pkg}
+	for len(next) > 0 {
+		for _, imported := range imports[next[0]] {
+			if !reached[imported] {
+				reached[imported] = true
+				next = append(next, imported)
+			}
+		}
+		next = next[1:]
+	}
+	return reached
+}
+
+// A variant is one value in one file. Elsewhere code asks what the value says of itself, never for its name, so that the next
+// variant needs no change there. The file of a default may name it.
+func TestVariantsAreNotAskedForByName(t *testing.T) {
+	variants := regexp.MustCompile(`\blink\.(Identity|Softmax|Calibrated)\b|\bstages\.(RFF|SORF|Logits|Polynomial|Columns)\b|\bsolve\.Method[A-Z]\w+|"(calibrated|softmax|sorf|rff|logits|polynomial|lbfgs|idx)"`)
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || file != "." && strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "internal/link/") || strings.HasPrefix(file, "bench/"):
+			return nil
+		}
+		for n, line := range strings.Split(read(t, file), "\n") {
+			code, _, _ := strings.Cut(line, "//")
+			if found := variants.FindString(code); found != "" && !strings.Contains(code, "const") && !isHome(file, code) {
+				t.Errorf("%s:%d asks for %s by name", file, n+1, found)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isHome reports whether a line declares a variant in its own file, or names the default.
+func isHome(file, code string) bool {
+	name := strings.TrimSuffix(filepath.Base(file), ".go")
+	return strings.Contains(code, `= "`+name+`"`) || strings.Contains(code, `"`+name+`"`) || strings.Contains(code, "link.Softmax") && file == "solve/check.go"
 }

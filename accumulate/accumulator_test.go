@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// message is what one message adds: a block, residuals and weights.
+// message is the block, residuals and weights of one message.
 type message struct {
 	block, residual kernel.Dense
 	weights         []float32
@@ -33,7 +33,7 @@ func messageOf(r *rand.Rand, n, p, k int, weight func() float32) message {
 
 func one() float32 { return 1 }
 
-// moments in float64, row by row, with the magnitude that rounding is relative to.
+// moments are sums in float64, row by row, with the sums of absolute values that rounding is relative to.
 type moments struct{ gram, cross, gramSize, crossSize []float64 }
 
 func momentsOf(p, k int, messages []message) moments {
@@ -66,7 +66,7 @@ func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 	for name, want := range map[string][2][]float64{schemas.FieldGram: {m.gram, m.gramSize}, schemas.FieldCross: {m.cross, m.crossSize}} {
 		got, ok := sum.Tensors().Find(name)
 		if !ok && !slices.ContainsFunc(want[1], func(v float64) bool { return v != 0 }) {
-			continue // absent is zeros
+			continue // an absent field is zero
 		}
 		if !ok || len(got.Data) != len(want[0]) {
 			t.Fatalf("%s is %v, expected %d values", name, got.Shape, len(want[0]))
@@ -124,8 +124,8 @@ func TestTilesAreFlushed(t *testing.T) {
 			messages = append(messages, messageOf(r, n, p, k, one))
 		}
 		sum := accumulated(a, p, k, messages...)
-		momentsOf(p, k, messages).check(t, sum, 1e-5) // gonum adds one row after the other
-		// the same association by hand: a sum a tile, tiles added in float64
+		momentsOf(p, k, messages).check(t, sum, 1e-5) // gonum adds row after row
+		// the same order of additions: one sum for each tile, tiles added in float64
 		want, tile, rows := &Sum{}, []message(nil), 0
 		flush := func() {
 			if len(tile) > 0 {
@@ -144,12 +144,12 @@ func TestTilesAreFlushed(t *testing.T) {
 	}
 }
 
-// A sum that a float32 could not hold: 2^24 and then ones.
+// 2^24 + 1 has no float32: adding 1 to a float32 sum would lose it.
 func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	const n, times = 4096, 5
 	m := message{kernel.NewDense(n, 1), kernel.NewDense(n, 1), slices.Repeat([]float32{1}, n)}
 	for i := range m.block.Data {
-		m.block.Data[i], m.residual.Data[i] = 64, 1 // 2^24 a tile in the Gram matrix
+		m.block.Data[i], m.residual.Data[i] = 64, 1 // each tile adds 2^24 to the Gram matrix
 	}
 	small := message{kernel.NewDense(1, 1), kernel.NewDense(1, 1), []float32{1}}
 	small.block.Data[0] = 1
@@ -192,7 +192,7 @@ func TestGramIsOptional(t *testing.T) {
 	}
 }
 
-// Weight 2 is the row twice; a row of weight 0 is no row, whatever it holds.
+// A row of weight 2 counts as the row twice. A row of weight 0 does not count, whatever values it holds.
 func TestWeights(t *testing.T) {
 	const p, k = 7, 3
 	r := rand.New(rand.NewPCG(4, 1))
@@ -246,7 +246,7 @@ func TestAddRefusesOtherShapes(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("a block of %d × %d is added", m.block.Rows, m.block.Cols)
+					t.Errorf("a block of %d × %d was added", m.block.Rows, m.block.Cols)
 				}
 			}()
 			a.Add(m.block, m.residual, m.weights)

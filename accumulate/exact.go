@@ -5,24 +5,23 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Exact sums the moments of a segment in float64 from the first row on, for the
-// small systems of the calibration, which are nearly singular where classes
-// overlap little. The zero value with BLAS set is ready.
+// Exact sums the moments of a segment in float64 from the first row on. The small systems of a calibration need this: they
+// are nearly singular where classes overlap little. The zero value with BLAS set is ready. It is not safe for concurrent
+// use.
 type Exact struct {
 	BLAS    *kernel.BLAS
 	moments kernel.Moments
 }
 
-// Begin starts a segment of blocks with p columns and targets with k.
+// Begin starts a segment of blocks with p columns and targets with k columns.
 func (e *Exact) Begin(p, k int) { e.moments.Begin(p, k) }
 
-// Add sums one message's block (n × p) and targets (n × k) with the weights (n)
-// of its training rows; other rows have weight 0.
+// Add adds one message's block (n × p) and targets (n × k) with n weights. Rows that are not fitted have weight 0.
 func (e *Exact) Add(block, target kernel.Dense, weights []float32) {
 	e.moments.Add(e.BLAS, block, target, weights)
 }
 
-// End writes the fields gram and cross of the segment's sum.
+// End writes the fields gram (packed lower triangle) and cross (p × k) into sum.
 func (e *Exact) End(sum *Sum) {
 	p, k := e.moments.Size, e.moments.Targets
 	copy(sum.Field(schemas.FieldCross, p, k), e.moments.Cross)

@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Sum is a sum over examples: named arrays that add elementwise, an absent one
-// being zero, and what was summed. The zero value is the sum over nothing.
+// Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero.
+// The zero value is the sum over nothing.
 type Sum struct {
 	schemas.Coverage
 	fields []schemas.Tensor[float64]
@@ -33,7 +33,7 @@ func (s *Sum) Field(name string, shape ...int) []float64 {
 	return s.fields[len(s.fields)-1].Data
 }
 
-// Take removes a field and returns it; false if it is absent.
+// Take removes a field and returns it. It returns false if the field is absent.
 func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
 	for i, f := range s.fields {
 		if f.Name == name {
@@ -44,7 +44,7 @@ func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
 	return schemas.Tensor[float64]{}, false
 }
 
-// Tensors is the fields, shared, in the order in which they were made.
+// Tensors returns the fields in the order in which they were added. It shares their memory.
 func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
 
 // NewSum is the sum with these fields, which it does not copy.
@@ -52,9 +52,8 @@ func NewSum(covered schemas.Coverage, fields schemas.Tensors[float64]) *Sum {
 	return &Sum{covered, fields}
 }
 
-// Merge adds o to s. It answers with a *schemas.OverlapError if they share
-// offsets, a *schemas.ShapeError if a field differs in shape, and leaves s as
-// it was then. o is not changed and not kept.
+// Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
+// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
 func (s *Sum) Merge(o *Sum) error {
 	for _, f := range o.fields {
 		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, f.Shape) {
@@ -78,39 +77,37 @@ func (s *Sum) Merge(o *Sum) error {
 	return nil
 }
 
-// groupSize is how many partitions are merged before their groups are: a tree
-// of merges can be put between without changing a bit.
+// groupSize is how many partitions are merged into a group before the groups are merged. Other processes could merge the
+// groups without changing a bit.
 const groupSize = 32
 
-// Reduction merges the sums of partitions in a fixed order, in whatever order
-// they come: partitions in order within their group, then the groups in order.
-// It holds one sum a group.
+// Reduction merges the sums of partitions in a fixed order: partitions in order within their group, then the groups in
+// order. It holds one sum for each group.
 type Reduction struct {
-	Spares *Spares // gets the Gram matrices that are merged; may be nil
+	Buffers *BufferPool // takes the memory of merged Gram matrices; may be nil
 
 	parts  int
 	groups []*Sum
-	added  []int // to each group
+	added  []int // partitions added to each group
 }
 
-// NewReduction is of so many partitions.
+// NewReduction returns the reduction of that many partitions.
 func NewReduction(parts int) *Reduction {
 	groups := (parts + groupSize - 1) / groupSize
 	return &Reduction{parts: parts, groups: make([]*Sum, groups), added: make([]int, groups)}
 }
 
-// Groups is how many there are.
+// Groups returns the number of groups.
 func (r *Reduction) Groups() int { return len(r.groups) }
 
-// Next is the ordinal of the partition that a group needs next; false when it
-// has all of its own.
+// Next returns the ordinal of the partition that a group needs next, or false if the group is complete.
 func (r *Reduction) Next(group int) (part int, more bool) {
 	part = group*groupSize + r.added[group]
 	return part, part < min((group+1)*groupSize, r.parts)
 }
 
-// Add merges the sum of the partition that the group needs next. It sums into
-// the group's first, and keeps it. Errors are those of [Sum.Merge].
+// Add merges the sum of the partition that the group needs next. The caller must not use part any more, as the group may
+// keep it. Errors are those of [Sum.Merge].
 func (r *Reduction) Add(group int, part *Sum) error {
 	r.added[group]++
 	if r.groups[group] == nil {
@@ -120,15 +117,15 @@ func (r *Reduction) Add(group int, part *Sum) error {
 	if err := r.groups[group].Merge(part); err != nil {
 		return err
 	}
-	r.Spares.Keep(part)
+	r.Buffers.Put(part)
 	return nil
 }
 
-// Sum is that of all partitions, once each is added.
+// Sum returns the sum over all partitions. It panics unless each partition was added. It may be called once.
 func (r *Reduction) Sum() (*Sum, error) {
 	for group := range r.groups {
 		if part, more := r.Next(group); more {
-			panic(fmt.Sprintf("accumulate: a reduction of %d partitions lacks the one at %d", r.parts, part))
+			panic(fmt.Sprintf("accumulate: the sum of partition %[2]d of %[1]d is missing", r.parts, part))
 		}
 	}
 	if len(r.groups) == 0 {
@@ -138,19 +135,7 @@ func (r *Reduction) Sum() (*Sum, error) {
 		if err := r.groups[0].Merge(group); err != nil {
 			return nil, err
 		}
-		r.Spares.Keep(group)
+		r.Buffers.Put(group)
 	}
 	return r.groups[0], nil
-}
-
-// Reduce merges the sums of partitions, which are in the order of partitions.
-// It sums into them: they are not to be used again.
-func Reduce(parts []*Sum) (*Sum, error) {
-	r := NewReduction(len(parts))
-	for i, part := range parts {
-		if err := r.Add(i/groupSize, part); err != nil {
-			return nil, err
-		}
-	}
-	return r.Sum()
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// parts are sums over neighbouring spans of three partitions, with values that
-// floating-point addition rounds. Some lack a field, some cover nothing.
+// parts returns n sums over neighbouring spans of three partitions, with values that floating-point addition rounds. Some
+// lack a field, some cover nothing.
 func parts(r *rand.Rand, n int) []*Sum {
 	var all []*Sum
 	next := [3]int64{}
@@ -55,8 +55,7 @@ func mustMerge(t *testing.T, into *Sum, sums ...*Sum) *Sum {
 	return into
 }
 
-// magnitudes is the sum of the absolute values of a field: what rounding is
-// relative to.
+// magnitudes returns the sums of the absolute values of a field, which rounding is relative to.
 func magnitudes(sums []*Sum, name string) []float64 {
 	total := make([]float64, 6)
 	for _, s := range sums {
@@ -107,7 +106,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 	}
 }
 
-func TestMergeLeavesWhatItTakesAlone(t *testing.T) {
+func TestMergeDoesNotChangeItsArgument(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	for range 50 {
 		sums := parts(r, 6)
@@ -118,7 +117,7 @@ func TestMergeLeavesWhatItTakesAlone(t *testing.T) {
 		total := mustMerge(t, &Sum{}, sums...)
 		for _, f := range total.Tensors() {
 			for i := range f.Data {
-				f.Data[i] = math.NaN() // its memory is its own
+				f.Data[i] = math.NaN() // the total shares no memory with its parts
 			}
 		}
 		for i, s := range sums {
@@ -154,14 +153,14 @@ func TestMergeRefusesOverlap(t *testing.T) {
 	} {
 		got, kept := clone(base), clone(other)
 		if overlap := (*schemas.OverlapError)(nil); !errors.As(got.Merge(other), &overlap) {
-			t.Errorf("%v is merged into %v", other.Spans, base.Spans)
+			t.Errorf("%v overlaps %v, but was merged", other.Spans, base.Spans)
 		}
 		mustEqual(t, got, base)
 		mustEqual(t, other, kept)
 	}
 	for _, other := range []*Sum{covering(0, 10, 20, 1), covering(1, 5, 6, 1), covering(2, 0, 1, 1), covering(0, 5, 5, 1)} {
 		if err := clone(base).Merge(other); err != nil {
-			t.Errorf("%v is apart from %v: %v", other.Spans, base.Spans, err)
+			t.Errorf("%v does not overlap %v: %v", other.Spans, base.Spans, err)
 		}
 	}
 }
@@ -172,12 +171,25 @@ func TestMergeRefusesOtherShapes(t *testing.T) {
 	other.Field(schemas.FieldCross, 1, 2)
 	got := clone(base)
 	if shape := (*schemas.ShapeError)(nil); !errors.As(got.Merge(other), &shape) || shape.Tensor != schemas.FieldCross {
-		t.Errorf("a cross moment of 1 × 2 is merged into one of 1 × 1")
+		t.Errorf("a cross moment of 1 × 2 was merged into one of 1 × 1")
 	}
 	mustEqual(t, got, base)
 }
 
-// Partitions associate as ((1+…+32)) + (33+…+64) + …, to the bit.
+// reduce reduces the sums of partitions, the last group first.
+func reduce(parts []*Sum) (*Sum, error) {
+	r := NewReduction(len(parts))
+	for group := r.Groups() - 1; group >= 0; group-- {
+		for part, more := r.Next(group); more; part, more = r.Next(group) {
+			if err := r.Add(group, parts[part]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r.Sum()
+}
+
+// Partitions associate as (1+…+32) + (33+…+64) + …, to the bit, whichever group is complete first.
 func TestReduceAssociatesByGroups(t *testing.T) {
 	for _, n := range []int{0, 1, 31, 32, 33, 64, 65} {
 		r := rand.New(rand.NewPCG(uint64(n), 2))
@@ -193,7 +205,7 @@ func TestReduceAssociatesByGroups(t *testing.T) {
 			}
 			total += group
 		}
-		got, err := Reduce(sums)
+		got, err := reduce(sums)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,8 +216,8 @@ func TestReduceAssociatesByGroups(t *testing.T) {
 			t.Errorf("%d partitions: %+v", n, got.Coverage)
 		}
 	}
-	if _, err := Reduce([]*Sum{covering(0, 0, 2, 1), covering(0, 1, 3, 1)}); err == nil {
-		t.Error("overlapping sums are reduced")
+	if _, err := reduce([]*Sum{covering(0, 0, 2, 1), covering(0, 1, 3, 1)}); err == nil {
+		t.Error("overlapping sums were reduced")
 	}
 }
 
@@ -215,7 +227,7 @@ func TestFields(t *testing.T) {
 		t.Errorf("took %v, %v", f, ok)
 	}
 	if _, ok := s.Take(schemas.FieldCross); ok {
-		t.Error("a field is taken twice")
+		t.Error("a field was taken twice")
 	}
 	if f := s.Field(schemas.FieldCross, 2, 2); !slices.Equal(f, []float64{0, 0, 0, 0}) {
 		t.Errorf("an absent field is %v", f)
@@ -225,7 +237,7 @@ func TestFields(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a field is handed out in another shape")
+			t.Error("a field was returned in another shape")
 		}
 	}()
 	s.Field(schemas.FieldCross, 3)

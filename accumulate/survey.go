@@ -10,14 +10,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// SampleRows is how many raw rows the survey samples; the median of their
-// distances is the scale of the kernels.
+// SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
 const SampleRows = 2000
 
-// Sample is the SampleRows rows of the smallest draws among those offered, or
-// fewer: a commutative monoid too. The zero value is empty.
+// Sample holds the rows with the smallest hashes of those offered. Samples form a commutative monoid, so the way in which
+// rows were split does not matter. The zero value is an empty sample of at most SampleRows rows.
 type Sample struct {
-	Most int // rows; 0: SampleRows
+	Max int // rows to keep at most; 0: SampleRows
 
 	rows drawn
 }
@@ -27,7 +26,7 @@ type draw struct {
 	row  []float32
 }
 
-// drawn is a heap, greatest hash first.
+// drawn is a heap with the largest hash first.
 type drawn []draw
 
 func (d drawn) Len() int           { return len(d) }
@@ -40,9 +39,9 @@ func (d *drawn) Pop() any {
 	return last
 }
 
-// Offer adds a row of that draw if it is among the smallest; it copies the row.
+// Offer adds a row if its hash is among the smallest. It copies the row.
 func (s *Sample) Offer(hash uint64, row []float32) {
-	if most := cmp.Or(s.Most, SampleRows); len(s.rows) >= most {
+	if len(s.rows) >= cmp.Or(s.Max, SampleRows) {
 		if hash >= s.rows[0].hash {
 			return
 		}
@@ -61,7 +60,7 @@ func (s *Sample) Merge(o *Sample) {
 	}
 }
 
-// sorted is the rows by their draws.
+// sorted returns the rows in the order of their hashes.
 func (s *Sample) sorted() []draw {
 	return slices.SortedFunc(slices.Values(s.rows), func(a, b draw) int {
 		switch {
@@ -74,7 +73,7 @@ func (s *Sample) sorted() []draw {
 	})
 }
 
-// Rows is the sampled rows (n × d) in the order of their draws.
+// Rows returns a copy of the sampled rows (n × d) in the order of their hashes.
 func (s *Sample) Rows() kernel.Dense {
 	if len(s.rows) == 0 {
 		return kernel.Dense{}
@@ -102,22 +101,22 @@ func (s *Sample) MergeRecord(r *schemas.Sample) {
 	}
 }
 
-// LabelSet is the labels that were seen: a set under union.
+// LabelSet is the set of labels that were seen.
 type LabelSet map[string]struct{}
 
 // Merge adds all of o's labels.
 func (l LabelSet) Merge(o LabelSet) { maps.Copy(l, o) }
 
-// Text is the labels in the order of a run that finds its classes itself.
+// Text returns the labels in the order that classes have if the configuration does not give them.
 func (l LabelSet) Text() []string {
 	text := slices.Collect(maps.Keys(l))
 	schemas.SortLabels(text)
 	return text
 }
 
-// AddColumns centres raw rows (n × d) at shift in place, a missing value (NaN)
-// becoming 0, and adds them, their squares, and which of them are there. Moments about
-// a point near the mean keep their digits where raw ones lose them.
+// AddColumns subtracts shift (d values) from raw rows (n × d) in place, with 0 for a missing value (NaN). It adds the
+// weighted rows, their squares, and the weights of the values that are present. Moments about a point near the mean keep the
+// digits that raw moments lose.
 func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 	sums := s.Field(schemas.FieldSums, x.Cols)
 	squares, present := s.Field(schemas.FieldSquares, x.Cols), s.Field(schemas.FieldPresent, x.Cols)

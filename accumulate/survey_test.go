@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Any split and any order of offering gives the rows of the smallest draws.
+// The sample is the rows of the smallest hashes, however the rows are split and in whatever order they are offered.
 func TestSample(t *testing.T) {
 	for _, n := range []int{0, 1, SampleRows - 1, SampleRows, SampleRows + 1, 3 * SampleRows} {
 		r := rand.New(rand.NewPCG(uint64(n), 1))
@@ -44,15 +44,15 @@ func TestSample(t *testing.T) {
 			again.MergeRecord(total.Record(schemas.Identity{}))
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
-					t.Fatalf("%d rows of %d are sampled, or others than the smallest", got.Rows, n)
+					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)
 				}
 			}
-			few := &Sample{Most: 1 + r.IntN(SampleRows)}
+			few := &Sample{Max: 1 + r.IntN(SampleRows)}
 			few.Merge(total)
-			if got := few.Rows(); !slices.Equal(got.Data, want[:min(len(want), 2*few.Most)]) {
-				t.Fatalf("%d rows are sampled of which at most %d were asked for, or others than the smallest", got.Rows, few.Most)
+			if got := few.Rows(); !slices.Equal(got.Data, want[:min(len(want), 2*few.Max)]) {
+				t.Fatalf("the sample has %d rows, at most %d were asked for, or not those of the smallest hashes", got.Rows, few.Max)
 			}
-			again.Merge(total) // nothing is shared
+			again.Merge(total) // shares no memory with total
 			total.Offer(0, []float32{7, 7})
 		}
 	}
@@ -72,7 +72,7 @@ func TestAddColumns(t *testing.T) {
 		1, 10, nan,
 		2, nan, nan,
 		5, 12, nan,
-		inf, 7, nan, // weighs nothing
+		inf, 7, nan, // has weight 0
 	}}
 	sum := &Sum{}
 	sum.AddColumns(x, []float32{1, 10, 3}, []float32{1, 2, 0.5, 0})
@@ -80,15 +80,15 @@ func TestAddColumns(t *testing.T) {
 		t.Errorf("squares are %v, expected %v", got, want)
 	}
 	if got, want := sum.Field(schemas.FieldPresent, 3), []float64{3.5, 1.5, 0}; !slices.Equal(got, want) {
-		t.Errorf("weights that are there are %v, expected %v", got, want)
+		t.Errorf("weights of present values are %v, expected %v", got, want)
 	}
 	if got, want := x.Data, []float32{0, 0, 0, 1, 0, 0, 4, 2, 0, inf, -3, 0}; !slices.Equal(got, want) {
 		t.Errorf("centred rows are %v, expected %v", got, want)
 	}
 }
 
-// Moments about the mean of the first message keep the variance of a column
-// whose mean is 10,000 times its deviation; about 0 float32 loses it.
+// Moments about the mean of the first message keep the variance of a column whose mean is 10,000 times its deviation. About
+// 0, float32 would lose it.
 func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 	const n, mean = 20_000, 1e4
 	r := rand.New(rand.NewPCG(1, 1))

@@ -1,9 +1,9 @@
-"""The same mathematics with numpy, everything in memory: memory.py LINK PASSES prints seconds and the error as JSON.
+"""The same computation in NumPy, with all data in memory: memory.py LINK PASSES prints the seconds and the error as JSON.
 
-Ten stages of 1024 random Fourier features, fitted one after the other to what the ones before left over: for softmax by
-PASSES steps of generalized least squares with the Gram matrix of all rows (Agarwal et al. 2014, Algorithm 1), for identity
-by one solve. Arrays are single precision, factors double; numpy's BLAS may use all cores. As with stagewise, each pass
-predicts the test rows too, and making the components and the features counts."""
+Ten stages of 1024 random Fourier features, each fitted to the residuals of the stages before it: for softmax by PASSES steps
+of generalized least squares with the Gram matrix of all rows (Agarwal et al. 2014, Algorithm 1), for identity by one solve.
+Arrays are single precision, factors double; NumPy's BLAS may use all cores. As in stagewise, each pass also predicts the
+test rows, and the time includes that of the components and the features."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""MNIST as the peers get it: principal components and random Fourier features, in memory, as stagewise makes its own."""
+"""MNIST for the peers, in memory: principal components and random Fourier features, made as stagewise makes them."""
 
 import os
 
@@ -16,7 +16,7 @@ def idx(name):
 
 
 def images():
-    """Train and test rows (float32, 0 to 1) and their classes."""
+    """Returns the train rows (float32, 0 to 1), their classes, the test rows and their classes."""
     parts = []
     for part in ("train", "t10k"):
         x = idx(f"{part}-images-idx3-ubyte")
@@ -25,7 +25,7 @@ def images():
 
 
 def components():
-    """Train and test rows in the principal components of the train rows, and the classes."""
+    """Returns the rows and classes like images, projected onto the principal components of the train rows."""
     x, y, x_test, y_test = images()
     mean = x.mean(0)
     centered = x - mean
@@ -35,7 +35,7 @@ def components():
 
 
 def bandwidth(x):
-    """s of the kernel exp(-|x - x'|^2 / s): twice the median squared distance of 2000 rows."""
+    """Returns the s of the kernel exp(-|x - x'|^2 / s): twice the median squared distance between 2000 rows."""
     a = x[np.random.default_rng(0).choice(len(x), 2000, replace=False)]
     squares = (a * a).sum(1)
     distances = squares[:, None] + squares[None] - 2 * a @ a.T
@@ -43,7 +43,7 @@ def bandwidth(x):
 
 
 class Fourier:
-    """Random Fourier features of that kernel (Rahimi and Recht 2007)."""
+    """Random Fourier features of the kernel exp(-|x - x'|^2 / s) (Rahimi and Recht 2007)."""
 
     def __init__(self, inputs, size, s, seed):
         random = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
-"""One peer, once: peers.py NAME prints {"seconds": …, "error": …} as JSON.
+"""Runs one peer once: peers.py NAME prints {"seconds": …, "error": …} as JSON.
 
-Seconds are of what a person would wait for with the features in memory: fitting, and for the methods that only predict,
-predicting. Making the features, loading files and starting a JVM are not counted. Errors are of the test rows, in percent."""
+The seconds are those of fitting with the features in memory and, for nearest neighbours, of predicting too. They do not
+include making the features, reading files and starting a JVM. The error is that of the test rows, in percent."""
 
 import json
 import os
@@ -15,11 +15,11 @@ import numpy as np
 
 import mnist
 
-# what the learners that are linear in the features get, and RidgeClassifier beside
+# numbers of features: for the linear learners, and for RidgeClassifier
 LINEAR, WIDE = 1024, 4000
 
-# seconds after which a solver is left
-PATIENCE = 180
+# seconds after which liblinear is stopped
+TIMEOUT = 180
 
 
 def features(size):
@@ -30,7 +30,7 @@ def features(size):
 
 def scikit(model, data, count_prediction=False):
     x, y, x_test, y_test = data
-    warnings.simplefilter("ignore")  # that 100 iterations are not all the way
+    warnings.simplefilter("ignore")  # the warnings that 100 iterations do not converge
     began = time.perf_counter()
     model.fit(x, y)
     seconds = time.perf_counter() - began
@@ -43,7 +43,7 @@ def scikit(model, data, count_prediction=False):
 def ridge():
     from sklearn.linear_model import RidgeClassifier
 
-    # alpha is a sum over rows and stagewise's ridge a mean over features and rows: 1e-5 of it
+    # alpha penalizes a sum over rows, stagewise's ridge a mean over rows and features; this alpha is a ridge of 1e-5
     return scikit(RidgeClassifier(alpha=1e-5 * 60000 / WIDE), features(WIDE))
 
 
@@ -78,7 +78,7 @@ def svc():
 
 
 def text(path, x, y, label):
-    """Rows as text, with indices from 1: what liblinear and Vowpal Wabbit read."""
+    """Writes rows as text with indices from 1, the format of liblinear and Vowpal Wabbit."""
     columns = [f"{j + 1}:%.5g" for j in range(x.shape[1])]
     row = " ".join(columns) + "\n"
     with open(path, "w") as f:
@@ -87,7 +87,7 @@ def text(path, x, y, label):
 
 
 def work():
-    """A folder for large files, of which nothing is left."""
+    """Returns a temporary folder for large files."""
     return tempfile.TemporaryDirectory(dir=os.path.join(mnist.FOLDER, ".."))
 
 
@@ -100,10 +100,10 @@ def liblinear(solver):
 
         def fit(*options):
             began = time.perf_counter()
-            subprocess.run(["liblinear-train", "-q", "-s", solver, "-c", "10", *options, train, model], check=True, timeout=PATIENCE)
+            subprocess.run(["liblinear-train", "-q", "-s", solver, "-c", "10", *options, train, model], check=True, timeout=TIMEOUT)
             return time.perf_counter() - began
 
-        # with such a tolerance it stops at once: what is left is reading the file
+        # with such a tolerance it stops at once, so this is the time to read the file
         reading = fit("-e", "1e30")
         seconds = fit() - reading
         subprocess.run(["liblinear-predict", test, model, out], check=True, stdout=subprocess.DEVNULL)
@@ -120,12 +120,12 @@ def vowpal():
     with work() as folder:
         train, cache = os.path.join(folder, "train"), os.path.join(folder, "cache")
         text(train, x, y, lambda c: f"{c + 1} | ")
-        # The first pass reads text and writes the cache of binary features; only those after it are counted.
+        # The first pass reads text and writes the cache of binary features. Only the passes after it are counted.
         once = ["-d", train, "--cache_file", cache, "-k", "--oaa", "10", "--loss_function", "logistic", "-b", "18", "--quiet", "--holdout_off"]
 
         def fit(n):
             began = time.perf_counter()
-            vw = Workspace(arg_list=[*once, "--passes", str(n)])  # which learns from the file at once
+            vw = Workspace(arg_list=[*once, "--passes", str(n)])  # the constructor learns from the file
             return vw, time.perf_counter() - began
 
         first, reading = fit(1)
@@ -180,5 +180,5 @@ if __name__ == "__main__":
     try:
         took, wrong = PEERS[sys.argv[1]]()
     except subprocess.TimeoutExpired:
-        sys.exit(f"{sys.argv[1]} was not ready after {PATIENCE} s")
+        sys.exit(f"{sys.argv[1]} has not finished after {TIMEOUT} s")
     print(json.dumps({"seconds": round(took, 3), "error": round(100 * float(np.mean(wrong)), 2)}))

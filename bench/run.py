@@ -1,8 +1,8 @@
-"""make bench: stagewise, its kernel floor and its peers side by side on this machine.
+"""make bench: compares stagewise with its kernel floor and its peers on this machine.
 
-Everything that is compared is run in turn, three times or as often as --repeat says, and medians are compared. The raw
-figures go to bench/results.json, the table to bench/table.md, the figure to bench/figure.svg; README.md's copy of the table
-is brought up to date. Needs what scripts/bench.sh installs."""
+All that is compared runs in turn, three times or --repeat times, and the medians are compared. The raw measurements go to
+bench/results.json, the table to bench/table.md and README.md, the figure to bench/figure.svg. scripts/bench.sh installs what
+this needs."""
 
 import argparse
 import csv
@@ -25,7 +25,7 @@ BINARY, FLOOR = os.path.join(ROOT, "bin", "stagewise"), os.path.join(WORK, "floo
 LINEAR = ["logistic", "sgd", "vowpal", "spark"]
 SOLVERS = ["1", "2", "3", "7"]
 ALL = 60_000
-# columns of the blocks of the runs with few passes, which are sooner at an error
+# columns of the blocks of the runs with 4 passes, which reach a given error sooner
 SIZES = (768, 1024, 1536, 3072)
 
 
@@ -41,7 +41,7 @@ def call(command, **options):
 
 
 def peak(command):
-    """Runs a command, and answers with the most memory that it had at once, in bytes."""
+    """Runs a command and returns its peak memory in bytes."""
     with open(os.devnull, "w") as nowhere:
         child = subprocess.Popen(command, cwd=ROOT, stdout=nowhere, stderr=nowhere)
         _, status, usage = os.wait4(child.pid, 0)
@@ -61,7 +61,7 @@ def floor_command(passes, gram_rows, link, own, *further):
 class Bench:
     def __init__(self, repeat):
         self.repeat = repeat
-        self.raw = {}  # a list of runs by name
+        self.raw = {}  # name: list of runs
 
     def keep(self, name, value):
         self.raw.setdefault(name, []).append(value)
@@ -77,13 +77,13 @@ class Bench:
         return statistics.median(run[key] for run in self.raw[name])
 
     def ratio(self, above, below):
-        """The median of the ratios of runs that were made in turn."""
+        """Returns the median of the ratios of the seconds of runs made in turn."""
         return statistics.median(a["seconds"] / b["seconds"] for a, b in zip(self.raw[above], self.raw[below]))
 
     # stagewise itself
 
     def train(self, name, *settings, cores=None, config="examples/mnist.yaml", flags=()):
-        """One run from files to weights. Its curve has the test error by seconds since the plan, after each pass."""
+        """Makes one run from files to weights. Its curve has the seconds since the plan and the test error, after each pass."""
         data = os.path.join(WORK, "data")
         shutil.rmtree(data, ignore_errors=True)
         report = os.path.join(WORK, "report.json")
@@ -103,14 +103,14 @@ class Bench:
         })
 
     def floor(self, name, passes, gram_rows, link, cores=None, own=True):
-        """Own: products with few columns by the program's loops, which are faster than those of the BLAS."""
+        """Measures the kernel floor; with own, the products with few columns use the program's loops, which are faster than a BLAS."""
         command = floor_command(passes, gram_rows, link, own)
         parts = json.loads(call(pinned(command, cores)).stdout)["seconds"]
         return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
     def beside(self, name, passes, gram_rows):
-        """The floor on one core alone, and two processes of it at once, a core each, that have nothing to do with each
-        other: twice the first over the second is what two cores can be."""
+        """Measures the floor on one core, and then in two independent processes at once on a core each. Their ratio is the
+        largest speedup that two cores can have."""
         command = floor_command(passes, gram_rows, "softmax", own=False)
 
         def run(*cores):
@@ -130,8 +130,7 @@ class Bench:
         return run
 
     def seconds_to(self, error):
-        """When our runs were first at that test error or below: the median over the runs of the configuration that is
-        there first."""
+        """Returns the seconds until our runs first reach a test error: the median over the runs of the fastest configuration."""
         best = None
         for name in ("auto", *(f"auto, {size}, 4 passes" for size in SIZES)):
             times = [next((t for t, e in run["curve"] if e <= error), None) for run in self.raw.get(name, [])]
@@ -144,7 +143,7 @@ def stamp(event):
     return datetime.datetime.fromisoformat(event["time"]).timestamp()
 
 
-# What is measured. Each function makes the runs; rows() below makes the table of them.
+# The parts of the measurement. Each function makes runs; rows() below makes the table of them.
 
 PAPER, AUTO = ["stages.0.method=paper", "stages.0.passes=12"], ["stages.0.passes=12"]
 IDENTITY = ["stages.0.link=identity", "stages.0.passes=1", "stages.0.ridge=1e-5"]
@@ -177,13 +176,13 @@ def peers(b):
 
 
 def machinery(b):
-    """Barriers, cores, scale, memory, ingest, real Kafka."""
+    """Measures barriers, cores, scale, memory, ingest, real Kafka."""
     digits = ["stages.0.repeat=1", "stages.0.features.size=16", "stages.0.method=paper", "stages.0.passes=500"]
     folder = os.path.join(WORK, "kafka")
     broker = call(["scripts/kafka.sh", "start", "--dir", folder, "--port", "free"]).stdout.strip().splitlines()[-1].partition("=")[2]
     doubled = twice()
     try:
-        b.train("real Kafka, first", *AUTO, f"brokers=[{broker}]", "name=first")  # its JVM compiles as it goes
+        b.train("real Kafka, first", *AUTO, f"brokers=[{broker}]", "name=first")  # the JVM compiles during the first run
         for i in range(b.repeat):
             run = b.train("barriers", *digits, config="examples/digits.yaml")
             b.keep("barrier", {"seconds": run["stages"][0][1] / run["stages"][0][0]})
@@ -209,7 +208,7 @@ def machinery(b):
 
 
 def core_seconds(folder):
-    """What the broker's process has used of all cores until now."""
+    """Returns the processor time of the broker's process so far."""
     with open(os.path.join(folder, "n1", "pid")) as f:
         pid = f.read().strip()
     with open(f"/proc/{pid}/stat") as f:
@@ -218,7 +217,7 @@ def core_seconds(folder):
 
 
 def memory(b):
-    """The most memory of short and of long runs."""
+    """Measures the peak memory of short and of long runs."""
     data = os.path.join(WORK, "data")
     for _ in range(b.repeat):
         for stages in (10, 40):
@@ -230,7 +229,7 @@ def memory(b):
 
 
 def twice():
-    """MNIST's training rows two times over."""
+    """Writes MNIST's training rows twice, and returns the path of a configuration with them."""
     folder = os.path.join(WORK, "twice")
     os.makedirs(folder, exist_ok=True)
     for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
@@ -249,7 +248,8 @@ def twice():
 
 
 def methods(b):
-    """Passes to a loss, and what a sampled Gram matrix does to an exact solution. Both count, so one run is enough."""
+    """Counts the passes to a loss, and compares the solution from a sampled Gram matrix with the exact one. Neither is a time, so one
+    run is enough."""
     one = ["stages.0.repeat=1", "stages.0.ridge=1e-4"]
     b.train("paper, 60 passes", *one, "stages.0.method=paper", "stages.0.passes=60")
     b.train("auto, to that loss", *one, "stages.0.passes=12")
@@ -285,7 +285,7 @@ def prediction(b):
 
 
 def rows(b):
-    """The table: measure, what is reached, what must be, and whether it is."""
+    """Returns the rows of the table: measure, value, target, and whether the value meets the target."""
     table = []
 
     def row(measure, value, target, holds, digits=2, unit=""):
@@ -370,7 +370,7 @@ def render(b):
     print(text)
 
 
-# points whose names would be over others
+# points whose labels go below them, so that they do not cover others
 BELOW = ("numpy, identity", "logistic", "liblinear", "neighbors")
 
 

@@ -22,41 +22,40 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// What there is when a run begins.
+// The processes at the start of a run.
 const (
 	workers = 3
 	solvers = 2
 )
 
-// campaign is runs of one pipeline, one after the other, on the same brokers and mostly by the same processes: what a run
-// leaves behind meets the next.
+// campaign is a series of runs of one pipeline, on the same brokers and mostly by the same processes, so that each run meets
+// what the runs before it left behind.
 type campaign struct {
 	program, file string
 	config        *config.Config
-	limit         time.Duration // of a run
-	folder        string        // of logs
+	limit         time.Duration // for each run
+	folder        string        // for logs
 
 	cluster *cluster
-	log     *kafkalog.Log // past the proxies
+	log     *kafkalog.Log // connected to the brokers without proxies
 	fleet   *fleet
 	journal *journal
 
-	undisturbed *pipeline.Report
-	runs        int // so far
+	reference *schemas.Report // of the run without faults
+	runs      int             // so far
 }
 
-// outcome is what is told of a run.
+// outcome is the result of a run.
 type outcome struct {
 	seconds  float64
 	faults   map[kind]int
-	recovery injury
+	recovery recovery // the slowest
 }
 
-// prepare ingests the examples, starts the fleet, and trains once without a fault.
+// prepare ingests the examples and starts the fleet.
 func (c *campaign) prepare(ctx context.Context) error {
 	var err error
 	if c.log, err = kafkalog.Open(ctx, kafkalog.Options{Brokers: c.cluster.direct}); err != nil {
@@ -66,12 +65,12 @@ func (c *campaign) prepare(ctx context.Context) error {
 		return err
 	}
 	c.fleet = newFleet(c.folder, c.program, c.arguments())
-	return c.muster()
+	return c.scale()
 }
 
-// muster makes the fleet what it is when a run begins.
-func (c *campaign) muster() error {
-	return errors.Join(c.fleet.muster(worker, workers), c.fleet.muster(solver, solvers))
+// scale starts and stops processes until the fleet is as it must be at the start of a run.
+func (c *campaign) scale() error {
+	return errors.Join(c.fleet.scale(worker, workers), c.fleet.scale(solver, solvers))
 }
 
 func (c *campaign) close() error {
@@ -88,7 +87,7 @@ func (c *campaign) arguments() []string {
 	return []string{"-c", c.file, "--set", "brokers=" + strings.Join(c.cluster.addresses(), ",")}
 }
 
-// call runs a command to its end and answers with what it prints.
+// call runs a command of the program until it ends, and returns its output.
 func (c *campaign) call(ctx context.Context, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.program, append(command, c.arguments()...)...)
 	var stderr strings.Builder
@@ -100,25 +99,25 @@ func (c *campaign) call(ctx context.Context, command ...string) (string, error) 
 	return string(out), nil
 }
 
-// alone trains in one process, on the embedded broker, to the same weights.
+// alone trains in one process with the embedded broker, and compares the weights with the reference run's.
 func (c *campaign) alone(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, c.program, "train", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"), "--quiet", "--report", "-").Output()
 	if err != nil {
 		return fmt.Errorf("train in one process: %w", err)
 	}
-	var report pipeline.Report
+	var report schemas.Report
 	if err := json.Unmarshal(out, &report); err != nil {
 		return fmt.Errorf("train in one process: %w", err)
 	}
-	if report.WeightsDigest != c.undisturbed.WeightsDigest {
-		return fmt.Errorf("one process has weights %s, several have %s", report.WeightsDigest.Short(), c.undisturbed.WeightsDigest.Short())
+	if report.WeightsDigest != c.reference.WeightsDigest {
+		return fmt.Errorf("one process has weights %s, several processes have %s", report.WeightsDigest.Short(), c.reference.WeightsDigest.Short())
 	}
 	return nil
 }
 
-// run submits a run, injects faults into it, and says what is wrong with what became of it.
+// run submits a run and injects faults into it. Its error says how the run differs from what it must be.
 func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("no end after %v", c.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the run has not ended after %v", c.limit))
 	defer cancel()
 	w, err := newWatch(ctx, c.log, c.config.Name)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 		return w.follow(within)
 	})
 	parts.Go(func() error { return i.run(within, faults) })
-	var took time.Duration // without the mending of what is no longer needed
+	var took time.Duration // without the recovery from the last faults
 	parts.Go(func() error {
 		err := c.guard(within)
 		took = time.Since(began)
@@ -153,26 +152,26 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 	if err = parts.Wait(); ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	o := outcome{seconds: took.Seconds(), faults: i.done, recovery: w.recovery()}
+	o := outcome{seconds: took.Seconds(), faults: i.done, recovery: w.slowestRecovery()}
 	if err != nil {
 		return o, fmt.Errorf("%v: %w", w, err)
 	}
 	for _, p := range c.cluster.proxies {
-		p.loseAnswers(0)
+		p.LoseAnswers(0)
 	}
 	if err := c.check(ctx, w, file); err != nil {
 		return o, fmt.Errorf("run %s: %w", w.id(), err)
 	}
-	return o, c.muster()
+	return o, c.scale()
 }
 
-// guard returns when the submitter has ended as it should. Whatever else ends without being told to is trouble.
+// guard returns nil when the submitter has ended without an error. It is an error if another process ends on its own.
 func (c *campaign) guard(ctx context.Context) error {
 	for {
 		select {
-		case p := <-c.fleet.unasked:
+		case p := <-c.fleet.unexpected:
 			if p.err != nil || p.role != submitter {
-				return fmt.Errorf("%s ended unasked, %v: see %s", p.name, p.command.ProcessState, p.log)
+				return fmt.Errorf("%s ended on its own, %v: see %s", p.name, p.command.ProcessState, p.log)
 			}
 			return nil
 		case <-ctx.Done():
@@ -181,21 +180,22 @@ func (c *campaign) guard(ctx context.Context) error {
 	}
 }
 
-// check compares a run with the undisturbed one, which the first is, and its version with what subscribers see.
+// check compares a run's report with the reference run's, and its version with what subscribers see. The first run becomes the
+// reference.
 func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	if end := w.state(); end.State != schemas.Done {
-		return fmt.Errorf("it was %s: %s", end.State, end.Reason)
+		return fmt.Errorf("it ended in state %s: %s", end.State, end.Reason)
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	report := &pipeline.Report{}
+	report := &schemas.Report{}
 	if err := json.Unmarshal(content, report); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
 	if report.Run != w.id() {
-		return fmt.Errorf("its report is of run %s", report.Run)
+		return fmt.Errorf("its report is for run %s", report.Run)
 	}
 	list, err := c.call(ctx, "weights", "list")
 	if err != nil {
@@ -204,32 +204,32 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	if err := checkVersions(list, report.Version, report.Run); err != nil {
 		return err
 	}
-	if c.undisturbed == nil {
-		c.undisturbed = report
+	if c.reference == nil {
+		c.reference = report
 		return c.checkRows(report)
 	}
-	return compare(c.undisturbed, report)
+	return compare(c.reference, report)
 }
 
-// checkVersions finds each version once in what `weights list` prints, and the last to be of the run.
+// checkVersions checks that the output of `weights list` has each version once, and that the last one is the run's.
 func checkVersions(list string, version int, run string) error {
-	lines := strings.Split(strings.TrimSpace(list), "\n")[1:] // the first has titles
+	lines := strings.Split(strings.TrimSpace(list), "\n")[1:] // without the column titles
 	runs := map[string]bool{}
 	for i, line := range lines {
 		columns := strings.Fields(line)
 		if len(columns) < 2 || columns[0] != strconv.Itoa(i+1) || runs[columns[1]] {
-			return fmt.Errorf("weights list has %q where version %d should be, once", line, i+1)
+			return fmt.Errorf("weights list has %q in the place of version %d", line, i+1)
 		}
 		runs[columns[1]] = true
 	}
 	if version != len(lines) || !runs[run] {
-		return fmt.Errorf("weights list has %d versions, the report is of version %d", len(lines), version)
+		return fmt.Errorf("weights list has %d versions, the report has version %d", len(lines), version)
 	}
 	return nil
 }
 
-// checkRows counts the rows of the files.
-func (c *campaign) checkRows(r *pipeline.Report) error {
+// checkRows compares a report's rows with the rows of the files.
+func (c *campaign) checkRows(r *schemas.Report) error {
 	for split, files := range map[string][]string{"train": c.config.Examples.Train, "test": c.config.Examples.Test} {
 		rows := int64(0)
 		for _, name := range files {
@@ -263,13 +263,13 @@ func lines(name string) (n int64, err error) {
 	return n, scanner.Err()
 }
 
-// compare says what a report has otherwise than another, but for what tells runs apart and for time. Rows, errors, losses and confusion
-// matrices of all splits are in it.
-func compare(want, got *pipeline.Report) error {
+// compare returns an error if two reports differ in anything but version, run id and times. Reports include rows, errors, losses
+// and confusion matrices of all splits.
+func compare(want, got *schemas.Report) error {
 	if want.WeightsDigest != got.WeightsDigest {
-		return fmt.Errorf("weights digest %s, undisturbed %s", got.WeightsDigest, want.WeightsDigest)
+		return fmt.Errorf("the weights digest is %s, without faults it is %s", got.WeightsDigest, want.WeightsDigest)
 	}
-	plain := func(r *pipeline.Report) pipeline.Report {
+	normalise := func(r *schemas.Report) schemas.Report {
 		p := *r
 		p.Version, p.Run, p.Seconds, p.IngestSeconds = 0, "", 0, 0
 		p.Stages = slices.Clone(p.Stages)
@@ -278,8 +278,8 @@ func compare(want, got *pipeline.Report) error {
 		}
 		return p
 	}
-	if a, b := plain(want), plain(got); !reflect.DeepEqual(a, b) {
-		return fmt.Errorf("the weights are equal, the report is not: %+v, undisturbed %+v", b, a)
+	if a, b := normalise(want), normalise(got); !reflect.DeepEqual(a, b) {
+		return fmt.Errorf("the weights are equal but the reports differ: %+v, without faults %+v", b, a)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -35,28 +34,28 @@ func TestCheckVersions(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	of := func(change func(*pipeline.Report)) *pipeline.Report {
-		r := &pipeline.Report{
-			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d", Stages: []pipeline.StageReport{{Seconds: 1, TrainLoss: 0.5}},
+	of := func(change func(*schemas.Report)) *schemas.Report {
+		r := &schemas.Report{
+			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d", Stages: []schemas.StageReport{{Seconds: 1, TrainLoss: 0.5}},
 			Splits: map[string]schemas.SplitReport{"train": {Rows: 10, Confusion: [][]int64{{5, 0}, {1, 4}}}},
 		}
 		change(r)
 		return r
 	}
-	base := of(func(*pipeline.Report) {})
-	if err := compare(base, of(func(r *pipeline.Report) {
+	base := of(func(*schemas.Report) {})
+	if err := compare(base, of(func(r *schemas.Report) {
 		r.Version, r.Run, r.Seconds, r.IngestSeconds, r.Stages[0].Seconds = 2, "b", 4, 1, 2
 	})); err != nil {
 		t.Error(err)
 	}
-	for name, change := range map[string]func(*pipeline.Report){
-		"digest":    func(r *pipeline.Report) { r.WeightsDigest = "e" },
-		"rows":      func(r *pipeline.Report) { r.Rows = 11 },
-		"loss":      func(r *pipeline.Report) { r.Stages[0].TrainLoss = 0.51 },
-		"confusion": func(r *pipeline.Report) { r.Splits["train"].Confusion[0][1] = 1 },
+	for name, change := range map[string]func(*schemas.Report){
+		"digest":    func(r *schemas.Report) { r.WeightsDigest = "e" },
+		"rows":      func(r *schemas.Report) { r.Rows = 11 },
+		"loss":      func(r *schemas.Report) { r.Stages[0].TrainLoss = 0.51 },
+		"confusion": func(r *schemas.Report) { r.Splits["train"].Confusion[0][1] = 1 },
 	} {
 		if compare(base, of(change)) == nil {
-			t.Errorf("another %s is not seen", name)
+			t.Errorf("compare does not see another %s", name)
 		}
 	}
 }

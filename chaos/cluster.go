@@ -13,48 +13,50 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/stagewise/stagewise/chaos/proxy"
 )
 
 const (
 	nodes = 3
-	// heap of a broker. These topics are small, and three brokers share the machine with all that uses them.
+	// heap is the JVM heap of a broker. The topics are small, and three brokers share the machine with all their clients.
 	heap = "256m"
-	// patience is how many seconds a broker may take to start, on a machine that others keep busy.
-	patience = "300"
-	// advertised is how far the port of the listener that a proxy stands before is from the broker's other one (kafka.sh).
-	advertised = 300
+	// startTimeout is how many seconds a broker may take to start on a busy machine.
+	startTimeout = "300"
+	// proxiedOffset is the distance from a broker's port to the port of the listener behind its proxy (kafka.sh, --advertise).
+	proxiedOffset = 300
 )
 
-// cluster is brokers, each with a proxy that its clients go through.
+// cluster is Kafka brokers, each with a proxy between it and its clients.
 type cluster struct {
 	dir     string
-	direct  []string // addresses without a proxy, for whoever is not to be disturbed
-	proxies []*proxy
+	direct  []string // the brokers' addresses without proxies, for connections that faults must not reach
+	proxies []*proxy.Proxy
 }
 
-// startCluster starts brokers in a folder, which close deletes.
+// startCluster starts brokers whose data are in a folder, which close deletes. Also call close after an error.
 func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	c := &cluster{dir: dir}
 	var ports []string
 	for range nodes {
-		p, err := newProxy()
+		p, err := proxy.New()
 		if err != nil {
 			return c, err
 		}
 		c.proxies = append(c.proxies, p)
-		_, port, err := net.SplitHostPort(p.address())
+		_, port, err := net.SplitHostPort(p.Addr())
 		if err != nil {
 			return c, err
 		}
 		ports = append(ports, port)
 	}
-	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", patience, "--advertise", strings.Join(ports, ","))
+	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", startTimeout, "--advertise", strings.Join(ports, ","))
 	if err != nil {
 		return c, err
 	}
 	list, ok := strings.CutPrefix(strings.TrimSpace(out), "BOOTSTRAP=")
 	if c.direct = strings.Split(list, ","); !ok || len(c.direct) != nodes {
-		return c, fmt.Errorf("start Kafka: %q is no list of %d brokers", out, nodes)
+		return c, fmt.Errorf("start Kafka: got %q, want %d addresses", out, nodes)
 	}
 	for i, p := range c.proxies {
 		host, port, err := net.SplitHostPort(c.direct[i])
@@ -65,34 +67,34 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 		if err != nil {
 			return c, fmt.Errorf("start Kafka: port of %s: %w", c.direct[i], err)
 		}
-		broker := net.JoinHostPort(host, strconv.Itoa(number+advertised))
-		p.serve(func() (net.Conn, error) { return net.DialTimeout("tcp", broker, time.Second) })
+		broker := net.JoinHostPort(host, strconv.Itoa(number+proxiedOffset))
+		p.Serve(func() (net.Conn, error) { return net.DialTimeout("tcp", broker, time.Second) })
 	}
 	return c, nil
 }
 
-// addresses are what clients are told.
+// addresses returns the proxies' addresses, which clients connect to.
 func (c *cluster) addresses() []string {
 	var list []string
 	for _, p := range c.proxies {
-		list = append(list, p.address())
+		list = append(list, p.Addr())
 	}
 	return list
 }
 
-// kill ends a broker, counted from 0, as a power cut would.
+// kill kills the process of a broker (0 is the first) with SIGKILL.
 func (c *cluster) kill(ctx context.Context, node int) error {
 	_, err := c.kafka(ctx, "kill", "--node", strconv.Itoa(node+1))
 	return err
 }
 
-// revive starts it again, and returns when it has caught up with the others' metadata.
+// revive starts a killed broker again, and returns when it has caught up with the cluster's metadata.
 func (c *cluster) revive(ctx context.Context, node int) error {
-	_, err := c.kafka(ctx, "revive", "--node", strconv.Itoa(node+1), "--heap", heap, "--wait", patience)
+	_, err := c.kafka(ctx, "revive", "--node", strconv.Itoa(node+1), "--heap", heap, "--wait", startTimeout)
 	return err
 }
 
-// logs copies what the brokers had to say to a folder.
+// logs copies the brokers' log files to a folder.
 func (c *cluster) logs(to string) error {
 	files, err := filepath.Glob(filepath.Join(c.dir, "n*", "broker.log*"))
 	if err != nil {
@@ -111,22 +113,22 @@ func (c *cluster) logs(to string) error {
 	return nil
 }
 
-// close stops the brokers and deletes their logs. It takes no context: it is what an interrupt asks for.
+// close kills the brokers and deletes their data. It has no context, because it must also run after an interrupt.
 func (c *cluster) close() error {
 	for _, p := range c.proxies {
-		p.close()
+		p.Close()
 	}
-	for node := range c.direct { // a clean shutdown would take seconds, and keep what is deleted next
-		c.kafka(context.Background(), "kill", "--node", strconv.Itoa(node+1)) //nolint:errcheck // it may be down
+	for node := range c.direct { // a clean shutdown would take seconds to save data that is deleted next
+		c.kafka(context.Background(), "kill", "--node", strconv.Itoa(node+1)) //nolint:errcheck // the broker may be down already
 	}
 	_, err := c.kafka(context.Background(), "wipe")
 	return err
 }
 
-// kafka calls the script that owns the brokers' processes, and answers with its output.
+// kafka runs scripts/kafka.sh, which owns the brokers' processes, and returns its output.
 func (c *cluster) kafka(ctx context.Context, action string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "scripts/kafka.sh", append([]string{action, "--dir", c.dir}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of reach of the terminal's Ctrl-C
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

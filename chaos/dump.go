@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// dump writes what is on the topics but for the values to the folder of logs: who published what, in which order. What it
-// can't read it leaves out: it is called when something is wrong already.
+// dump writes the headers and sizes of all messages on the topics to topics.txt in the folder of logs, to show who published
+// what in which order. It runs after a failure, so it skips topics that it can't read.
 func (c *campaign) dump(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -45,7 +45,7 @@ func (c *campaign) dumpPartition(ctx context.Context, file *os.File, topic strin
 	for {
 		m, err := r.Next(ctx)
 		if err != nil {
-			return err // io.EOF tells that it is all
+			return err // io.EOF after the last message
 		}
 		fmt.Fprintf(file, "%s[%d]@%d %d bytes", topic, partition, m.Offset, len(m.Value))
 		for _, h := range m.Headers {

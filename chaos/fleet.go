@@ -8,40 +8,39 @@ import (
 	"sync"
 )
 
-// fleet is the processes of a campaign.
+// fleet is the worker, solver and submitter processes of a campaign. Its methods may be called from any goroutine.
 type fleet struct {
 	folder, program string
-	args            []string // which configuration
+	args            []string // of every command: the configuration
 
 	mutex   sync.Mutex
-	members map[role][]*process // that run and are not told to end, in the order of their start
-	count   map[role]int        // that were ever started
-	leaving sync.WaitGroup
+	members map[role][]*process // running and not told to end, in the order of their start
+	count   map[role]int        // of all processes ever started
 
-	// unasked has those that ended without being told to.
-	unasked chan *process
+	// unexpected receives the processes that ended without being told to.
+	unexpected chan *process
 }
 
 func newFleet(folder, program string, args []string) *fleet {
 	return &fleet{folder: folder, program: program, args: args,
-		members: map[role][]*process{}, count: map[role]int{}, unasked: make(chan *process, 100)}
+		members: map[role][]*process{}, count: map[role]int{}, unexpected: make(chan *process, 100)}
 }
 
-// command is what a role is called, and what it is told.
+// command returns a role's command line.
 func (f *fleet) command(r role, more ...string) []string {
 	command := map[role]string{worker: "work", solver: "solve", submitter: "train"}[r]
 	return slices.Concat([]string{command}, f.args, []string{"--log", "json"}, more)
 }
 
-// start adds a process.
+// start starts another process of a role. more is appended to its command line.
 func (f *fleet) start(r role, more ...string) error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.count[r]++
-	p, err := launch(f.folder, r, f.count[r], f.program, f.command(r, more...), func(p *process, asked bool) {
-		if !asked {
+	p, err := launch(f.folder, r, f.count[r], f.program, f.command(r, more...), func(p *process, told bool) {
+		if !told {
 			f.drop(p)
-			f.unasked <- p
+			f.unexpected <- p
 		}
 	})
 	if err == nil {
@@ -62,7 +61,7 @@ func (f *fleet) all(r role) []*process {
 	return slices.Clone(f.members[r])
 }
 
-// take chooses one that runs undisturbed; nil if there is none.
+// take returns a process of a role that no fault is in force on, or nil if there is none. target selects one of them.
 func (f *fleet) take(r role, target int) *process {
 	free := slices.DeleteFunc(f.all(r), func(p *process) bool { return !p.free() })
 	if len(free) == 0 {
@@ -71,7 +70,7 @@ func (f *fleet) take(r role, target int) *process {
 	return free[target%len(free)]
 }
 
-// kill ends processes at once.
+// kill kills processes with SIGKILL and waits until they have ended.
 func (f *fleet) kill(list ...*process) {
 	for _, p := range list {
 		f.drop(p)
@@ -79,14 +78,14 @@ func (f *fleet) kill(list ...*process) {
 	}
 }
 
-// leave asks a process to end.
+// leave sends SIGTERM to a process and waits until it has ended.
 func (f *fleet) leave(p *process) error {
 	f.drop(p)
 	return p.leave()
 }
 
-// muster makes a role as many as it was.
-func (f *fleet) muster(r role, want int) error {
+// scale starts or stops processes of a role until want are running.
+func (f *fleet) scale(r role, want int) error {
 	have := f.all(r)
 	for range max(0, want-len(have)) {
 		if err := f.start(r); err != nil {
@@ -96,7 +95,7 @@ func (f *fleet) muster(r role, want int) error {
 	return f.dismiss(have[min(want, len(have)):]...)
 }
 
-// dismiss asks several to leave at the same time.
+// dismiss makes processes leave, all at the same time.
 func (f *fleet) dismiss(list ...*process) error {
 	errs := make([]error, len(list))
 	var group sync.WaitGroup
@@ -107,7 +106,7 @@ func (f *fleet) dismiss(list ...*process) error {
 	return errors.Join(errs...)
 }
 
-// close kills all that are left.
+// close kills all remaining processes.
 func (f *fleet) close() {
 	for _, r := range []role{submitter, worker, solver} {
 		f.kill(f.all(r)...)

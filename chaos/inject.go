@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// injector does to a run what its schedule says, and mends it when the time has come.
+// injector injects the faults of a schedule into a run, and repairs each when its time is over.
 type injector struct {
 	cluster *cluster
 	fleet   *fleet
@@ -18,14 +18,14 @@ type injector struct {
 	journal *journal
 	submit  func(again bool) error // starts another submitter
 
-	over    <-chan struct{} // closed when the run has ended: mend all at once
-	mending sync.WaitGroup
+	over    <-chan struct{} // closed when the run has ended; all repairs happen then
+	repairs sync.WaitGroup
 	mutex   sync.Mutex
-	trouble []error
-	done    map[kind]int
+	errs    []error
+	done    map[kind]int // the faults injected
 }
 
-// run injects the faults, each when its moment has come, and returns when all is mended after the run's end.
+// run injects each fault at its moment, and returns when the run has ended and all faults are repaired.
 func (i *injector) run(ctx context.Context, faults []fault) error {
 	for _, f := range faults {
 		if !i.watch.await(ctx, f.at) {
@@ -33,22 +33,22 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 		}
 		i.sleep(f.after)
 		i.journal.note("%s", f)
-		i.watch.hurt(f.kind, time.Now())
+		i.watch.faulted(f.kind, time.Now())
 		if i.inject(ctx, f) {
 			i.done[f.kind]++
 		} else {
-			i.journal.note("%s: nobody there to do it to", f.kind)
+			i.journal.note("%s: no target", f.kind)
 		}
 	}
 	select {
 	case <-i.over:
 	case <-ctx.Done():
 	}
-	i.mending.Wait()
-	return errors.Join(i.trouble...)
+	i.repairs.Wait()
+	return errors.Join(i.errs...)
 }
 
-// inject does one thing, and says whether there was anybody to do it to.
+// inject injects one fault, and reports whether there was a target.
 func (i *injector) inject(ctx context.Context, f fault) bool {
 	switch f.kind {
 	case killWorker, killSolver, killSubmitter:
@@ -82,7 +82,7 @@ func (i *injector) inject(ctx context.Context, f fault) bool {
 		if p == nil {
 			return false
 		}
-		i.mending.Go(func() { i.check(i.fleet.leave(p)) })
+		i.repairs.Go(func() { i.check(i.fleet.leave(p)) })
 		i.later(f, func() error { return i.replace(worker, 1, false) })
 	case killBroker:
 		node := f.target % nodes
@@ -90,25 +90,26 @@ func (i *injector) inject(ctx context.Context, f fault) bool {
 			i.check(err)
 			return false
 		}
-		// An interrupted campaign does not wait for it.
+		// With ctx, so that an interrupted campaign does not wait for the broker.
 		i.later(f, func() error { return i.cluster.revive(ctx, node) })
 	case resetBroker:
-		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].reset())
+		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
 	case delayBroker:
 		p := i.cluster.proxies[f.target%nodes]
-		p.delay(time.Duration(f.amount) * time.Millisecond)
+		p.Delay(time.Duration(f.amount) * time.Millisecond)
 		i.later(f, func() error {
-			p.delay(0)
+			p.Delay(0)
 			return nil
 		})
 	case loseAnswers:
-		i.cluster.proxies[f.target%nodes].loseAnswers(f.amount)
+		i.cluster.proxies[f.target%nodes].LoseAnswers(f.amount)
 	default:
-		panic(fmt.Sprintf("chaos: no such fault: %s", f.kind))
+		panic(fmt.Sprintf("chaos: unknown kind of fault: %s", f.kind))
 	}
 	return true
 }
 
+// role returns the role that a kind of fault is for.
 func (i *injector) role(k kind) role {
 	switch k {
 	case killSolver, killSolvers, stopSolver:
@@ -119,6 +120,7 @@ func (i *injector) role(k kind) role {
 	return worker
 }
 
+// replace starts processes in the place of those that ended.
 func (i *injector) replace(r role, count int, again bool) error {
 	for range count {
 		start := func() error { return i.fleet.start(r) }
@@ -132,15 +134,16 @@ func (i *injector) replace(r role, count int, again bool) error {
 	return nil
 }
 
-// later mends a fault when it has lasted as long as it should, or the run has ended.
-func (i *injector) later(f fault, mend func() error) {
-	i.mending.Go(func() {
+// later repairs a fault after its duration, or when the run has ended.
+func (i *injector) later(f fault, repair func() error) {
+	i.repairs.Go(func() {
 		i.sleep(f.lasts)
-		i.check(mend())
-		i.journal.note("%s (target %d): mended", f.kind, f.target)
+		i.check(repair())
+		i.journal.note("%s (target %d): repaired", f.kind, f.target)
 	})
 }
 
+// sleep waits for a duration, or until the run has ended.
 func (i *injector) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -150,11 +153,12 @@ func (i *injector) sleep(d time.Duration) {
 	}
 }
 
+// check keeps an error for run to return.
 func (i *injector) check(err error) {
 	if err == nil {
 		return
 	}
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	i.trouble = append(i.trouble, err)
+	i.errs = append(i.errs, err)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// journal is what the campaign did, with the time of day, to be laid beside the logs of the processes.
+// journal records what the campaign does, with the time of day, for comparison with the logs of the processes.
 type journal struct {
 	mutex sync.Mutex
 	to    io.Writer

@@ -1,19 +1,20 @@
 //go:build unix
 
-// Command chaos is a fault campaign: it starts three Kafka brokers and several workers and solvers as processes, trains on
-// real data again and again, does to them what clusters do, and compares what comes out with a run that nothing disturbed.
+// Command chaos is a fault campaign. It starts three Kafka brokers and several worker and solver processes, trains on real data
+// again and again while it injects faults, and compares every run with a run without faults.
 //
-// The faults of a run are a function of its seed: which ones (schedule.go), on whom, and at which visit of which stage, as
-// seen on the topics. Between the processes and the brokers stand proxies (proxy.go). A run passes if it ends, in time,
-// with the report of the undisturbed one, bit for bit in its weights and row for row, if subscribers see its version once,
-// and if no process has ended but those that were made to, those by SIGTERM within 10 s and without an error.
+// The faults of a run are a function of its seed: their kinds (schedule.go), their targets, and the stage and visit of each, as
+// seen on the topics. Proxies between the processes and the brokers delay and break connections (package proxy). A run passes
+// if it ends in time; if its report equals that of the run without faults, with the weights equal to the bit; if subscribers
+// see its version once; and if no process ends on its own. A process that gets SIGTERM must end within 10 s and without an
+// error.
 //
 //	chaos --runs 100 --seed 7    runs with the seeds 7 to 106
-//	chaos --runs 1 --seed 42     what was done to the run with seed 42, again
+//	chaos --runs 1 --seed 42     the run with seed 42 once more
 //
-// It is started from the top folder of the repository by scripts/chaos.sh. It exits with 0 when all runs have passed; with 1
-// at the first that has not, leaving the logs of all processes in a folder that it names; with 2 when the command line is
-// wrong. Whatever it has started ends before it does, also on Ctrl-C.
+// scripts/chaos.sh starts it in the top folder of the repository. Exit codes: 0, all runs passed; 1, a run failed, and the
+// campaign stopped there and printed the folder with the logs of all processes; 2, the command line is wrong. All processes
+// that it started end before it does, also on Ctrl-C.
 package main
 
 import (
@@ -36,12 +37,12 @@ import (
 
 func main() {
 	var o options
-	flag.IntVar(&o.runs, "runs", 10, "runs with faults")
-	flag.Uint64Var(&o.seed, "seed", 1, "of the first run; the next has the next")
-	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "a run that takes longer has failed")
-	flag.StringVar(&o.program, "program", "bin/stagewise", "what is tested, a `file`")
-	flag.StringVar(&o.file, "config", "chaos/digits.yaml", "what is trained, a `file`")
-	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes in any case")
+	flag.IntVar(&o.runs, "runs", 10, "number of runs with faults")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each further run adds 1")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "a run that takes longer fails")
+	flag.StringVar(&o.program, "program", "bin/stagewise", "the `file` of the program to test")
+	flag.StringVar(&o.file, "config", "chaos/digits.yaml", "the configuration `file` of the runs")
+	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes even if all runs pass")
 	flag.Parse()
 	if flag.NArg() > 0 || o.runs < 1 {
 		flag.Usage()
@@ -56,7 +57,7 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options are the command-line flags.
 type options struct {
 	runs          int
 	seed          uint64
@@ -100,19 +101,19 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	return err
 }
 
-// all makes the runs of a campaign, and tells of each.
+// all makes the runs of a campaign and prints a line for each.
 func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	undisturbed, err := c.run(ctx, nil)
+	reference, err := c.run(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("the undisturbed run: %w", err)
+		return fmt.Errorf("the run without faults: %w", err)
 	}
 	if err := c.alone(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "chaos: undisturbed, %.1f s, weights %s, as in one process with a broker of its own\n", undisturbed.seconds, c.undisturbed.WeightsDigest.Short())
+	fmt.Fprintf(out, "chaos: without faults, %.1f s, weights %s, equal to those of one process with the embedded broker\n", reference.seconds, c.reference.WeightsDigest.Short())
 
 	var total tally
 	stages := c.config.Job().Stages
@@ -132,12 +133,12 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	return c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...)
 }
 
-// tally is what a campaign comes to.
+// tally sums up a campaign.
 type tally struct {
 	runs, equal int
-	least       int // faults of a run that has passed
+	minFaults   int // of a run that passed
 	faults      map[kind]int
-	slowest     injury
+	slowest     recovery
 	slowestSeed uint64
 }
 
@@ -151,8 +152,8 @@ func (t *tally) add(seed uint64, o outcome, equal bool) {
 		n += count
 	}
 	if equal {
-		if t.least = min(t.least, n); t.equal == 0 {
-			t.least = n
+		if t.minFaults = min(t.minFaults, n); t.equal == 0 {
+			t.minFaults = n
 		}
 		t.equal++
 	}
@@ -169,7 +170,7 @@ func (t *tally) String() string {
 		fmt.Fprintf(&b, "%6d  %s\n", t.faults[k], k)
 		sum += t.faults[k]
 	}
-	fmt.Fprintf(&b, "chaos: %d runs, %d with digest, rows and report of the undisturbed one; %d faults, at least %d a run\n", t.runs, t.equal, sum, t.least)
+	fmt.Fprintf(&b, "chaos: %d runs, %d with the weights, rows and report of the run without faults; %d faults, at least %d a run\n", t.runs, t.equal, sum, t.minFaults)
 	if t.slowest.took > 0 {
 		fmt.Fprintf(&b, "chaos: slowest recovery %.1f s, after: %s (seed %d)\n", t.slowest.took.Seconds(), t.slowest.kind, t.slowestSeed)
 	}

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// leaveTime is how long a process may take to end after SIGTERM: what orchestrators grant at least before they kill.
+// leaveTime is how long a process may take to end after SIGTERM. Orchestrators wait at least that long before they kill.
 const leaveTime = 10 * time.Second
 
-// role is what a process does, and the first part of its name.
+// role is what a process does. It is the first part of the process's name.
 type role string
 
 const (
@@ -28,30 +28,30 @@ const (
 // process is one process of the program under test.
 type process struct {
 	role    role
-	name    string // worker-3
-	log     string // file with all that it writes
+	name    string // such as worker-3
+	log     string // the file with its output
 	command *exec.Cmd
-	ended   chan struct{} // closed when it has
-	err     error         // how, once it has
+	ended   chan struct{} // closed when the process has ended
+	err     error         // of the process; set before ended is closed
 
 	mutex sync.Mutex
-	told  bool // to end: what becomes of it is no surprise
+	told  bool // to end, so its end is expected
 	held  bool // by SIGSTOP
 }
 
-// launch starts a process whose output goes to a file of its name. ended is called when it has ended, with asked telling
-// whether it was told to.
-func launch(folder string, r role, number int, program string, args []string, ended func(p *process, asked bool)) (*process, error) {
+// launch starts a process whose output goes to a file with its name. It calls ended when the process has ended; told means that
+// the process was told to.
+func launch(folder string, r role, number int, program string, args []string, ended func(p *process, told bool)) (*process, error) {
 	name := fmt.Sprintf("%s-%d", r, number)
 	p := &process{role: r, name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
 	file, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // the process has its own
+	defer file.Close() // the process has a copy of the descriptor
 	p.command = exec.Command(program, args...)
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of reach of the terminal's Ctrl-C
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -66,14 +66,14 @@ func launch(folder string, r role, number int, program string, args []string, en
 	return p, nil
 }
 
-// kill ends it at once, also when it is held.
+// kill kills the process, also a held one, and waits until it has ended.
 func (p *process) kill() {
 	p.tell()
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
 
-// leave asks it to end, and says what is wrong with how it did.
+// leave sends SIGTERM and waits until the process has ended. It returns an error if the process is too slow or fails.
 func (p *process) leave() error {
 	p.tell()
 	p.release()
@@ -84,21 +84,21 @@ func (p *process) leave() error {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		p.signal(syscall.SIGQUIT) // has the Go runtime write where each goroutine is
+		p.signal(syscall.SIGQUIT) // makes the Go runtime print all goroutines
 		select {
 		case <-p.ended:
 		case <-time.After(time.Second):
 			p.kill()
 		}
-		return fmt.Errorf("%s runs %v after SIGTERM, see %s", p.name, leaveTime, p.log)
+		return fmt.Errorf("%s still runs %v after SIGTERM: see %s", p.name, leaveTime, p.log)
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s ended with %w %v after SIGTERM, see %s", p.name, p.err, time.Since(began).Round(time.Millisecond), p.log)
+		return fmt.Errorf("%s ended with %w, %v after SIGTERM: see %s", p.name, p.err, time.Since(began).Round(time.Millisecond), p.log)
 	}
 	return nil
 }
 
-// hold stops it from running, until release. One that has ended meanwhile is none the worse.
+// hold suspends the process until release. It does nothing if the process has ended.
 func (p *process) hold() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -106,6 +106,7 @@ func (p *process) hold() {
 	p.signal(syscall.SIGSTOP)
 }
 
+// release resumes a held process.
 func (p *process) release() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -115,13 +116,14 @@ func (p *process) release() {
 	}
 }
 
+// tell notes that the process is told to end.
 func (p *process) tell() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.told = true
 }
 
-// free tells whether it runs and nothing has been done to it.
+// free reports whether the process is neither held nor told to end.
 func (p *process) free() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -130,6 +132,6 @@ func (p *process) free() bool {
 
 func (p *process) signal(s syscall.Signal) {
 	if err := p.command.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		panic(fmt.Sprintf("chaos: signal %v to %s: %v", s, p.name, err)) // it is a child of ours
+		panic(fmt.Sprintf("chaos: signal %v to %s: %v", s, p.name, err)) // a child of this process can always be signalled
 	}
 }

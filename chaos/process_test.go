@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// shell is a fleet of which each worker runs a script.
+// shell returns a fleet whose processes run a shell script.
 func shell(t *testing.T, script string) *fleet {
 	t.Helper()
 	folder := t.TempDir()
@@ -30,33 +30,33 @@ func started(t *testing.T, f *fleet) *process {
 	return all[len(all)-1]
 }
 
-func TestProcessesThatEndUnaskedAreTold(t *testing.T) {
+func TestProcessesThatEndOnTheirOwnAreReported(t *testing.T) {
 	f := shell(t, "exit 3")
 	if err := f.start(worker); err != nil {
 		t.Fatal(err)
 	}
-	if p := <-f.unasked; p.err == nil || len(f.all(worker)) != 0 {
+	if p := <-f.unexpected; p.err == nil || len(f.all(worker)) != 0 {
 		t.Errorf("%v, %d are left", p.err, len(f.all(worker)))
 	}
 }
 
-// A held process is released before it is asked to leave, and dies of a kill while it is held.
+// A held process is not taken as a target, can be released, and can be killed while it is held.
 func TestHeldProcesses(t *testing.T) {
 	f := shell(t, "while :; do :; done")
 	p := started(t, f)
 	p.hold()
 	if f.take(worker, 0) != nil {
-		t.Error("a held process is taken for one that runs")
+		t.Error("take returns a held process")
 	}
 	p.release()
 	if f.take(worker, 0) != p {
-		t.Error("a released process is not found")
+		t.Error("take does not return a released process")
 	}
 	p.hold()
 	f.kill(p)
-	p.release() // of one that has ended
-	if len(f.unasked) != 0 {
-		t.Error("a killed process is told of")
+	p.release() // the process has ended
+	if len(f.unexpected) != 0 {
+		t.Error("a killed process is reported")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// moment is a place in a run: the visit that is due. The survey is the moment (-1, 0). At (t, 0) of a later stage the
-// residuals of the stage before are published and sealed first, and after the last stage the version is finished.
+// moment is how far a run is: the visit that is due. The survey is the moment (-1, 0). At the moment (t, 0) with t > 0 the
+// workers first publish and seal the residuals of stage t − 1. After the last stage the version is finished.
 type moment struct{ stage, visit int }
 
 func (m moment) before(other moment) bool {
@@ -28,7 +28,7 @@ func (m moment) String() string {
 	return fmt.Sprintf("stage %d visit %d", m.stage, m.visit)
 }
 
-// kind is what is done to whom.
+// kind is a kind of fault.
 type kind string
 
 const (
@@ -51,26 +51,27 @@ const (
 // fault is one entry of a schedule.
 type fault struct {
 	kind   kind
-	at     moment        // what it waits for
-	after  time.Duration // and how long from there
-	lasts  time.Duration // until what it took away comes back
-	target int           // which one, modulo those that there are
+	at     moment        // when it is injected
+	after  time.Duration // the delay after that moment
+	lasts  time.Duration // until it is repaired
+	target int           // which process or broker, modulo their number
 	amount int           // loseAnswers: how many; delayBroker: milliseconds
-	again  bool          // killSubmitter: the same command again, otherwise one that attaches
+	again  bool          // killSubmitter: the repair repeats the command; otherwise it attaches to the run
 }
 
 func (f fault) String() string {
 	return fmt.Sprintf("%s (target %d) at %s + %v for %v", f.kind, f.target, f.at, f.after, f.lasts)
 }
 
-// weighted is a kind, how often it comes relative to the others, and how long it lasts at least and at most.
+// weighted is a kind of fault with its relative frequency and the range of its duration.
 type weighted struct {
 	kind     kind
 	weight   int
-	from, to time.Duration
+	min, max time.Duration
 }
 
-// kinds have each phase of the protocol meet each kind of trouble: what is cheap to get over comes more often.
+// kinds returns all kinds of faults, so that each meets each phase of the protocol. Faults with a short recovery are more
+// frequent.
 func kinds() []weighted {
 	const ms = time.Millisecond
 	return []weighted{
@@ -92,21 +93,21 @@ func kinds() []weighted {
 }
 
 const (
-	leastFaults, mostFaults = 5, 8
-	// A process that is stopped for longer than its group's session (10 s, see pipeline) is taken for dead, and comes back
-	// as a zombie. One stop in four is that long.
-	longStops            = 4
-	longStop, longerStop = 11 * time.Second, 14 * time.Second
-	// mostAfter is about the time of a visit, so that a fault comes anywhere within one.
-	mostAfter = 60 * time.Millisecond
+	minFaults, maxFaults = 5, 8
+	// A process that is stopped for longer than its group's session of 10 s loses its partitions, and does not know it when it
+	// resumes. One stop in longStops lasts from minLongStop to maxLongStop.
+	longStops                = 4
+	minLongStop, maxLongStop = 11 * time.Second, 14 * time.Second
+	// maxAfter is about the duration of a visit, so that faults come anywhere within one.
+	maxAfter = 60 * time.Millisecond
 )
 
-// schedule is the faults of a run in the order in which they come, a function of the seed and of the stages. At least
-// leastFaults come before the last stage is fitted; some runs have one more while the version is finished. No schedule
-// kills two brokers: two replicas of three must have a message before it counts.
+// schedule returns the faults of a run, in order. It is a function of the seed and the stages. At least minFaults come before the
+// end of the last stage; some runs have one more while the version is finished. No schedule kills two brokers, because a
+// write needs two of three replicas.
 func schedule(seed uint64, stages []schemas.Stage) []fault {
 	draw := rand.New(rand.NewPCG(seed, 0))
-	n := leastFaults + draw.IntN(mostFaults-leastFaults+1)
+	n := minFaults + draw.IntN(maxFaults-minFaults+1)
 	var faults []fault
 	for len(faults) < n {
 		f := drawFault(draw)
@@ -114,7 +115,7 @@ func schedule(seed uint64, stages []schemas.Stage) []fault {
 			continue
 		}
 		f.at = drawMoment(draw, stages)
-		// The same command again would begin another run if this one ended meanwhile.
+		// Repeating the command would start another run if this one has ended meanwhile.
 		f.again = f.again && f.at.stage <= 0
 		faults = append(faults, f)
 	}
@@ -134,6 +135,7 @@ func schedule(seed uint64, stages []schemas.Stage) []fault {
 	return faults
 }
 
+// drawFault draws a fault without its moment.
 func drawFault(draw *rand.Rand) fault {
 	all := kinds()
 	sum := 0
@@ -146,19 +148,19 @@ func drawFault(draw *rand.Rand) fault {
 	}
 	k := all[i]
 	f := fault{
-		kind: k.kind, after: between(draw, 0, mostAfter), lasts: between(draw, k.from, k.to), target: draw.IntN(1 << 16),
+		kind: k.kind, after: between(draw, 0, maxAfter), lasts: between(draw, k.min, k.max), target: draw.IntN(1 << 16),
 		amount: 1 + draw.IntN(4), again: draw.IntN(2) == 0,
 	}
 	switch stops := k.kind == stopWorker || k.kind == stopSolver; {
 	case stops && draw.IntN(longStops) == 0:
-		f.lasts = between(draw, longStop, longerStop)
+		f.lasts = between(draw, minLongStop, maxLongStop)
 	case k.kind == delayBroker:
 		f.amount = 20 + draw.IntN(280)
 	}
 	return f
 }
 
-// drawMoment chooses a stage, then one of its visits: short stages are not to be spared.
+// drawMoment draws a stage and then one of its visits, so that short stages get as many faults as long ones.
 func drawMoment(draw *rand.Rand, stages []schemas.Stage) moment {
 	stage := schemas.Survey + draw.IntN(len(stages)+1)
 	if stage == schemas.Survey {
@@ -167,7 +169,7 @@ func drawMoment(draw *rand.Rand, stages []schemas.Stage) moment {
 	return moment{stage, draw.IntN(visits(stages[stage]))}
 }
 
-// visits is how many a stage has at most. One that ends sooner is over when the fault of a later visit comes.
+// visits returns the largest number of visits of a stage. If the stage ends sooner, the faults of its later visits come after it.
 func visits(s schemas.Stage) int {
 	l := links.Named(s.Link)
 	if l.Quadratic {
@@ -176,7 +178,7 @@ func visits(s schemas.Stage) int {
 	return l.VisitsPerPass() * s.Passes
 }
 
-// between draws a whole number of milliseconds.
-func between(draw *rand.Rand, from, to time.Duration) time.Duration {
-	return from + time.Duration(draw.Int64N(int64((to-from)/time.Millisecond)+1))*time.Millisecond
+// between draws a duration in [low, high], in whole milliseconds.
+func between(draw *rand.Rand, low, high time.Duration) time.Duration {
+	return low + time.Duration(draw.Int64N(int64((high-low)/time.Millisecond)+1))*time.Millisecond
 }

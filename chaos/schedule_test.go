@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// trained is the stages of the runs that make chaos makes.
+// trained returns the stages of the runs of `make chaos`.
 func trained(t *testing.T) []schemas.Stage {
 	t.Helper()
 	c, err := config.Load("digits.yaml", nil)
@@ -35,7 +35,7 @@ func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
 	}
 }
 
-// What a run may be asked to bear: enough, in order, at moments that come, and never more than one broker down.
+// A schedule has enough faults, in order, at moments that exist, and kills at most one broker.
 func TestScheduleLaws(t *testing.T) {
 	stages := trained(t)
 	for seed := range uint64(seeds) {
@@ -61,14 +61,14 @@ func TestScheduleLaws(t *testing.T) {
 				brokers++
 			}
 			if f.again && f.at.stage > 0 {
-				t.Errorf("seed %d: %v: submits again when the run may have ended", seed, f)
+				t.Errorf("seed %d: %v: repeats the command when the run may have ended", seed, f)
 			}
-			if f.after < 0 || f.after > mostAfter || f.lasts < 0 || f.lasts > longerStop || f.target < 0 || f.amount < 1 {
+			if f.after < 0 || f.after > maxAfter || f.lasts < 0 || f.lasts > maxLongStop || f.target < 0 || f.amount < 1 {
 				t.Errorf("seed %d: %v", seed, f)
 			}
 		}
-		if early < leastFaults || len(faults) > mostFaults+1 {
-			t.Errorf("seed %d: %d faults, %d before the last stage is fitted", seed, len(faults), early)
+		if early < minFaults || len(faults) > maxFaults+1 {
+			t.Errorf("seed %d: %d faults, %d before the end of the last stage", seed, len(faults), early)
 		}
 		if brokers > 1 {
 			t.Errorf("seed %d: %d brokers are killed", seed, brokers)
@@ -76,34 +76,34 @@ func TestScheduleLaws(t *testing.T) {
 	}
 }
 
-// A long campaign does everything to every phase: each kind of fault comes in the survey, in each stage and at the end.
+// In a long campaign each kind of fault comes in the survey, in each stage and at the end.
 func TestSchedulesReachEverything(t *testing.T) {
 	stages := trained(t)
 	type where struct {
 		kind  kind
 		stage int
 	}
-	seen, zombies := map[where]int{}, 0
+	seen, longStops := map[where]int{}, 0
 	for seed := range uint64(seeds) {
 		for _, f := range schedule(seed, stages) {
 			seen[where{f.kind, f.at.stage}]++
-			if f.lasts >= longStop {
-				zombies++
+			if f.lasts >= minLongStop {
+				longStops++
 			}
 		}
 	}
 	for _, k := range kinds() {
 		for stage := schemas.Survey; stage <= len(stages); stage++ {
 			if stage == len(stages) && k.kind == killBroker {
-				continue // takes too long there to hurt
+				continue // the run would end before the broker's failure has an effect
 			}
 			if seen[where{k.kind, stage}] == 0 {
 				t.Errorf("%s never comes in stage %d", k.kind, stage)
 			}
 		}
 	}
-	if zombies < seeds/10 {
-		t.Errorf("%d of %d schedules have a process that is taken for dead", zombies, seeds)
+	if longStops < seeds/10 {
+		t.Errorf("%d of %d schedules stop a process for longer than its session", longStops, seeds)
 	}
 }
 

@@ -15,28 +15,28 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// watch follows a run on the topics, past the proxies, so that faults come where the schedule says.
+// watch follows a run on the topics, without the proxies, so that the injector knows when a moment has come.
 type watch struct {
 	plans, weights *kafkalog.Follower
 
 	mutex   sync.Mutex
-	run     string            // "" until there is a plan
-	due     map[string]moment // how far runs are: a zombie may still publish records of the one before
+	run     string            // the run's id; "" until its plan is published
+	due     map[string]moment // how far each run is: a process may still publish records of the run before
 	end     *schemas.End
 	changed chan struct{} // closed at the next change
 
-	open    []injury
-	slowest injury
+	open    []recovery // the faults since the last progress
+	slowest recovery
 }
 
-// injury is a fault that the run has not made progress since, and how long that took.
-type injury struct {
+// recovery is the time from a fault to the next progress of the run.
+type recovery struct {
 	kind kind
 	at   time.Time
 	took time.Duration
 }
 
-// newWatch sees the next run of a pipeline.
+// newWatch watches the next run of a pipeline.
 func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, error) {
 	w := &watch{due: map[string]moment{}, changed: make(chan struct{})}
 	for topic, to := range map[string]**kafkalog.Follower{name + ".plans": &w.plans, name + ".weights": &w.weights} {
@@ -49,7 +49,7 @@ func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, erro
 	return w, nil
 }
 
-// follow returns when the run has ended, or ctx has.
+// follow returns nil when the run has ended, or an error when ctx has ended.
 func (w *watch) follow(ctx context.Context) error {
 	defer w.plans.Close()
 	defer w.weights.Close()
@@ -78,10 +78,10 @@ func (w *watch) follow(ctx context.Context) error {
 	return fmt.Errorf("follow the run: %w", err)
 }
 
-// errEnded ends the followers.
+// errEnded stops the followers.
 var errEnded = errors.New("the run has ended")
 
-// see takes a message of either topic.
+// see takes a message of either topic into account. It returns errEnded for the end of the run.
 func (w *watch) see(m schemas.Message, now time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -119,7 +119,7 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 	return nil
 }
 
-// move notes how far a run is. A record that was published again is no progress.
+// move records how far a run is. A record that is published again is no progress.
 func (w *watch) move(run string, due moment, now time.Time) {
 	if before, known := w.due[run]; !known || before.before(due) {
 		w.due[run] = due
@@ -129,6 +129,7 @@ func (w *watch) move(run string, due moment, now time.Time) {
 	}
 }
 
+// progress ends the recovery from all faults so far.
 func (w *watch) progress(now time.Time) {
 	for _, i := range w.open {
 		if i.took = now.Sub(i.at); i.took > w.slowest.took {
@@ -140,14 +141,14 @@ func (w *watch) progress(now time.Time) {
 	w.changed = make(chan struct{})
 }
 
-// hurt notes that something was done to the run.
-func (w *watch) hurt(k kind, now time.Time) {
+// faulted records a fault.
+func (w *watch) faulted(k kind, now time.Time) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.open = append(w.open, injury{kind: k, at: now})
+	w.open = append(w.open, recovery{kind: k, at: now})
 }
 
-// await returns when a moment has come, or false when the run or ctx has ended before.
+// await waits for a moment. It returns false if the run or ctx ends before.
 func (w *watch) await(ctx context.Context, at moment) bool {
 	for {
 		w.mutex.Lock()
@@ -165,21 +166,22 @@ func (w *watch) await(ctx context.Context, at moment) bool {
 	}
 }
 
-// state is how the run ended; nil while it goes on.
+// state returns how the run ended, or nil while it is running.
 func (w *watch) state() *schemas.End {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.end
 }
 
+// id returns the run's id, or "" before its plan is published.
 func (w *watch) id() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.run
 }
 
-// recovery is the fault that held the run up longest.
-func (w *watch) recovery() injury {
+// slowestRecovery returns the longest recovery of the run.
+func (w *watch) slowestRecovery() recovery {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.slowest

@@ -20,7 +20,7 @@ func weightsMessage(kind schemas.Kind, run string, stage, visit int, final *sche
 	return w.Record().Messages(make([][]byte, 1))[0]
 }
 
-// A watch follows the first run that is planned, whatever zombies say of the one before it, and whatever is said twice.
+// A watch follows the first run that is planned. Late records of the run before it and repeated records change nothing.
 func TestWatchFollowsOneRun(t *testing.T) {
 	w, final := newTestWatch(), &schemas.Final{Visit: 1}
 	plan, other := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
@@ -30,7 +30,7 @@ func TestWatchFollowsOneRun(t *testing.T) {
 		due moment
 	}{
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, nil), moment{}},
-		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{}}, // the other topic may be read first
+		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{}}, // the other topic is read first
 		{plan.Message(), moment{0, 0}},
 		{other.Message(), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
@@ -47,17 +47,17 @@ func TestWatchFollowsOneRun(t *testing.T) {
 		}
 	}
 	if !w.await(t.Context(), moment{0, 5}) {
-		t.Error("a moment that is past has not come")
+		t.Error("await does not return for a moment in the past")
 	}
 	if err := w.see((&schemas.End{Run: run, State: schemas.Failed}).Message(), time.Now()); !errors.Is(err, errEnded) || w.state().State != schemas.Failed {
 		t.Errorf("%v, %+v", err, w.state())
 	}
 	if w.await(t.Context(), moment{0, 5}) {
-		t.Error("a fault would come after the run's end")
+		t.Error("await returns true after the end of the run")
 	}
 }
 
-// A fault is got over with the next progress of the run, and with nothing else.
+// A recovery ends with the next progress of the run, and with nothing else.
 func TestSlowestRecovery(t *testing.T) {
 	w, began := newTestWatch(), time.Now()
 	plan := &schemas.Plan{Name: "a", Segment: 1}
@@ -69,14 +69,14 @@ func TestSlowestRecovery(t *testing.T) {
 		}
 	}
 	after(0, plan.Message())
-	w.hurt(killWorker, began.Add(1*time.Second))
+	w.faulted(killWorker, began.Add(1*time.Second))
 	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5, nil))
 	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
-	w.hurt(killSolver, began.Add(4*time.Second))
+	w.faulted(killSolver, began.Add(4*time.Second))
 	after(5, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
-	w.hurt(killBroker, began.Add(8*time.Second))
+	w.faulted(killBroker, began.Add(8*time.Second))
 	after(9, weightsMessage(schemas.KindWeights, run, 0, 1, nil))
-	if slowest := w.recovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
+	if slowest := w.slowestRecovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
 		t.Errorf("%+v", slowest)
 	}
 }

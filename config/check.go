@@ -5,32 +5,28 @@ import (
 	"net"
 	"regexp"
 	"strconv"
+	"strings"
 
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Values of OnBadMessage.
 const (
-	onBadQuarantine = "quarantine"
-	onBadStop       = "stop"
+	// maxNameLength leaves room for the longest suffix of a topic: Kafka allows 249 characters.
+	maxNameLength = 200
+	// maxStages is more than any run needs, and few enough to list in a plan.
+	maxStages = 10_000
 )
 
-const (
-	// longestName leaves room for the longest suffix of a topic: Kafka allows 249 letters.
-	longestName = 200
-	// mostStages is more than any run is worth, and few enough to list in a plan.
-	mostStages = 10_000
-)
-
-// Kafka's own rule for the names of topics.
+// topicName is Kafka's own rule for the names of topics.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 
-// notSaid is the value of a key that is required and absent.
-const notSaid = "not set"
+// notSet stands for the value of a required key that is absent.
+const notSet = "not set"
 
-// problems are the values that can't be, by full key.
+// problems returns the impossible values, each by its full key.
 func (c *Config) problems() []schemas.Problem {
 	var all []schemas.Problem
 	wrong := func(key string, value any, want string) {
@@ -44,24 +40,28 @@ func (c *Config) problems() []schemas.Problem {
 
 	switch {
 	case c.Name == "":
-		wrong("name", notSaid, "the prefix of the topics")
-	case !topicName.MatchString(c.Name) || len(c.Name) > longestName || c.Name == "." || c.Name == "..":
-		wrong("name", c.Name, fmt.Sprintf("at most %d letters, digits, dots, hyphens and underscores", longestName))
+		wrong("name", notSet, "a prefix for the topic names, as in name: mnist")
+	case !topicName.MatchString(c.Name) || len(c.Name) > maxNameLength || c.Name == "." || c.Name == "..":
+		wrong("name", c.Name, fmt.Sprintf("at most %d letters, digits, dots, hyphens and underscores, but not . or ..", maxNameLength))
 	}
+	var badBrokers []string
 	for _, broker := range c.Brokers {
-		if !isAddress(broker) {
-			wrong("brokers", broker, "host:port of each")
+		if !isBrokerAddress(broker) {
+			badBrokers = append(badBrokers, quoted(broker))
 		}
 	}
+	if len(badBrokers) > 0 {
+		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+oneOf("and", badBrokers))
+	}
 	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
-		wrong("brokers", notSaid, "the brokers that security is about: the embedded one is inside this process")
+		wrong("security", "set without brokers", "brokers too, because the embedded broker, inside this process, has no security")
 	} else {
 		for _, p := range c.Security.Check() {
 			wrong("security."+p.Key, p.Value, p.Want)
 		}
 	}
 	if c.DataDir == "" {
-		wrong("data_dir", c.DataDir, "a directory")
+		wrong("data_dir", c.DataDir, "the path of a folder")
 	}
 	under("examples", c.Examples.Check())
 	under("prepare", stages.CheckPrepare(c.Prepare))
@@ -70,31 +70,31 @@ func (c *Config) problems() []schemas.Problem {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
 		under(key, solve.Check(s.Stage))
-		if s.Repeat < 1 || s.Repeat > mostStages {
-			wrong(key+".repeat", s.Repeat, fmt.Sprintf("a whole number from 1 to %d", mostStages))
+		if s.Repeat < 1 || s.Repeat > maxStages {
+			wrong(key+".repeat", s.Repeat, fmt.Sprintf("a whole number from 1 to %d", maxStages))
 			continue
 		}
-		if total += s.Repeat; total > mostStages && total-s.Repeat <= mostStages {
-			wrong(key+".repeat", s.Repeat, fmt.Sprintf("at most %d stages in all", mostStages))
+		if total += s.Repeat; total > maxStages && total-s.Repeat <= maxStages {
+			wrong(key+".repeat", s.Repeat, fmt.Sprintf("at most %d stages in all", maxStages))
 		}
 	}
-	if c.OnBadMessage != onBadQuarantine && c.OnBadMessage != onBadStop {
-		wrong("on_bad_message", c.OnBadMessage, onBadQuarantine+" or "+onBadStop)
+	if c.OnBadMessage != schemas.QuarantineBadMessages && c.OnBadMessage != schemas.StopOnBadMessage {
+		wrong("on_bad_message", c.OnBadMessage, schemas.QuarantineBadMessages+" or "+schemas.StopOnBadMessage)
 	}
 	if c.Segment < 1 {
 		wrong("segment", c.Segment, "a whole number of at least 1")
 	}
-	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != "latest" && (err != nil || n == 0) {
-		wrong("warm", c.Warm, "latest, or the number of a version")
+	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != run.Latest && (err != nil || n == 0) {
+		wrong("warm", c.Warm, run.Latest+", or the number of a version, from 1")
 	}
-	if l := c.Metrics.Listen; l != "" && !canListen(l) {
-		wrong("metrics.listen", l, "host:port to listen on, or nothing")
+	if l := c.Metrics.Listen; l != "" && !isListenAddress(l) {
+		wrong("metrics.listen", l, `host:port to listen on, or "" to serve no metrics`)
 	}
 	return all
 }
 
-// canListen takes an empty host, which is every one that the machine has, and port 0, which is any that is free.
-func canListen(address string) bool {
+// isListenAddress accepts an empty host, which is every address of the machine, and port 0, which is any free port.
+func isListenAddress(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return false
@@ -103,19 +103,21 @@ func canListen(address string) bool {
 	return err == nil
 }
 
-// CheckStages is an *[Error] if there is nothing to train.
-func (c *Config) CheckStages() error {
-	if len(c.Stages) > 0 {
-		return nil
-	}
-	return &Error{[]Problem{{Problem: schemas.Problem{Key: "stages", Value: notSaid, Want: "a list of at least one stage"}, Source: c.path}}}
-}
-
-func isAddress(broker string) bool {
+// isBrokerAddress requires a host and a port from 1.
+func isBrokerAddress(broker string) bool {
 	host, port, err := net.SplitHostPort(broker)
-	if err != nil || host == "" {
+	if err != nil || host == "" || strings.ContainsAny(host, " /") {
 		return false
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
+}
+
+// CheckStages returns an *[Error] if there is no stage to train. [Load] accepts such a configuration, because not every
+// command needs stages.
+func (c *Config) CheckStages() error {
+	if len(c.Stages) > 0 {
+		return nil
+	}
+	return &Error{[]Problem{{Problem: schemas.Problem{Key: "stages", Value: notSet, Want: "a list of at least one stage"}, Source: c.path}}}
 }

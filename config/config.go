@@ -9,42 +9,43 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Config is what a file says, with the defaults for what it leaves out. It is made by [Load].
+// Config is a complete configuration: what was set, and the defaults of everything else. [Load] returns one that is
+// checked; the zero value is not a valid configuration. [Keys] documents the keys that the fields stand for.
 type Config struct {
-	Name         string   // prefix of the topics
-	Brokers      []string // host:port; empty: the embedded broker, its log under DataDir
-	Security     kafkalog.Security
-	DataDir      string `mapstructure:"data_dir"`
+	Name         string            // prefix of the topic names
+	Brokers      []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
+	Security     kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
+	DataDir      string            `mapstructure:"data_dir"` // folder of the embedded broker
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []Stage
-	Seed         uint64
-	Intercept    bool
-	OnBadMessage string `mapstructure:"on_bad_message"` // quarantine | stop
-	Memory       Bytes  // for prepared rows and blocks; 0: half of what is free
-	Segment      int    // messages
-	Warm         string // "", latest, or the number of a version
+	Stages       []Stage // as listed: an entry may stand for several stages
+	Seed         uint64  // of everything random
+	Intercept    bool    // whether the first stage has one
+	OnBadMessage string  `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Memory       Bytes   // for prepared rows and blocks; 0: half of the free memory
+	Segment      int     // number of messages that are summed as one
+	Warm         string  // version to start from: its number, or run.Latest; empty: none
 	Metrics      Metrics
 
 	path string // of the file, for CheckStages
 }
 
-// Metrics says where a service answers who asks how it is doing.
+// Metrics says where `work` and `solve` serve their metrics and health.
 type Metrics struct {
 	Listen string // host:port; empty: nowhere
 }
 
-// DefaultListen is that of Prometheus' exporters in general
+// DefaultListen is the default address of metrics: the port that OpenTelemetry gives Prometheus exporters
 // (https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus), on loopback.
 const DefaultListen = "127.0.0.1:9464"
 
-// Stage is an entry of the list of stages: one stage, or the same stage several times in a row.
+// Stage is an entry of the list of stages: one stage, or several equal ones in a row.
 type Stage struct {
 	schemas.Stage `mapstructure:",squash"`
-	Repeat        int
+	Repeat        int // number of stages that the entry stands for
 }
 
-// Defaults is a configuration that says nothing. It lacks a name and stages.
+// Defaults returns the configuration in which no key is set. Without a name it is not valid, and it has no stages.
 func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
@@ -52,28 +53,30 @@ func Defaults() *Config {
 		Prepare:      schemas.Prepare{Scale: stages.ScaleNone},
 		Seed:         1,
 		Intercept:    true,
-		OnBadMessage: onBadQuarantine,
+		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
 		Metrics:      Metrics{Listen: DefaultListen},
 	}
 }
 
-// DefaultStage is a stage of which nothing is said. Features of kind columns are all of them, unless their size is said.
+// DefaultStage returns a stage in which no key is set. If only the kind of its features is set, and is columns, [Load]
+// makes the size 0, which is all columns.
 func DefaultStage() Stage {
 	s := Stage{Stage: solve.Defaults(), Repeat: 1}
 	s.Features = stages.Defaults()
 	return s
 }
 
-// DefaultStop is when a stage stops that says something of it. One that says nothing has no stop.
+// DefaultStop returns the defaults of a stage's stop rule. They apply once a key under stop is set: a stage without any has
+// no stop rule.
 func DefaultStop() *schemas.Stop { return &schemas.Stop{Split: schemas.Holdout.String(), Patience: 2} }
 
-// Log is where the log is, and how it is reached.
+// Log returns where the log is and how to reach it.
 func (c *Config) Log() kafkalog.Options {
 	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Security: c.Security}
 }
 
-// Job is what the pipeline is to do, each repeated stage as often as it repeats.
+// Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.
 func (c *Config) Job() pipeline.Job {
 	var resolved []schemas.Stage
 	for _, s := range c.Stages {

@@ -1,9 +1,11 @@
-// Package config turns a YAML file, the environment and the command line into the options of a run, all checked, or into
-// the list of everything that is wrong with them.
+// Package config reads a YAML file, the environment and the command line into the checked options of a run, or lists
+// everything that is wrong with them.
 //
-// The keys are the fields of [Config]; each option is declared, and its values are checked, beside the code that it sets.
-// What is said later replaces what was said before: the defaults, the file, variables of the environment (STAGEWISE_ and
-// the key, dots as underscores), settings (key=value). Mappings are replaced key by key, lists whole, and one stage of the
-// list is reached by its number from 0, as in stages.0.passes. A secret is taken from the environment alone, and never shown.
+// The keys are the fields of [Config]. The code that a key sets declares it, checks its value and documents its meaning.
+// Later sources replace earlier ones: the defaults, the file, environment variables (STAGEWISE_ and the key in capitals,
+// with underscores for dots), settings of the command line (key=value). A mapping is replaced key by key, a list as a
+// whole. The number of a stage, from 0, names one stage of the list, as in stages.0.passes. A password comes from the
+// environment or from a file of its own, and no message shows it.
+//
 // docs/configuration.md lists the keys.
 package config

@@ -7,10 +7,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Error is everything that is wrong with a configuration, at least one problem.
+// Error lists everything that is wrong with a configuration: at least one problem. The problems of the file come first, in
+// the order of their lines.
 type Error struct{ Problems []Problem }
 
-// Error is a line a problem.
+// Error returns one line for each problem.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -19,13 +20,18 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Problem is one thing that is wrong, and where it was said.
+// Problem is one thing that is wrong with a configuration, and where it was set. Its Key is the full key, as in
+// stages.0.features.size, or YAML where the file as a whole cannot be read.
 type Problem struct {
-	schemas.Problem        // Key in full: stages.0.features.size
-	Source          string // the path of the file, a variable of the environment, or --set
-	Line            int    // of the file; 0: elsewhere, or not said at all
+	schemas.Problem
+	// Source is the path of the file, the name of an environment variable, "environment" for a variable that is no key,
+	// or --set.
+	Source string
+	// Line is the line in the file, from 1; 0 for other sources, and for keys that are not set.
+	Line int
 }
 
+// Error returns `source:line: key: value: expected what`, without the line if it is 0.
 func (p Problem) Error() string {
 	source := p.Source
 	if p.Line > 0 {

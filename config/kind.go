@@ -1,41 +1,44 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
-	"strings"
+	"regexp"
+	"strconv"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"go.yaml.in/yaml/v3"
 )
 
-// A kind is what a value may be.
+// A kind is the type of a key's value.
 type kind int
 
 const (
-	kindText kind = iota
-	kindTexts
-	kindWhole
-	kindNatural
-	kindReal
-	kindFlag
-	kindSize
-	kindColumn
-	kindSecret
+	kindText    kind = iota // string
+	kindTexts               // []string
+	kindWhole               // int, int64
+	kindNatural             // uint64
+	kindReal                // float64, finite
+	kindFlag                // bool
+	kindSize                // Bytes
+	kindColumn              // ingest.Column
+	kindSecret              // kafkalog.Secret
 )
 
-// String is the kind in the words of an error message, after "expected".
+// String returns what a value of the kind is, in the words of an error message after "expected".
 func (k kind) String() string {
 	return [...]string{
-		kindText: "text", kindTexts: "a list, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
-		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes",
+		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
+		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB",
 		kindColumn: "the number or the name of a column",
-		kindSecret: "it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
+		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
 	}[k]
 }
 
+// kindOf returns the kind of a field's type, or false if the field is not a value.
 func kindOf(t reflect.Type) (kind, bool) {
 	switch t {
 	case reflect.TypeFor[Bytes]():
@@ -62,8 +65,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 	return 0, false
 }
 
-// read is the value of a YAML node, or false if it is not of the kind. None is a secret: configurations are kept with code,
-// and every user of a machine sees command lines.
+// read returns the value of a YAML node, or false if the node is not of the kind. It accepts no secret: configurations are
+// kept with the code, and every user of a machine can read command lines.
 func (k kind) read(n *yaml.Node) (any, bool) {
 	if k == kindSecret {
 		return nil, false
@@ -85,10 +88,10 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	if n.Kind != yaml.ScalarNode {
 		return nil, false
 	}
-	// YAML reads a float into an integer by cutting it, and much into text: what the value is says its tag.
+	// yaml decodes a float into an integer by truncation, and many values into text. So the tag decides.
 	tag := n.ShortTag()
 	switch k {
-	case kindText:
+	case kindText, kindColumn:
 		return n.Value, true
 	case kindWhole:
 		var v int64
@@ -110,30 +113,31 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		var v Bytes
 		ok := v.UnmarshalText([]byte(n.Value)) == nil
 		return v, ok
-	case kindColumn:
-		return n.Value, true
 	}
 	panic(fmt.Sprintf("config: kind %d", k))
 }
 
-// resolve follows an alias to its anchor.
-func resolve(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
-		return n.Alias
-	}
-	return n
-}
+var wholeNumber = regexp.MustCompile(`^[-+]?[0-9]+$`)
 
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// split makes a list of a scalar, at its commas: what the environment and the command line say of a list.
-func split(n *yaml.Node) *yaml.Node {
+// want returns what was expected in place of a node that read refuses. It says more than String where the node comes near.
+func (k kind) want(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode {
-		return n
+		return k.String()
 	}
-	list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
-	for item := range strings.SplitSeq(n.Value, ",") {
-		list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(item)})
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		if _, ok := k.read(&yaml.Node{Kind: yaml.ScalarNode, Value: n.Value}); ok {
+			return k.String() + ", without quotes"
+		}
 	}
-	return list
+	switch k {
+	case kindWhole:
+		if wholeNumber.MatchString(n.Value) {
+			return "a whole number from -2^63 to 2^63-1"
+		}
+	case kindReal:
+		if _, err := strconv.ParseFloat(n.Value, 64); n.ShortTag() == "!!float" || errors.Is(err, strconv.ErrRange) {
+			return "a finite number"
+		}
+	}
+	return k.String()
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Load reads the configuration in a file, changed by the environment and by settings of the form key=value, and checks it.
-// What is wrong with it is an *[Error] that lists everything; a file that can't be read is the system's error.
+// Load reads the file at path, applies the environment and then the settings (key=value) in their order, and checks the
+// result. If anything is wrong with what they say it returns an *[Error] that lists all of it. If the file cannot be read
+// the error wraps that of [os.ReadFile].
 //
-// A list without stages is fine: not every command needs them. See [Config.CheckStages].
-func Load(path string, set []string) (*Config, error) {
+// A configuration without stages is accepted: see [Config.CheckStages].
+func Load(path string, settings []string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return load(path, content, os.Environ(), set)
+	return load(path, content, os.Environ(), settings)
 }
 
 func load(path string, content []byte, environ, set []string) (*Config, error) {
@@ -33,24 +34,22 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 		return nil, err
 	}
 	c.path = path
-	for _, p := range c.problems() {
-		s.impossible(p)
-	}
+	s.impossible(c.problems())
 	if err := s.failure(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// decode puts the values over the defaults. All are of the right kind by now, so that mapstructure finds nothing wrong.
+// decode puts the values over the defaults. Every value has the type of its key by now, so decoding finds nothing wrong.
 func (s *settings) decode() (*Config, error) {
 	c := Defaults()
 	for i := range s.lengths["stages"] {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
-		if s.values[key+".features.kind"].value == stages.Columns {
-			stage.Features.Size = 0
+		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
+			stage.Features = stages.DefaultsOf(kind)
 		}
-		if s.says(key + ".stop") {
+		if s.anyBelow(key + ".stop") {
 			stage.Stop = DefaultStop()
 		}
 		c.Stages = append(c.Stages, stage)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,26 +18,131 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files, and the table in docs/configuration.md")
 
-// Each file in testdata/bad is wrong, and the .txt beside it is all that there is to say of it.
-func TestWrongFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("files %v: %v", files, err)
+// archive is a file of testdata/bad: wrong configurations in the format of txtar. case.yaml is the file of a case, case.env
+// and case.set are its variables and settings, one a line, and case.txt is the whole message. A case without a file has one
+// stage. Passwords in them are hunter2, which no message shows.
+type archive struct {
+	path    string
+	comment string
+	cases   []string          // in order
+	parts   map[string]string // by name: case.yaml
+}
+
+var section = regexp.MustCompile(`(?m)^-- (\S+)\.(yaml|env|set|txt) --\n`)
+
+func archives(t testing.TB) []*archive {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/bad/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("archives %v: %v", paths, err)
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+	all := make([]*archive, len(paths))
+	for i, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = parseArchive(t, path, string(content))
+	}
+	return all
+}
+
+func parseArchive(t testing.TB, path, text string) *archive {
+	t.Helper()
+	marks := section.FindAllStringSubmatchIndex(text, -1)
+	if len(marks) == 0 {
+		t.Fatalf("%s has no case", path)
+	}
+	a := &archive{path: path, comment: text[:marks[0][0]], parts: map[string]string{}}
+	for i, m := range marks {
+		end := len(text)
+		if i+1 < len(marks) {
+			end = marks[i+1][0]
+		}
+		name, part := text[m[2]:m[3]], text[m[2]:m[5]]
+		if _, twice := a.parts[part]; twice {
+			t.Fatalf("%s: %s is there twice", path, part)
+		}
+		if a.parts[part] = text[m[1]:end]; !slices.Contains(a.cases, name) {
+			a.cases = append(a.cases, name)
+		}
+	}
+	return a
+}
+
+func (a *archive) String() string {
+	var b strings.Builder
+	b.WriteString(a.comment)
+	for _, name := range a.cases {
+		for _, kind := range []string{"yaml", "env", "set", "txt"} {
+			if part, ok := a.parts[name+"."+kind]; ok {
+				fmt.Fprintf(&b, "-- %s.%s --\n%s", name, kind, part)
 			}
-			c, err := load(filepath.Base(file), content, nil, nil)
-			if wrong := (*Error)(nil); !errors.As(err, &wrong) || c != nil {
-				t.Fatalf("configuration %v, error %v: expected an *Error alone", c, err)
-			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
-		})
+		}
+	}
+	return b.String()
+}
+
+// Every case of the archives in testdata/bad is wrong, with exactly the message that it has there.
+func TestWrongConfigurations(t *testing.T) {
+	for _, a := range archives(t) {
+		for _, name := range a.cases {
+			t.Run(filepath.Base(a.path)+"/"+name, func(t *testing.T) {
+				yaml, ok := a.parts[name+".yaml"]
+				if !ok {
+					yaml = "name: a\nstages: [{}]\n"
+				}
+				c, err := load(name+".yaml", []byte(yaml), lines(a.parts[name+".env"]), lines(a.parts[name+".set"]))
+				wrong := (*Error)(nil)
+				if !errors.As(err, &wrong) || c != nil {
+					t.Fatalf("configuration %v, error %v: expected an *Error alone", c, err)
+				}
+				if strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("the password is in\n%v", err)
+				}
+				got := err.Error() + "\n"
+				if want := a.parts[name+".txt"]; !*update && got != want {
+					t.Errorf("got\n%s\nexpected\n%s", got, want)
+				}
+				a.parts[name+".txt"] = got
+			})
+		}
+		if *update {
+			golden(t, a.path, a.String())
+		}
+	}
+}
+
+// lines returns the lines of text without their ends.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// An archive cannot hold bytes that an editor does not show, or changes.
+func TestWrongBytes(t *testing.T) {
+	for content, want := range map[string]string{
+		"name: a\nseed: \xff\n":            "a.yaml:2: YAML: bytes that are not UTF-8: expected text in UTF-8",
+		"name: a\ndata_dir: gr\xf6\xdfe\n": "a.yaml:2: YAML: bytes that are not UTF-8: expected text in UTF-8",
+		"name: a\xed\xa0\x80\n":            "a.yaml:1: YAML: bytes that are not UTF-8: expected text in UTF-8",
+		"name: a\x00\n":                    "a.yaml:1: YAML: a control character: expected text without control characters",
+		"name: a\n# \x07\n":                "a.yaml:2: YAML: a control character: expected text without control characters",
+		"name: a\nseed: \"\x1b[31m1\"\n":   "a.yaml:2: YAML: a control character: expected text without control characters",
+		"\ufeffsed: 1\nname: a\n":          "a.yaml:1: sed: 1: expected a known key; did you mean seed?",
+		"name: a\r\nsed: 1\r\n":            "a.yaml:2: sed: 1: expected a known key; did you mean seed?",
+		"name: a\rsed: 1\r":                "a.yaml:2: sed: 1: expected a known key; did you mean seed?",
+		"\xff\xfen\x00:\x00 \x00[\x00":     "a.yaml: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket",
+		`name: "a\u0007"`:                  `a.yaml:1: name: "a\a": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
+		`name: "a\n"`:                      `a.yaml:1: name: "a\n": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
+	} {
+		_, err := load("a.yaml", []byte(content), nil, nil)
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: got\n%v\nexpected\n%s", content, err, want)
+		}
 	}
 }
 
@@ -75,7 +181,7 @@ func loaded(t *testing.T, file string, environ, set []string) *Config {
 	return c
 }
 
-func TestFileThatSaysAll(t *testing.T) {
+func TestFileWithEveryKey(t *testing.T) {
 	c := loaded(t, "design.yaml", nil, nil)
 	stage := schemas.Stage{
 		Features: schemas.Features{Kind: "rff", Size: 1024, BandwidthScale: 2, Degree: 2},
@@ -103,7 +209,7 @@ func TestFileThatSaysAll(t *testing.T) {
 	}
 }
 
-func TestFileThatSaysNothing(t *testing.T) {
+func TestFileWithOnlyAName(t *testing.T) {
 	c := loaded(t, "empty.yaml", nil, nil)
 	want := Defaults()
 	want.Name, want.path = "a", c.path
@@ -130,7 +236,7 @@ func TestMergeKeys(t *testing.T) {
 	}
 }
 
-// What is said later replaces what was said before: defaults, file, environment, settings.
+// Later sources replace earlier ones: defaults, file, environment, settings.
 func TestPrecedence(t *testing.T) {
 	environ := []string{"STAGEWISE_SEED=5", "STAGEWISE_STAGES_0_PASSES=6", "STAGEWISE_STAGES_0_FEATURES_BANDWIDTH_SCALE=3",
 		"STAGEWISE_BROKERS=a:1, b:2", "STAGEWISE_BLAS=gonum", "STAGEWISE_KAFKA=x", "STAGEWISE_MNIST=x", "STAGEWISE_NAME=", "PATH=/bin"}
@@ -165,6 +271,8 @@ func TestSettings(t *testing.T) {
 		{"stages.0.link=calibrated", func(c *Config) bool { return len(c.Stages) == 1 && c.Stages[0].Link == "calibrated" }},
 		{"stages.0={passes: 2}", func(c *Config) bool { return c.Stages[0].Passes == 2 && c.Stages[0].Repeat == 10 }},
 		{"stages=", func(c *Config) bool { return len(c.Stages) == 0 }},
+		{`metrics.listen=""`, func(c *Config) bool { return c.Metrics.Listen == "" }},
+		{"metrics.listen=null", func(c *Config) bool { return c.Metrics.Listen == DefaultListen }},
 		{"stages.0.stop=", func(c *Config) bool { return c.Stages[0].Stop == nil }},
 	} {
 		t.Run(test.set, func(t *testing.T) {
@@ -175,7 +283,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A password is what the variable says, letter by letter, and no YAML; nothing that prints the configuration prints it.
+// A password is the value of the variable, byte by byte and not as YAML. Printing the configuration does not show it.
 func TestPassword(t *testing.T) {
 	for _, password := range []string{"hunter2", "1234567890", "*hunter2", "{hunter2", `"hunter2"`, " null", "a: hunter2", "# hunter2"} {
 		environ := []string{"STAGEWISE_SECURITY_SASL_PASSWORD=" + password}
@@ -193,52 +301,13 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-func TestWrongSettings(t *testing.T) {
-	for _, test := range []struct{ environ, set, want string }{
-		{"", "seed", "--set: seed: no value: expected key=value"},
-		{"", "seeed=1", "--set: seeed: 1: expected a known key; did you mean seed?"},
-		{"", "seed=x", "--set: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"", "=x", `--set: "": x: expected one of the keys name, brokers, security, data_dir, examples, prepare, stages, seed, intercept, on_bad_message, memory, segment, warm or metrics`},
-		{"", "security.sasl.password=hunter2", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
-		{"", "security.sasl.password=*hunter2", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
-		{"", "security.sasl={password: hunter2}", "--set: security.sasl.password: (not shown): expected it in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)"},
-		{"", "security.sasl=hunter2", "--set: security.sasl: (not shown): expected a mapping with mechanism, username, password or password_file"},
-		{"", "security.sasl.pwd=hunter2", "--set: security.sasl.pwd: (not shown): expected one of the keys mechanism, username, password or password_file"},
-		{"", "stages.1.passes=1", "--set: stages.1.passes: 1: expected the number of a stage, from 0; there are 1"},
-		{"", "stages.first.passes=1", "--set: stages.first.passes: 1: expected the number of a stage, from 0; there are 1"},
-		{"", "stages.-1.passes=1", "--set: stages.-1.passes: 1: expected the number of a stage, from 0; there are 1"},
-		{"", "stages.00.passes=1", "--set: stages.00.passes: 1: expected the number of a stage, from 0; there are 1"},
-		{"", "stages.0.passes.x=1", "--set: stages.0.passes.x: 1: expected no key below stages.0.passes"},
-		{"", "stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},
-		{"", "brokers=[a", "--set: brokers: [a: expected YAML: did not find expected ',' or ']'"},
-		{"", "seed={a: 1}", "--set: seed: a mapping: expected a whole number from 0 to 2^64-1"},
-		{"STAGEWISE_SED=1", "", "environment: STAGEWISE_SED: 1: expected a variable that is named after a key; did you mean STAGEWISE_SEED?"},
-		{"STAGEWISE_seed=1", "", "environment: STAGEWISE_seed: 1: expected a variable that is named after a key; did you mean STAGEWISE_SEED?"},
-		{"STAGEWISE_SASL_PASSWORD=hunter2", "", "environment: STAGEWISE_SASL_PASSWORD: (not shown): expected a variable that is named after a key"},
-		{"STAGEWISE_=1", "", "environment: STAGEWISE_: 1: expected a variable that is named after a key"},
-		{"STAGEWISE_EXAMPLES=1", "", "environment: STAGEWISE_EXAMPLES: 1: expected a variable that is named after a key"},
-		{"STAGEWISE_SEED=x", "", "STAGEWISE_SEED: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"STAGEWISE_STAGES_5_PASSES=1", "", "STAGEWISE_STAGES_5_PASSES: stages.5.passes: 1: expected the number of a stage, from 0; there are 1"},
-	} {
-		t.Run(test.environ+test.set, func(t *testing.T) {
-			var environ, set []string
-			if test.environ != "" {
-				environ = []string{test.environ}
-			} else {
-				set = []string{test.set}
-			}
-			_, err := load("a.yaml", []byte("name: a\nstages: [{}]\n"), environ, set)
-			if err == nil || err.Error() != test.want {
-				t.Errorf("got\n%v\nexpected\n%s", err, test.want)
-			}
-		})
-	}
-}
-
-// No two keys share a variable, and each is found by its own.
+// Each key is found by the name of its variable, and no two keys share one.
 func TestEveryKeyHasItsVariable(t *testing.T) {
 	seen := map[string]string{}
-	tree().walk("", func(key string, _ *node) {
+	tree().walk("", func(key string, n *node) {
+		if n.children != nil {
+			return
+		}
 		key = strings.ReplaceAll(key, "*", "12")
 		name := strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 		if other, twice := seen[name]; twice {
@@ -251,19 +320,23 @@ func TestEveryKeyHasItsVariable(t *testing.T) {
 	})
 }
 
-// Any bytes are either a configuration whose stages can be resolved, or a list of problems in one line each.
+// Any bytes are either a valid configuration, whose job can be made, or a list of problems of one line each.
 func FuzzLoad(f *testing.F) {
-	for _, pattern := range []string{"testdata/bad/*.yaml", "testdata/good/*.yaml"} {
-		files, err := filepath.Glob(pattern)
+	add := func(content []byte) { f.Add(content, "stages.0.features.size", "7", "STAGEWISE_SEED=1") }
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(content, "stages.0.features.size", "7", "STAGEWISE_SEED=1")
+		add(content)
+	}
+	for _, a := range archives(f) {
+		for _, name := range a.cases {
+			add([]byte(a.parts[name+".yaml"]))
 		}
 	}
 	f.Fuzz(func(t *testing.T, content []byte, key, value, variable string) {

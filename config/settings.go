@@ -12,44 +12,47 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// origin is where something was said.
+// origin is where something was set.
 type origin struct {
 	source string
-	line   int // 0: the source has none
+	line   int // 0: the source has no lines
 }
 
-// setting is one value, of the kind of its key, with how and where it was written.
+// setting is the value of one key, how it was written, and where.
 type setting struct {
-	value   any
+	value   any // of the key's kind
 	written string
 	origin
 }
 
-// settings are all that was said, by full key (stages.0.features.size), where later values have replaced earlier ones, and
-// all that was wrong with how it was said. They stand between YAML and viper, which neither keeps lines nor reaches into
-// lists.
+// settings are the values that were set, by full key (stages.0.features.size), and what was wrong on the way. Later values
+// replace earlier ones. They stand between YAML and viper because viper neither keeps lines nor reaches into lists.
 type settings struct {
-	path     string // of the file
-	root     *node
-	values   map[string]setting
-	mappings map[string]origin // where mappings and lists were said, for what they lack
-	lengths  map[string]int    // of lists
-	problems []Problem
+	path      string // of the file
+	root      *node
+	values    map[string]setting
+	places    map[string]origin // of mappings, lists and nulls, for problems with what they leave out
+	lengths   map[string]int    // of lists
+	suggested map[string]bool   // the keys that misspelled ones were probably meant for
+	problems  []Problem
 }
 
 func newSettings(path string) *settings {
 	return &settings{
 		path: path, root: tree(),
-		values: map[string]setting{}, mappings: map[string]origin{}, lengths: map[string]int{},
+		values: map[string]setting{}, places: map[string]origin{}, lengths: map[string]int{}, suggested: map[string]bool{},
 	}
 }
 
-// put sets key, which is the place n of the tree, to what y says. A null takes back what was said before.
+// put sets key, whose node is n, to y. A null resets the key to its default.
 func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
 	y = resolve(y)
 	switch {
+	case hasCustomTag(y) && n.kind != kindSecret:
+		s.wrong(key, written(y), "a value without a tag (!)", at)
 	case isNull(y):
-		s.forget(key)
+		s.reset(key)
+		s.places[key] = at
 	case n.isValue():
 		s.putValue(key, n, y, at)
 	case n.element != nil:
@@ -59,10 +62,15 @@ func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
 	}
 }
 
+// hasCustomTag reports whether y has a tag that is not YAML's own, as in !env HOME. Nothing here could give it a meaning.
+func hasCustomTag(y *yaml.Node) bool {
+	return y.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(y.ShortTag(), "!!")
+}
+
 func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
 	value, ok := n.kind.read(y)
 	if !ok {
-		s.wrong(key, written(y), n.kind.String(), at)
+		s.wrong(key, written(y), n.kind.want(y), at)
 		return
 	}
 	s.values[key] = setting{value, written(y), at}
@@ -70,14 +78,14 @@ func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
 
 func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {
 	if y.Kind != yaml.SequenceNode {
-		s.wrong(key, written(y), "a list of mappings", at)
+		s.wrong(key, written(y), "a list of mappings, each after a hyphen (-)", at)
 		return
 	}
-	s.forget(key)
-	s.mappings[key], s.lengths[key] = at, len(y.Content)
+	s.reset(key)
+	s.places[key], s.lengths[key] = at, len(y.Content)
 	for i, item := range y.Content {
-		// Not put, which takes a null for nothing said: here it would become an element of defaults.
-		s.putMapping(join(key, strconv.Itoa(i)), n.element, resolve(item), at.of(item))
+		// Not put: that would make an element of defaults from a null.
+		s.putMapping(join(key, strconv.Itoa(i)), n.element, resolve(item), at.lineOf(item))
 	}
 }
 
@@ -86,59 +94,86 @@ func (s *settings) putMapping(key string, n *node, y *yaml.Node, at origin) {
 		s.wrong(key, written(y), "a mapping with "+oneOf("or", n.names()), at)
 		return
 	}
-	s.mappings[key] = at
-	// What is merged in with << comes first, as the mapping's own keys replace it.
+	s.places[key] = at
+	// Merged mappings (<<) come first, because the mapping's own keys replace theirs.
 	for i := 0; i < len(y.Content); i += 2 {
-		if y.Content[i].ShortTag() == "!!merge" {
-			merged := []*yaml.Node{y.Content[i+1]}
-			if list := resolve(merged[0]); list.Kind == yaml.SequenceNode {
-				merged = slices.Clone(list.Content)
-				slices.Reverse(merged) // the first of them counts most
-			}
-			for _, m := range merged {
-				s.putMapping(key, n, resolve(m), at.of(m))
-			}
+		if isMerge(y.Content[i]) {
+			s.merge(key, n, y.Content[i+1], at)
 		}
 	}
+	lines := map[string]int{}
 	for i := 0; i < len(y.Content); i += 2 {
 		name, value := y.Content[i], y.Content[i+1]
-		if name.ShortTag() == "!!merge" {
+		if name.Kind != yaml.ScalarNode {
+			s.wrong(join(key, "?"), written(resolve(value)), "text as the key, not "+written(resolve(name)), at.lineOf(name))
+			continue
+		}
+		if line, twice := lines[name.Value]; twice {
+			s.wrong(join(key, quoted(name.Value)), written(resolve(value)), "this key once: "+at.before(line), at.lineOf(name))
+			continue
+		}
+		if lines[name.Value] = name.Line; isMerge(name) {
 			continue
 		}
 		child := n.child(name.Value)
-		if child == nil || name.Kind != yaml.ScalarNode {
-			s.unknown(n, key, name.Value, written(resolve(value)), at.of(name))
+		if child == nil {
+			s.unknown(n, key, name.Value, written(resolve(value)), at.lineOf(name))
 			continue
 		}
-		s.put(join(key, child.name), child, value, at.of(name))
+		s.put(join(key, child.name), child, value, at.lineOf(name))
 	}
 }
 
-// of is the line of y in the same source.
-func (at origin) of(y *yaml.Node) origin {
+// merge puts what the key << of a mapping holds: a mapping, or a list of them of which the first counts most.
+func (s *settings) merge(key string, n *node, y *yaml.Node, at origin) {
+	merged := []*yaml.Node{y}
+	if list := resolve(y); list.Kind == yaml.SequenceNode {
+		merged = slices.Clone(list.Content)
+		slices.Reverse(merged)
+	}
+	for _, m := range merged {
+		at := at.lineOf(m)
+		if m = resolve(m); m.Kind != yaml.MappingNode {
+			s.wrong(join(key, "<<"), written(m), "a mapping to merge, or a list of mappings", at)
+			continue
+		}
+		s.putMapping(key, n, m, at)
+	}
+}
+
+// lineOf returns the line of y in the same source.
+func (at origin) lineOf(y *yaml.Node) origin {
 	if at.line > 0 {
 		at.line = y.Line
 	}
 	return at
 }
 
-// forget takes back a key and all below it.
-func (s *settings) forget(key string) {
+// before says where a key was set first.
+func (at origin) before(line int) string {
+	if at.line > 0 {
+		return fmt.Sprintf("line %d has it already", line)
+	}
+	return "it is there twice"
+}
+
+// reset takes back the values of a key and of all keys below it.
+func (s *settings) reset(key string) {
 	for k := range s.values {
 		if k == key || strings.HasPrefix(k, key+".") {
 			delete(s.values, k)
 		}
 	}
-	for k := range s.mappings {
+	for k := range s.places {
 		if k == key || strings.HasPrefix(k, key+".") {
-			delete(s.mappings, k)
+			delete(s.places, k)
 		}
 	}
 	delete(s.lengths, key)
 }
 
-// says tells whether there is a value below key.
-func (s *settings) says(key string) bool {
+// anyBelow reports whether a key below key has a value.
+func (s *settings) anyBelow(key string) bool {
 	for k := range s.values {
 		if strings.HasPrefix(k, key+".") {
 			return true
@@ -147,7 +182,7 @@ func (s *settings) says(key string) bool {
 	return false
 }
 
-// nested is the values as a tree of maps and lists. What has no value below it is not there, but for the elements of lists.
+// nested returns the values as a tree of maps and lists. It has no empty maps, except as elements of lists.
 func (s *settings) nested() map[string]any { return s.mapping("", s.root) }
 
 func (s *settings) mapping(key string, n *node) map[string]any {
@@ -156,8 +191,8 @@ func (s *settings) mapping(key string, n *node) map[string]any {
 		key := join(key, c.name)
 		switch {
 		case c.isValue():
-			if said, ok := s.values[key]; ok {
-				mapping[c.name] = said.value
+			if set, ok := s.values[key]; ok {
+				mapping[c.name] = set.value
 			}
 		case c.element != nil:
 			if elements := s.elements(key, c.element); len(elements) > 0 {
@@ -180,7 +215,7 @@ func (s *settings) elements(key string, element *node) []any {
 	return list
 }
 
-// wrong notes a value that can't be, in the wrong place, or of an unknown key. None is shown that may be a secret.
+// wrong adds a problem. It hides a value that may be a secret.
 func (s *settings) wrong(key, value, want string, at origin) {
 	if secretive.MatchString(key) {
 		value = notShown
@@ -188,100 +223,70 @@ func (s *settings) wrong(key, value, want string, at origin) {
 	s.problems = append(s.problems, Problem{schemas.Problem{Key: key, Value: value, Want: want}, at.source, at.line})
 }
 
-// secretive are keys and variables that hold a secret, that it is below, or that may be meant for one and are misspelt.
-var secretive = regexp.MustCompile(`(?i)pas+w|phrase|secret|sasl|^security$`)
+// secretive matches keys and variables that hold a secret or stand above one, and misspellings of them.
+var secretive = regexp.MustCompile(`(?i)pas+w|pwd|phrase|secret|token|credential|sasl|^security$`)
 
 const notShown = "(not shown)"
 
-// unknown notes a name that is not below n, which is the place of key.
+// unknown adds the problem that name, below the key whose node is n, is no key.
 func (s *settings) unknown(n *node, key, name, value string, at origin) {
 	want := "one of the keys " + oneOf("or", n.names())
+	if len(n.children) == 1 {
+		want = "the key " + n.children[0].name
+	}
 	if n.isValue() {
-		want = "no key below " + key
-	} else if meant := n.meant(name, s.root); meant != "" {
-		want = fmt.Sprintf("a known key; did you mean %s?", meant)
+		want = "no key below " + key + ", which has a value"
+	} else if n.at(name) != nil {
+		want = "nested keys, as in prepare: {pca: 50}; only --set takes dots"
+	} else if meant := n.suggest(key, name, s.root); meant != "" {
+		s.suggested[meant] = true
+		if meant == name {
+			meant += " at the top level"
+		}
+		want = fmt.Sprintf("a known key; did you mean %s?", strings.TrimPrefix(meant, key+"."))
 	}
 	s.wrong(join(key, quoted(name)), value, want, at)
 }
 
-// impossible notes a value that the code it sets refuses, as it was written where it was said. A key that is wrong already
-// has its default now, which is nobody's fault.
-func (s *settings) impossible(p schemas.Problem) {
-	if slices.ContainsFunc(s.problems, func(known Problem) bool { return known.Key == p.Key }) {
-		return
+// impossible adds values that the code they set refuses, as they were written and where. It leaves out keys that are wrong
+// already, or misspelled: they have their default now, which nobody wrote.
+func (s *settings) impossible(problems []schemas.Problem) {
+	known := map[string]bool{}
+	for _, p := range s.problems {
+		known[p.Key] = true
 	}
-	at := origin{source: s.path}
-	if said, ok := s.values[p.Key]; ok {
-		at, p.Value = said.origin, said.written
-	} else if mapping, ok := s.mappings[parent(p.Key)]; ok {
-		at = mapping
+	for _, p := range problems {
+		if known[p.Key] || s.suggested[p.Key] {
+			continue
+		}
+		known[p.Key] = true
+		at := origin{source: s.path}
+		if set, ok := s.values[p.Key]; ok {
+			at, p.Value = set.origin, set.written
+		} else if place, ok := s.places[p.Key]; ok {
+			at = place
+		} else if place, ok := s.places[parent(p.Key)]; ok {
+			at = place
+		}
+		s.problems = append(s.problems, Problem{p, at.source, at.line})
 	}
-	s.problems = append(s.problems, Problem{p, at.source, at.line})
 }
 
 func parent(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// failure is all problems in the order of their lines, or nil.
+// failure returns all problems, those of the file first and in the order of its lines. It returns nil if there are none.
 func (s *settings) failure() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(s.problems, func(a, b Problem) int {
-		if a.Source != b.Source {
+	elsewhere := func(p Problem) int {
+		if p.Source == s.path {
 			return 0
 		}
-		return cmp.Compare(a.Line, b.Line)
+		return 1
+	}
+	slices.SortStableFunc(s.problems, func(a, b Problem) int {
+		return cmp.Or(elsewhere(a)-elsewhere(b), cmp.Compare(a.Line, b.Line))
 	})
 	return &Error{s.problems}
-}
-
-const longest = 80 // letters of a value that a message shows
-
-// written is a value as a message shows it: a scalar as it was written, of the others what they are.
-func written(y *yaml.Node) string {
-	switch y.Kind {
-	case yaml.SequenceNode:
-		items := make([]string, 0, len(y.Content))
-		for _, item := range y.Content {
-			if item = resolve(item); item.Kind != yaml.ScalarNode {
-				return "a list"
-			}
-			items = append(items, item.Value)
-		}
-		return quoted("[" + strings.Join(items, ", ") + "]")
-	case yaml.MappingNode:
-		return "a mapping"
-	}
-	if isNull(y) {
-		return "null"
-	}
-	if y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
-		return strconv.Quote(shortened(y.Value))
-	}
-	return quoted(y.Value)
-}
-
-// quoted is text that fits in a line of a message: in quotes if it is empty or has other than visible letters.
-func quoted(text string) string {
-	text = shortened(text)
-	if q := strconv.Quote(text); text == "" || strings.TrimSpace(text) != text || q != `"`+text+`"` {
-		return q
-	}
-	return text
-}
-
-func shortened(text string) string {
-	if letters := []rune(text); len(letters) > longest {
-		return string(letters[:longest]) + "…"
-	}
-	return text
-}
-
-// oneOf is a list of names as a sentence has it.
-func oneOf(conjunction string, names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return fmt.Sprintf("%s %s %s", strings.Join(names[:last], ", "), conjunction, names[last])
 }

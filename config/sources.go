@@ -1,10 +1,7 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,81 +11,44 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// file takes what the file says. It answers false if there is no sense in going on.
+// file applies the file. It returns false if the file cannot be read, and nothing else is worth checking.
 func (s *settings) file(content []byte) bool {
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	var document yaml.Node
-	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return true
-	}
-	if err == nil {
-		err = sane(&document)
-	}
-	if err != nil {
-		for _, p := range explain(err) {
-			s.wrong("YAML", p.text, "a file that can be read", origin{s.path, p.line})
-		}
+	root, f := parse(content)
+	if f != nil {
+		s.wrong("YAML", f.value, f.want, origin{s.path, f.line})
 		return false
 	}
-	var next yaml.Node
-	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
-		s.wrong("YAML", "another document", "one in a file", origin{s.path, next.Line})
-		return false
-	}
-	root := document.Content[0]
-	if isNull(root) {
+	if root == nil || isNull(root) {
 		return true
 	}
 	at := origin{s.path, root.Line}
 	if root.Kind != yaml.MappingNode {
-		s.wrong("YAML", written(root), "a mapping with keys such as name and stages", at)
+		s.wrong("YAML", written(root), "key: value on each line, as in name: mnist", at)
 		return false
 	}
 	s.putMapping("", s.root, root, at)
 	return true
 }
 
-// sane decodes a document just for yaml's own checks: of keys that are there twice, anchors that contain themselves, and
-// aliases that blow up a small document.
-func sane(document *yaml.Node) error {
-	var whole any
-	return document.Decode(&whole)
-}
-
-type explanation struct {
-	text string
-	line int
-}
-
-// yamlLine is how yaml begins most of its messages.
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
-
-func explain(err error) (all []explanation) {
-	messages := []string{err.Error()}
-	if several := (*yaml.TypeError)(nil); errors.As(err, &several) {
-		messages = several.Errors
-	}
-	for _, message := range messages {
-		found := yamlLine.FindStringSubmatch(message)
-		line, _ := strconv.Atoi(found[1]) // 0 where there is none
-		all = append(all, explanation{message[len(found[0]):], line})
-	}
-	return all
-}
-
 const prefix = "STAGEWISE_"
 
-// elsewhere are the variables of our namespace that are no keys: the choice of a BLAS, and what tests need.
-var elsewhere = []string{"STAGEWISE_BLAS", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST"}
+// isNoKey reports whether a variable with our prefix has another purpose than a key: the choice of a BLAS, and what tests
+// need.
+func isNoKey(name string) bool {
+	switch name {
+	case "STAGEWISE_BLAS", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST":
+		return true
+	}
+	return false
+}
 
-// environment takes the variables of our namespace. Empty ones count as absent, as is the custom.
+// environment applies the variables with our prefix. It ignores empty ones, as is usual.
 func (s *settings) environment(environ []string) {
 	type variable struct{ name, key, value string }
 	var variables []variable
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, prefix) || value == "" || slices.Contains(elsewhere, name) {
+		if !strings.HasPrefix(name, prefix) || value == "" || isNoKey(name) {
 			continue
 		}
 		key, ok := keyOfVariable(s.root, "", strings.TrimPrefix(name, prefix))
@@ -98,7 +58,8 @@ func (s *settings) environment(environ []string) {
 		}
 		variables = append(variables, variable{name, key, value})
 	}
-	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) }) // stages before stages.0
+	// The list stages comes before stages.0, which changes it.
+	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) })
 	for _, v := range variables {
 		if at := (origin{source: v.name}); s.root.at(v.key).kind == kindSecret {
 			s.values[v.key] = setting{kafkalog.NewSecret(v.value), notShown, at} // as it is, not as YAML
@@ -108,7 +69,8 @@ func (s *settings) environment(environ []string) {
 	}
 }
 
-// keyOfVariable is the key of the value or list that a variable sets, by its name without the prefix.
+// keyOfVariable returns the key of the value or list that a variable sets. rest is what follows in the name of the variable
+// after the part that stands for key.
 func keyOfVariable(n *node, key, rest string) (string, bool) {
 	if rest == "" {
 		return key, n.children == nil
@@ -133,19 +95,36 @@ func keyOfVariable(n *node, key, rest string) (string, bool) {
 	return "", false
 }
 
+// stageNumber finds the number of a stage in the name of a variable.
+var stageNumber = regexp.MustCompile(`_(\d+)_`)
+
 func (s *settings) unknownVariable(name, value string) {
+	number := "0"
+	if found := stageNumber.FindStringSubmatch(name); found != nil {
+		number = found[1]
+	}
+	word := strings.TrimPrefix(name, prefix)
+	var section string
 	var variables []string
-	s.root.walk("", func(key string, _ *node) {
-		variables = append(variables, strings.ToUpper(strings.ReplaceAll(key, ".", "_")))
+	s.root.walk("", func(key string, n *node) {
+		variable := strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(key, "*", number), ".", "_"))
+		switch {
+		case n.children == nil:
+			variables = append(variables, variable)
+		case variable == word && word != "":
+			section = "a variable for one key below " + key + ", such as " + name + "_" + strings.ToUpper(n.names()[0])
+		}
 	})
-	want := "a variable that is named after a key"
-	if meant := nearest(strings.TrimPrefix(name, prefix), variables); meant != "" {
-		want += "; did you mean " + prefix + meant + "?"
+	want := "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
+	if section != "" {
+		want = section
+	} else if meant := nearest(word, variables); meant != "" {
+		want = "a known variable; did you mean " + prefix + meant + "?"
 	}
 	s.wrong(name, quoted(value), want, origin{source: "environment"})
 }
 
-// commandLine takes settings of the form key=value.
+// commandLine applies settings of the form key=value.
 func (s *settings) commandLine(set []string) {
 	for _, assignment := range set {
 		key, value, ok := strings.Cut(assignment, "=")
@@ -157,31 +136,30 @@ func (s *settings) commandLine(set []string) {
 	}
 }
 
-// assign sets a key to what a line of text says as YAML. A list of texts may do without brackets.
+// assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets.
 func (s *settings) assign(key, line string, at origin) {
 	if n := s.root.at(key); n != nil && n.kind == kindSecret {
 		s.wrong(key, notShown, n.kind.String(), at)
 		return
 	}
-	var document yaml.Node
-	err := yaml.Unmarshal([]byte(line), &document)
-	if err == nil && len(document.Content) > 0 {
-		err = sane(&document)
-	}
-	if err != nil {
-		s.wrong(quoted(key), quoted(line), "YAML: "+explain(err)[0].text, at)
+	y, f := parse([]byte(line))
+	if f != nil {
+		s.wrong(quoted(key), quoted(line), "YAML; "+f.value+" needs "+f.want, at)
 		return
 	}
-	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
-	if len(document.Content) > 0 {
-		y = document.Content[0]
+	if y == nil {
+		y = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+	}
+	shown := written(resolve(y))
+	if secretive.MatchString(key) { // any part of it, as one part may be misspelled
+		shown = notShown
 	}
 	n, path := s.root, ""
 	for name := range strings.SplitSeq(key, ".") {
 		if n.element != nil {
 			i, ok := index(name)
 			if length := s.lengths[path]; !ok || i >= length {
-				s.wrong(key, written(y), "the number of a stage, from 0; there are "+strconv.Itoa(length), at)
+				s.wrong(quoted(key), shown, "the number of a stage: "+numbered(length), at)
 				return
 			}
 			n, path = n.element, join(path, name)
@@ -189,7 +167,7 @@ func (s *settings) assign(key, line string, at origin) {
 		}
 		child := n.child(name)
 		if child == nil {
-			s.unknown(n, path, name, written(y), at)
+			s.unknown(n, path, name, shown, at)
 			return
 		}
 		n, path = child, join(path, name)
@@ -200,7 +178,18 @@ func (s *settings) assign(key, line string, at origin) {
 	s.put(path, n, y, at)
 }
 
-// index reads the number of an element, which has no sign and no zeros before it.
+// numbered says how many stages there are.
+func numbered(stages int) string {
+	switch stages {
+	case 0:
+		return "the list has none"
+	case 1:
+		return "the list has one, number 0"
+	}
+	return "the list has those from 0 to " + strconv.Itoa(stages-1)
+}
+
+// index parses the number of an element, which has no sign and no leading zeros.
 func index(name string) (int, bool) {
 	i, err := strconv.Atoi(name)
 	return i, err == nil && i >= 0 && strconv.Itoa(i) == name

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bufio"
-	"bytes"
 	"compress/bzip2"
 	"context"
 	"crypto/sha256"
@@ -12,24 +11,25 @@ import (
 	"hash"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// readSize is what one system call asks for.
+// readSize is how many bytes one system call asks for.
 const readSize = 1 << 16
 
-// content is what a file holds, decompressed. All its errors but io.EOF are
-// *FileError.
+// content is the decompressed content of an open file. Its errors are io.EOF
+// and *FileError.
 type content struct {
 	*bufio.Reader
 	name string
-	file *fileBytes
+	file *fileBytes // as it is on disk
 }
 
-// openContent opens a file. The caller closes it.
+// openContent opens a file. The caller closes the content.
 func openContent(ctx context.Context, name string) (*content, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -43,19 +43,18 @@ func openContent(ctx context.Context, name string) (*content, error) {
 	return c, nil
 }
 
-// newContent finds the compression by the first bytes, because files are
-// renamed, and decompressed by those who download them, without their name
-// telling.
+// newContent tells the compression by the first bytes and not by the name:
+// people and browsers decompress files without renaming them.
 func newContent(ctx context.Context, name string, file io.ReadCloser) (*content, error) {
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
 	packed := bufio.NewReaderSize(raw, readSize)
 	plain := &decompressed{name: name, file: raw, packed: packed, from: packed}
-	first, err := packed.Peek(len(bzip2First))
+	magic, err := packed.Peek(len(bzip2First))
 	if err != nil && err != io.EOF {
 		return nil, wholeFile(name, err)
 	}
-	switch {
-	case bytes.HasPrefix(first, gzipMagic):
+	switch first := string(magic); {
+	case strings.HasPrefix(first, gzipMagic):
 		plain.kind = "gzip"
 		unzip, err := gzip.NewReader(packed)
 		if err != nil {
@@ -71,36 +70,35 @@ func newContent(ctx context.Context, name string, file io.ReadCloser) (*content,
 
 func (c *content) Close() error { return c.file.Close() }
 
-// digest is the sha256 of the file's bytes as they were read. It is of the
-// whole file once the content has answered io.EOF.
+// digest is the sha256 of the bytes of the file that were read, which are all
+// of them once Read has returned io.EOF.
 func (c *content) digest() schemas.Digest {
 	return schemas.Digest(hex.EncodeToString(c.file.sum.Sum(nil)))
 }
 
-var (
-	gzipMagic  = []byte{0x1f, 0x8b} // RFC 1952, 2.3.1
-	bzip2First = []byte("BZh9\x31\x41\x59\x26\x53\x59")
-	bzip2Empty = []byte("BZh9\x17\x72\x45\x38\x50\x90")
+const (
+	gzipMagic  = "\x1f\x8b" // RFC 1952, 2.3.1
+	bzip2First = "BZh9\x31\x41\x59\x26\x53\x59"
+	bzip2Empty = "BZh9\x17\x72\x45\x38\x50\x90"
 )
 
-// isBzip2 wants more than the magic "BZh", with which a CSV may begin: after
-// the level (1 to 9) there is a block, whose magic is the digits of π, or the
-// end of the stream, √π.
-func isBzip2(first []byte) bool {
+// isBzip2 reports whether a file begins as bzip2 does. The magic "BZh" alone is
+// not enough, as a CSV may begin with it. After the level (1 to 9) comes the
+// magic of a block, the digits of π, or of the end of the stream, those of √π.
+func isBzip2(first string) bool {
 	if len(first) < 4 || first[3] < '1' || first[3] > '9' {
 		return false
 	}
-	n := len(first) // less than a magic if the file is cut off there
-	return bytes.Equal(first[:3], bzip2First[:3]) &&
-		(bytes.Equal(first[4:], bzip2First[4:n]) || bytes.Equal(first[4:], bzip2Empty[4:n]))
+	n := len(first) // less than a magic if the file is cut off
+	return first[:3] == bzip2First[:3] && (first[4:] == bzip2First[4:n] || first[4:] == bzip2Empty[4:n])
 }
 
-// fileBytes are the bytes of the file itself: counted, digested, and no more of
-// them once the context ends.
+// fileBytes reads a file, counts its bytes and digests them. It fails once the
+// context has ended.
 type fileBytes struct {
 	io.ReadCloser
 	ctx  context.Context
-	read int64
+	read int64 // bytes so far
 	sum  hash.Hash
 }
 
@@ -114,13 +112,14 @@ func (f *fileBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressed turns the errors of a decompressor into ones that say where.
+// decompressed reads through a decompressor and adds the file and the offset to
+// its errors.
 type decompressed struct {
 	name   string
-	kind   string // "": as it is in the file
+	kind   string // "gzip", "bzip2"; "": not compressed
 	file   *fileBytes
-	packed *bufio.Reader
-	from   io.Reader
+	packed *bufio.Reader // of file
+	from   io.Reader     // the decompressor; packed if there is none
 }
 
 func (d *decompressed) Read(p []byte) (int, error) {
@@ -131,6 +130,7 @@ func (d *decompressed) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// fail returns an error at the byte of the file that the decompressor reads next.
 func (d *decompressed) fail(err error) error {
 	e := wholeFile(d.name, err)
 	if d.kind == "" || d.file.ctx.Err() != nil {

@@ -16,7 +16,7 @@ import (
 
 const plainRows = "a,1,2\nb,3,4\n"
 
-// bzip2Rows is plainRows by bzip2 1.0.8; Go has no writer.
+// bzip2Rows is plainRows, compressed by bzip2 1.0.8: Go only decompresses bzip2.
 const bzip2Rows = "425a683931415926535954c5397e0000055900001000043c003000200021a0c9ea10c088fa0090bc5dc914e142415314e5f8"
 
 func gzipped(t testing.TB, content string) []byte {
@@ -77,8 +77,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// A compressed file that is cut off anywhere is an error that says where, be
-// the content still complete or not, and never an example less.
+// A compressed file that is cut off at any byte is an error with the offset, even
+// if only bytes after the content are missing. No example is lost silently.
 func TestContentCutOff(t *testing.T) {
 	for kind, file := range map[string][]byte{"gzip": gzipped(t, plainRows), "bzip2": bzipped(t, bzip2Rows)} {
 		magic := map[string]int{"gzip": 2, "bzip2": 4}[kind]
@@ -98,7 +98,7 @@ func TestContentCutOff(t *testing.T) {
 			}
 		}
 	}
-	// the last bytes of an idx pair are read too
+	// the checksums at the end of both files of an idx pair are read too
 	images, labels := idxFile(idxUint8, []uint32{2, 1}, []uint8{1, 2}), idxFile(idxUint8, []uint32{2}, []uint8{1, 2})
 	for _, cut := range []string{"images", "labels"} {
 		a, b := gzipped(t, string(images)), gzipped(t, string(labels))
@@ -119,8 +119,8 @@ func TestContentCutOff(t *testing.T) {
 
 func TestContentDamaged(t *testing.T) {
 	file := gzipped(t, plainRows)
-	file[len(file)-5] ^= 1 // of the length: RFC 1952, 2.3
-	file[len(file)-6] ^= 1 // of the checksum
+	file[len(file)-5] ^= 1 // in the length: RFC 1952, 2.3
+	file[len(file)-6] ^= 1 // in the checksum
 	_, err := readContent(bytes.NewReader(file))
 	if want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file)); err == nil || err.Error() != want {
 		t.Errorf("checksum: %v, expected %s", err, want)
@@ -134,7 +134,7 @@ func TestContentDamaged(t *testing.T) {
 	if !isFileError(err) {
 		t.Errorf("bytes after the stream: %v", err)
 	}
-	// no byte of a file makes reading it panic
+	// a wrong bit anywhere does not panic
 	for i := range file {
 		for bit := range 8 {
 			damaged := gzipped(t, plainRows)
@@ -156,7 +156,7 @@ func TestContentReadFails(t *testing.T) {
 	}
 }
 
-// Any bytes are a content, or a *FileError before or at its end.
+// Any file either has a content, or reading it returns a *FileError.
 func FuzzContent(f *testing.F) {
 	zipped := gzipped(f, plainRows)
 	for _, file := range [][]byte{

@@ -13,12 +13,62 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// maxLine bounds the memory that a row takes before it is known to be one: with
-// an open quote it would be the rest of the file. The widest example that fits
-// a message has 215,000 features, 19 bytes each.
-const maxLine = 4 << 20
+// csvFormat is CSV (RFC 4180), one example in each row.
+func csvFormat() format {
+	return format{
+		name:     "csv",
+		meaning:  "one example a row",
+		patterns: []string{"*.csv"},
+		files:    1,
+		keys:     []string{"label", "weight", "header", "missing"},
+		columns: func(o Options) columnOptions {
+			return columnOptions{Label: csvLabel(o), Weight: o.Weight, Header: csvHeader(o), Missing: o.Missing}
+		},
+		check:        checkCSV,
+		open:         openCSV,
+		openFeatures: openCSVFeatures,
+	}
+}
 
-var errLongRow = fmt.Errorf("a row of more than %d MiB (an open quote?)", maxLine>>20)
+// csvLabel is the column of the label.
+func csvLabel(o Options) Column {
+	if o.Label == "" {
+		return "0"
+	}
+	return o.Label
+}
+
+// csvHeader reports whether the first row has the names of the columns.
+func csvHeader(o Options) bool {
+	if o.Header != nil {
+		return *o.Header
+	}
+	return o.Label.isName() || o.Weight.isName()
+}
+
+func checkCSV(o Options) (problems []schemas.Problem) {
+	const wantColumn = "a column's number, from 0, or its name"
+	if n, isNumber := o.Label.number(); isNumber && n < 0 {
+		problems = append(problems, schemas.Problem{Key: "label", Value: string(o.Label), Want: wantColumn})
+	}
+	if n, isNumber := o.Weight.number(); isNumber && n < 0 {
+		problems = append(problems, schemas.Problem{Key: "weight", Value: string(o.Weight), Want: wantColumn})
+	}
+	if o.Weight != "" && o.Weight == csvLabel(o) {
+		problems = append(problems, schemas.Problem{Key: "weight", Value: string(o.Weight), Want: "another column than the label's"})
+	}
+	if o.Header != nil && !*o.Header && (o.Label.isName() || o.Weight.isName()) {
+		problems = append(problems, schemas.Problem{Key: "header", Value: "false", Want: "true, as a column is given by its name"})
+	}
+	return problems
+}
+
+// maxRowBytes is the maximum length of a row in a file. Without it an open quote
+// would read the rest of the file into memory. The widest example that fits a
+// message has 215,000 features, 19 bytes each.
+const maxRowBytes = 4 << 20
+
+var errLongRow = fmt.Errorf("a row of more than %d MiB (an open quote?)", maxRowBytes>>20)
 
 // role is what a column is for.
 type role uint8
@@ -33,55 +83,55 @@ const (
 // csvReader reads the rows of a CSV.
 type csvReader struct {
 	*content
-	limit   *rowLimit
-	parser  *csv.Reader
-	options Options
-	header  []string // nil: none
-	roles   []role   // of each column
-	labelAt int      // column; -1: none is read
-	classes map[string]string
+	limit       *rowLimit
+	parser      *csv.Reader
+	options     Options
+	header      []string // nil: the file has none
+	roles       []role   // of each column
+	labelColumn int      // -1: labels are not read
+	words       map[string]string
 
-	record []string
-	line   int  // of the record
-	unread bool // the record is to be read again
-	empty  bool // a header, and no row after it yet
-	batch  schemas.ExampleRows
+	record  []string // of the row read last
+	line    int      // of the record
+	pending bool     // the record is not in a batch yet: the next read returns it
+	empty   bool     // there is a header, and no row after it so far
+	batch   schemas.ExampleRows
 }
 
-// newCSVReader reads examples with their labels.
-func newCSVReader(c *content, o Options) (*csvReader, error) {
-	r, err := openCSV(c, o)
+// openCSV reads examples with their labels.
+func openCSV(files []*content, o Options) (reader, error) {
+	r, err := newCSVReader(files[0], o)
 	if err != nil {
 		return nil, err
 	}
-	if r.labelAt, err = r.column(o.label()); err != nil {
+	if r.labelColumn, err = r.column(csvLabel(o)); err != nil {
 		return nil, err
 	}
-	r.roles[r.labelAt] = label
+	r.roles[r.labelColumn] = label
 	if o.Weight != "" {
 		at, err := r.column(o.Weight)
 		if err != nil {
 			return nil, err
 		}
-		if at == r.labelAt {
+		if at == r.labelColumn {
 			return nil, r.fail(at, errors.New("both the label and the weight"))
 		}
 		r.roles[at] = weight
 	}
-	return r, r.count()
+	return r, r.countFeatures()
 }
 
-// newCSVFeatureReader reads examples without their labels and weights.
-func newCSVFeatureReader(c *content, o Options, width int) (*csvReader, error) {
-	r, err := openCSV(c, o)
+// openCSVFeatures reads rows without their labels and weights.
+func openCSVFeatures(c *content, o Options, width int) (reader, error) {
+	r, err := newCSVReader(c, o)
 	if err != nil {
 		return nil, err
 	}
-	// A column given by name is there or not, as the header says. Whether one
-	// given by number is there, the number of columns has to tell.
+	// The header tells whether the file has a column that is given by its name.
+	// For a column that is given by its number, the number of columns tells.
 	var numbered []int
 	features := len(r.roles)
-	for _, column := range []Column{o.label(), o.Weight} {
+	for _, column := range []Column{csvLabel(o), o.Weight} {
 		if column == "" {
 			continue
 		}
@@ -103,14 +153,15 @@ func newCSVFeatureReader(c *content, o Options, width int) (*csvReader, error) {
 	if features != width {
 		return nil, r.fail(-1, fmt.Errorf("%d columns, %d of them features: expected %d features, with or without the label", len(r.roles), features, width))
 	}
-	return r, r.count()
+	return r, r.countFeatures()
 }
 
-// openCSV reads as far as the first row, and takes all columns for features.
-func openCSV(c *content, o Options) (*csvReader, error) {
-	r := &csvReader{content: c, options: o, labelAt: -1, classes: map[string]string{}}
+// newCSVReader reads the header, or the first row if there is none. Until the
+// caller gives them other roles, all columns are features.
+func newCSVReader(c *content, o Options) (*csvReader, error) {
+	r := &csvReader{content: c, options: o, labelColumn: -1, words: map[string]string{}}
 	for _, class := range o.Classes {
-		r.classes[class] = class
+		r.words[class] = class
 	}
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
 		c.Discard(3)
@@ -118,7 +169,7 @@ func openCSV(c *content, o Options) (*csvReader, error) {
 	r.limit = &rowLimit{from: c}
 	r.parser = csv.NewReader(r.limit)
 	r.parser.ReuseRecord = true
-	r.parser.FieldsPerRecord = -1 // compared here, to say it better
+	r.parser.FieldsPerRecord = -1 // next checks it, and its error says how many columns are expected
 	r.parser.TrimLeadingSpace = true
 
 	err := r.read()
@@ -129,8 +180,8 @@ func openCSV(c *content, o Options) (*csvReader, error) {
 		return nil, err
 	}
 	r.roles = make([]role, len(r.record))
-	if !o.hasHeader() {
-		r.unread = true
+	if !csvHeader(o) {
+		r.pending = true
 		return r, nil
 	}
 	r.empty = true
@@ -141,7 +192,7 @@ func openCSV(c *content, o Options) (*csvReader, error) {
 	return r, nil
 }
 
-// column finds a column by number or name.
+// column returns the number of a column that is given by number or name.
 func (r *csvReader) column(c Column) (int, error) {
 	at, isNumber := c.number()
 	if isNumber {
@@ -166,8 +217,8 @@ func (r *csvReader) column(c Column) (int, error) {
 	return at, nil
 }
 
-// count settles the width.
-func (r *csvReader) count() error {
+// countFeatures sets the width of the batch, once all columns have their roles.
+func (r *csvReader) countFeatures() error {
 	for _, role := range r.roles {
 		if role == feature {
 			r.batch.Cols++
@@ -175,14 +226,14 @@ func (r *csvReader) count() error {
 	}
 	switch {
 	case r.batch.Cols == 0:
-		return r.fail(-1, errors.New("no column with a feature"))
+		return r.fail(-1, errors.New("no column is a feature"))
 	case floatRowBytes(r.batch.Cols) > messageRoom:
 		return r.fail(-1, fmt.Errorf("an example of %d features does not fit a message of %d bytes", r.batch.Cols, schemas.MaxMessage))
 	}
 	return nil
 }
 
-// fail blames a column of the row read last; -1: the row.
+// fail returns an error at a column of the row read last; -1: at the row.
 func (r *csvReader) fail(column int, err error) error {
 	e := &FileError{File: r.name, Line: r.line, Offset: -1, Err: err}
 	if column >= 0 {
@@ -190,7 +241,7 @@ func (r *csvReader) fail(column int, err error) error {
 			e.Column += " (" + quote(r.header[column]) + ")"
 		}
 		if column < len(r.record) {
-			e.Line, _ = r.parser.FieldPos(column) // a quoted field may have moved it
+			e.Line, _ = r.parser.FieldPos(column) // a quoted field before it may have several lines
 		}
 	}
 	return e
@@ -198,7 +249,7 @@ func (r *csvReader) fail(column int, err error) error {
 
 func (r *csvReader) width() int { return r.batch.Cols }
 
-// names of the features; nil without a header.
+// names are those of the header.
 func (r *csvReader) names() (names []string) {
 	for at, name := range r.header {
 		if r.roles[at] == feature {
@@ -208,17 +259,14 @@ func (r *csvReader) names() (names []string) {
 	return names
 }
 
-func (r *csvReader) contents() []*content { return []*content{r.content} }
-func (r *csvReader) close()               { r.Close() }
-
-// read takes the next row, blank ones left out.
+// read reads the next row that is not blank.
 func (r *csvReader) read() error {
 	for {
-		if r.unread {
-			r.unread = false
+		if r.pending {
+			r.pending = false
 			return nil
 		}
-		r.limit.left = maxLine
+		r.limit.left = maxRowBytes
 		record, err := r.parser.Read()
 		if err != nil {
 			return r.readError(err)
@@ -231,8 +279,8 @@ func (r *csvReader) read() error {
 	}
 }
 
-// readError says where. A file that could not be read further is the reason,
-// whatever the parser thinks of what it got.
+// readError adds the place to an error of the parser. If the file could not be
+// read, readError returns that error and ignores what the parser says.
 func (r *csvReader) readError(err error) error {
 	switch cause := r.limit.err; {
 	case cause == errLongRow:
@@ -243,7 +291,7 @@ func (r *csvReader) readError(err error) error {
 	}
 	if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
 		place := fmt.Sprintf("byte %d", syntax.Column)
-		if syntax.Line > syntax.StartLine { // an open quote: where it began says more than where the file ends
+		if syntax.Line > syntax.StartLine { // an open quote: the line where it begins helps more than the last line
 			place = fmt.Sprintf("from here to line %d, %s", syntax.Line, place)
 		}
 		return &FileError{File: r.name, Line: syntax.StartLine, Offset: -1, Err: fmt.Errorf("%s: %w", place, syntax.Err)}
@@ -251,6 +299,8 @@ func (r *csvReader) readError(err error) error {
 	return err // io.EOF
 }
 
+// next reads up to BatchRows rows. A row that does not fit the message is left
+// for the next batch.
 func (r *csvReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
 	b.Rows, b.Floats, b.Words, b.Weights = 0, b.Floats[:0], b.Words[:0], b.Weights[:0]
@@ -260,21 +310,21 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 		case err == io.EOF && b.Rows > 0:
 			return b, nil
 		case err == io.EOF && r.empty:
-			return nil, r.fail(-1, errors.New("a header without rows"))
+			return nil, r.fail(-1, errors.New("no row follows the header"))
 		case err != nil:
 			return nil, err
 		case len(r.record) != len(r.roles):
 			return nil, r.fail(-1, fmt.Errorf("%d columns, expected %d", len(r.record), len(r.roles)))
 		}
 		row := floatRowBytes(b.Cols)
-		if r.labelAt >= 0 {
-			row += len(r.record[r.labelAt])
+		if r.labelColumn >= 0 {
+			row += len(r.record[r.labelColumn])
 		}
 		if row > messageRoom {
-			return nil, r.fail(r.labelAt, errors.New("a label that does not fit a message"))
+			return nil, r.fail(r.labelColumn, fmt.Errorf("the example does not fit a message of %d bytes: its label is too long", schemas.MaxMessage))
 		}
 		if b.Rows == r.options.BatchRows || size+row > messageRoom {
-			r.unread = true
+			r.pending = true
 			return b, nil
 		}
 		size += row
@@ -285,7 +335,7 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 	}
 }
 
-// append puts the row into the batch.
+// append adds the row to the batch.
 func (r *csvReader) append() error {
 	b := &r.batch
 	for i, field := range r.record {
@@ -321,6 +371,7 @@ func (r *csvReader) append() error {
 	return nil
 }
 
+// feature parses a feature; NaN if it is missing.
 func (r *csvReader) feature(field string) (float32, error) {
 	if field == "" && r.options.Missing == MissingMean {
 		return float32(math.NaN()), nil
@@ -332,12 +383,10 @@ func (r *csvReader) feature(field string) (float32, error) {
 	return v, err
 }
 
-var errEmpty = errors.New("an empty field")
-
-// number is a field that has to be a finite float32.
+// number parses a finite float32.
 func number(field string) (float32, error) {
 	if field == "" {
-		return 0, errEmpty
+		return 0, errors.New("an empty field")
 	}
 	v, err := strconv.ParseFloat(field, 32)
 	switch {
@@ -345,19 +394,20 @@ func number(field string) (float32, error) {
 		return 0, fmt.Errorf("%s is too large for a float32", quote(field))
 	case err != nil:
 		return 0, fmt.Errorf("%s is not a number", quote(field))
-	case v-v != 0: // 0 for a finite v only
+	case v-v != 0: // v-v is 0 for finite v only
 		return 0, fmt.Errorf("%s is not a finite number", quote(field))
 	}
 	return float32(v), nil
 }
 
-// maxWords bounds the texts of labels that are kept to be used again.
+// maxWords is the maximum number of labels whose text is kept.
 const maxWords = 1 << 16
 
-// label is the text of a label, the same string for the same text: a slice of
-// the row would keep the whole row.
+// label checks a label and returns a string of its own, shared by all rows with
+// that label. The field itself is a slice of the row and would keep all of it in
+// memory.
 func (r *csvReader) label(field string) (string, error) {
-	if word, ok := r.classes[field]; ok {
+	if word, ok := r.words[field]; ok {
 		return word, nil
 	}
 	switch {
@@ -368,20 +418,20 @@ func (r *csvReader) label(field string) (string, error) {
 	case len(r.options.Classes) > 0:
 		return "", fmt.Errorf("label %s is not one of the classes", quote(field))
 	}
-	if len(r.classes) == maxWords {
-		clear(r.classes)
+	if len(r.words) == maxWords {
+		clear(r.words)
 	}
 	word := strings.Clone(field)
-	r.classes[word] = word
+	r.words[word] = word
 	return word, nil
 }
 
-// rowLimit is what a CSV is read through: at most left bytes, until they are
-// given again.
+// rowLimit limits the length of a row. The parser reads through it; before each
+// row left is set to the maximum.
 type rowLimit struct {
 	from io.Reader
-	left int
-	err  error
+	left int   // bytes that may still be read
+	err  error // of the last Read
 }
 
 func (l *rowLimit) Read(p []byte) (n int, err error) {

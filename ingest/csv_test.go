@@ -37,8 +37,8 @@ func TestCSV(t *testing.T) {
 
 		{"empty", "", Options{}, "file.csv: an empty file"},
 		{"blank", "\n \n", Options{}, "file.csv: an empty file"},
-		{"header alone", "l,x\n\n", Options{Header: &yes}, "file.csv: line 1: a header without rows"},
-		{"label alone", "a\nb\n", Options{}, "file.csv: line 1: no column with a feature"},
+		{"header alone", "l,x\n\n", Options{Header: &yes}, "file.csv: line 1: no row follows the header"},
+		{"label alone", "a\nb\n", Options{}, "file.csv: line 1: no column is a feature"},
 		{"ragged, short", "a,1,2\nb,3\n", Options{}, "file.csv: line 2: 2 columns, expected 3"},
 		{"ragged, long", "a,1\n\nb,3,4\n", Options{}, "file.csv: line 3: 3 columns, expected 2"},
 		{"narrow header", "l,x\na,1,2\n", Options{Header: &yes}, "file.csv: line 2: 3 columns, expected 2"},
@@ -64,8 +64,8 @@ func TestCSV(t *testing.T) {
 		{"empty weight", "a,1,1\na,1,\n", Options{Weight: "2", Missing: MissingMean}, `file.csv: line 2, column 2: an empty field`},
 		{"bare quote", "a,1\na,1\"\n", Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},
 		{"open quote", "a,1\n\"a,1\nb,2\n", Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
-		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", maxLine), Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
-		{"label longer than a message", "a,1\n" + strings.Repeat("l", messageRoom) + ",1\n", Options{}, "file.csv: line 2, column 0: a label that does not fit a message"},
+		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", maxRowBytes), Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
+		{"label longer than a message", "a,1\n" + strings.Repeat("l", messageRoom) + ",1\n", Options{}, "file.csv: line 2, column 0: the example does not fit a message of 900000 bytes: its label is too long"},
 		{"row wider than a message", "a" + strings.Repeat(",1", messageRoom/4), Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func isFileError(err error) bool {
 	return ok
 }
 
-// Labels of any number come out right, though only so many texts are kept.
+// Labels are right even if there are more than the reader keeps.
 func TestCSVManyLabels(t *testing.T) {
 	var table bytes.Buffer
 	const rows = maxWords + 1000
@@ -121,7 +121,7 @@ func TestCSVManyLabels(t *testing.T) {
 
 func FuzzCSV(f *testing.F) {
 	for _, seed := range []string{"a,1,2\nb,3,4\n", "l,w,x\r\na,1,2\r\n", "\"a\nb\",1\n", "a,1\n\"", "\ufeffl,x\na,\n", "a,1\n,2\n \n"} {
-		for flags := range byte(8) {
+		for flags := range byte(16) {
 			f.Add([]byte(seed), flags)
 		}
 	}
@@ -137,15 +137,16 @@ func FuzzCSV(f *testing.F) {
 		if flags&4 != 0 {
 			o.Missing = MissingMean
 		}
-		open := func(c *content) (reader, error) { return newCSVReader(c, o) }
+		open := func(c *content) (reader, error) { return openCSV([]*content{c}, o) }
 		if flags&8 != 0 {
-			open = func(c *content) (reader, error) { return newCSVFeatureReader(c, o, 2) }
+			open = func(c *content) (reader, error) { return openCSVFeatures(c, o, 2) }
 		}
 		fuzzReader(t, open, file)
 	})
 }
 
-// fuzzReader reads all batches: they are sound, or there is a *FileError.
+// fuzzReader reads all batches of a file. Either their columns agree in length and
+// size, or there is a *FileError.
 func fuzzReader(t *testing.T, open func(*content) (reader, error), file []byte) {
 	c, err := newContent(context.Background(), "file", io.NopCloser(bytes.NewReader(file)))
 	if err != nil {
@@ -174,6 +175,7 @@ func fuzzReader(t *testing.T, open func(*content) (reader, error), file []byte) 
 	}
 }
 
+// checkFuzzError requires a *FileError with the file and a reason.
 func checkFuzzError(t *testing.T, err error) {
 	t.Helper()
 	file, ok := errors.AsType[*FileError](err)

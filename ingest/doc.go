@@ -1,8 +1,12 @@
-// Package ingest turns files (idx, CSV; gz, bz2) and topics into record batches
-// with their span.
+// Package ingest reads examples from files, publishes them on the examples
+// topic, and decides which messages of that topic count in a run.
 //
-// It is the first arrow of the flow. A file, or an idx pair of images and
-// labels, is a Source: a series of batches that depends on the file's bytes and
-// the options alone, so that an ingest that was interrupted can go on, and one
-// that is complete is recognised by its identity and not repeated.
+// Sources makes a Source of each file, or of each idx pair of images and labels.
+// The batches of a source depend on the files' bytes and the options alone. So
+// Publish continues where an interrupted one stopped, and a source that is on
+// the topic is recognised by its ID and not published again. Replay picks out
+// the messages that count when a worker reads the topic.
+//
+// Each input format is one value in one file, as in idx.go and csv.go, and a
+// line in the table of format.go. Files may be compressed by gzip or bzip2.
 package ingest

@@ -13,8 +13,22 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The type of an idx file's values, its third byte
-// (http://yann.lecun.com/exdb/mnist, "The IDX file format"). All are big-endian.
+// idxFormat is MNIST's format (http://yann.lecun.com/exdb/mnist, "The IDX file
+// format"): an array in each file, of images or of their labels.
+func idxFormat() format {
+	return format{
+		name:         "idx",
+		meaning:      "the files of MNIST: one of images and one of their labels",
+		patterns:     []string{"*ubyte", "*.idx", "*idx[0-9]"}, // train-images-idx3-ubyte, train-images.idx3-ubyte, train-images.idx
+		recognise:    isIDX,
+		files:        2,
+		wantFiles:    "files in pairs, images first, then their labels",
+		open:         openIDX,
+		openFeatures: openIDXImages,
+	}
+}
+
+// The third byte of an idx file, the type of its values. All are big-endian.
 const (
 	idxUint8   = 0x08
 	idxInt8    = 0x09
@@ -24,7 +38,7 @@ const (
 	idxFloat64 = 0x0E
 )
 
-// idxValueBytes is 0 for what is no type.
+// idxValueBytes is the size of a value of a type; 0 if there is no such type.
 func idxValueBytes(kind byte) int {
 	switch kind {
 	case idxUint8, idxInt8:
@@ -39,39 +53,33 @@ func idxValueBytes(kind byte) int {
 	return 0
 }
 
-// looksLikeIDX tells whether a content begins as idx does.
-func looksLikeIDX(c *content) (bool, error) {
-	magic, err := c.Peek(4)
-	if err == io.EOF {
-		return false, nil
-	}
-	return err == nil && isIDX(magic), err
+// isIDX reports whether a file begins with the magic number of idx: two zeros,
+// the type of the values, and the number of dimensions.
+func isIDX(first []byte) bool {
+	return len(first) >= 4 && first[0] == 0 && first[1] == 0 && idxValueBytes(first[2]) > 0 && first[3] > 0
 }
 
-func isIDX(magic []byte) bool {
-	return magic[0] == 0 && magic[1] == 0 && idxValueBytes(magic[2]) > 0 && magic[3] > 0
-}
-
-// idx is an open idx file of which the header has been read.
-type idx struct {
+// idxArray is the array of an open idx file. A row is what the first dimension
+// counts: an image, or a label.
+type idxArray struct {
 	*content
-	kind      byte
-	rows      int64
-	shape     []uint32 // of a row; empty: a number
-	headerEnd int64
-	read      int64 // rows
+	kind      byte     // type of the values
+	rows      int64    // as the header says
+	shape     []uint32 // of a row, without the first dimension; empty: a row is one number
+	headerEnd int64    // offset of the first value
+	read      int64    // rows read so far
 }
 
-// openIDX reads the header. What the header claims is believed only as far as
-// bytes follow: nothing is allocated for it.
-func openIDX(c *content) (*idx, error) {
-	f := &idx{content: c}
+// newIDXArray reads the header. A header may claim any size, so nothing is
+// allocated before as many values follow.
+func newIDXArray(c *content) (*idxArray, error) {
+	f := &idxArray{content: c}
 	var magic [4]byte
 	if n, err := io.ReadFull(c, magic[:]); err != nil {
 		return nil, f.cutOff(int64(n), "in its header", err)
 	}
 	if !isIDX(magic[:]) {
-		return nil, f.fail(0, fmt.Errorf("magic %x: expected that of an idx file, 0000, a type (08 to 0e) and the number of dimensions", magic))
+		return nil, f.fail(0, fmt.Errorf("an idx file begins with 0000, a type (08 to 0e) and the number of dimensions: this one begins with %x", magic))
 	}
 	f.kind = magic[2]
 	dims := make([]uint32, magic[3])
@@ -87,41 +95,41 @@ func openIDX(c *content) (*idx, error) {
 	return f, nil
 }
 
-func (f *idx) fail(offset int64, err error) error {
+func (f *idxArray) fail(offset int64, err error) error {
 	return &FileError{File: f.name, Offset: offset, Err: err}
 }
 
-// cutOff names the place where the content ends too early, unless reading it
-// failed, which names its own.
-func (f *idx) cutOff(offset int64, where string, err error) error {
+// cutOff returns the error of a content that ends too early, at offset. Other
+// errors of reading have a place already and are returned as they are.
+func (f *idxArray) cutOff(offset int64, where string, err error) error {
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		return err
 	}
 	return f.fail(offset, fmt.Errorf("the file ends %s: %w", where, io.ErrUnexpectedEOF))
 }
 
-// cols is the number of values of a row, or limit+1 if there are more than
-// limit: the product of what a header claims may not fit an int.
-func (f *idx) cols(limit int) int {
+// cols returns the number of values of a row, or maxCols+1 if there are
+// more than maxCols: the product of the dimensions in a header may overflow.
+func (f *idxArray) cols(maxCols int) int {
 	cols := uint64(1)
 	for _, d := range f.shape {
-		if cols *= uint64(d); cols > uint64(limit) {
-			return limit + 1
+		if cols *= uint64(d); cols > uint64(maxCols) {
+			return maxCols + 1
 		}
 	}
 	return int(cols)
 }
 
-// describe is for those who gave the wrong file.
-func (f *idx) describe() string {
+// describe says what the array looks like, for people who gave the wrong file.
+func (f *idxArray) describe() string {
 	if len(f.shape) == 0 {
 		return fmt.Sprintf("%d numbers, as labels are", f.rows)
 	}
 	return fmt.Sprintf("%d × %s values, as images are", f.rows, strings.ReplaceAll(strings.Trim(fmt.Sprint(f.shape), "[]"), " ", " × "))
 }
 
-// next reads the next rows into dst.
-func (f *idx) next(dst []byte, rows int) error {
+// readRows reads the values of the next rows, as they are in the file, into dst.
+func (f *idxArray) readRows(dst []byte, rows int) error {
 	n, err := io.ReadFull(f, dst)
 	if err != nil {
 		rowLength := int64(len(dst) / rows)
@@ -132,11 +140,11 @@ func (f *idx) next(dst []byte, rows int) error {
 	return nil
 }
 
-// end makes sure that the file ends where its header says. It also makes the
-// decompressor compare its checksum.
-func (f *idx) end(rowLength int) error {
+// end returns an error if the file does not end where its header says. Reading
+// to the end also makes the decompressor compare its checksum.
+func (f *idxArray) end(rowLength int) error {
 	if _, err := f.ReadByte(); err == nil {
-		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("more bytes than its header says"))
+		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("the file has more bytes than its header says"))
 	} else if err != io.EOF {
 		return err
 	}
@@ -145,34 +153,35 @@ func (f *idx) end(rowLength int) error {
 
 // idxReader reads images, and labels if there are any.
 type idxReader struct {
-	images  *idx
-	labels  *idx           // nil: for prediction
-	classes map[int64]bool // nil: any
-	perRead int            // rows
-	batch   schemas.ExampleRows
-	packed  []byte // values that are not bytes, and labels, as they are in the file
+	images    *idxArray
+	labels    *idxArray      // nil: for prediction
+	classes   map[int64]bool // nil: all labels are allowed
+	batchRows int            // rows of a batch, but for the last
+	batch     schemas.ExampleRows
+	packed    []byte // values as they are in the file: labels, and images that are not uint8
 }
 
-func newIDXReader(images, labels *content, o Options) (*idxReader, error) {
-	r, err := newImages(images, o)
+// openIDX reads images with their labels.
+func openIDX(files []*content, o Options) (reader, error) {
+	r, err := newIDXReader(files[0], o)
 	if err != nil {
 		return nil, err
 	}
-	if r.labels, err = openIDX(labels); err != nil {
+	if r.labels, err = newIDXArray(files[1]); err != nil {
 		return nil, err
 	}
 	switch f := r.labels; {
 	case len(f.shape) > 0:
-		return nil, f.fail(0, fmt.Errorf("%s, where the labels of %s should be", f.describe(), images.name))
+		return nil, f.fail(0, fmt.Errorf("%s: expected the labels of %s", f.describe(), r.images.name))
 	case f.kind == idxFloat32 || f.kind == idxFloat64:
-		return nil, f.fail(2, errors.New("labels that are not whole numbers"))
+		return nil, f.fail(2, errors.New("labels are floating-point numbers: expected whole numbers"))
 	case f.rows != r.images.rows:
-		return nil, f.fail(4, fmt.Errorf("%d labels, but %s has %d images", f.rows, images.name, r.images.rows))
+		return nil, f.fail(4, fmt.Errorf("%d labels, but %s has %d images", f.rows, r.images.name, r.images.rows))
 	}
 	if len(o.Classes) > 0 {
 		r.classes = map[int64]bool{}
 		for _, class := range o.Classes {
-			// "07" is not the label 7: labels compare as text
+			// Labels compare as text: the class "07" is not the label 7.
 			if n, err := strconv.ParseInt(class, 10, 64); err == nil && strconv.FormatInt(n, 10) == class {
 				r.classes[n] = true
 			}
@@ -181,8 +190,9 @@ func newIDXReader(images, labels *content, o Options) (*idxReader, error) {
 	return r, nil
 }
 
-func newImageReader(images *content, o Options, width int) (*idxReader, error) {
-	r, err := newImages(images, o)
+// openIDXImages reads images without labels.
+func openIDXImages(c *content, o Options, width int) (reader, error) {
+	r, err := newIDXReader(c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -192,13 +202,14 @@ func newImageReader(images *content, o Options, width int) (*idxReader, error) {
 	return r, nil
 }
 
-func newImages(images *content, o Options) (*idxReader, error) {
-	f, err := openIDX(images)
+// newIDXReader reads the header of the images.
+func newIDXReader(images *content, o Options) (*idxReader, error) {
+	f, err := newIDXArray(images)
 	if err != nil {
 		return nil, err
 	}
 	if len(f.shape) == 0 {
-		return nil, f.fail(0, fmt.Errorf("%s, where images should be", f.describe()))
+		return nil, f.fail(0, fmt.Errorf("%s: expected images", f.describe()))
 	}
 	r := &idxReader{images: f}
 	r.batch.Cols = f.cols(messageRoom)
@@ -212,27 +223,19 @@ func newImages(images *content, o Options) (*idxReader, error) {
 	case rowBytes > messageRoom:
 		return nil, f.fail(8, fmt.Errorf("%s: an example does not fit a message of %d bytes", f.describe(), schemas.MaxMessage))
 	}
-	r.perRead = min(o.BatchRows, messageRoom/rowBytes)
+	r.batchRows = min(o.BatchRows, messageRoom/rowBytes)
 	return r, nil
 }
 
-func (r *idxReader) width() int { return r.batch.Cols }
-
-func (r *idxReader) contents() []*content {
-	if r.labels == nil {
-		return []*content{r.images.content}
-	}
-	return []*content{r.images.content, r.labels.content}
-}
-
-func (r *idxReader) close() { closeAll(r.contents()) }
+func (r *idxReader) width() int      { return r.batch.Cols }
+func (r *idxReader) names() []string { return nil }
 
 func (r *idxReader) next() (*schemas.ExampleRows, error) {
 	left := r.images.rows - r.images.read
 	if left == 0 {
 		return nil, io.EOF
 	}
-	r.batch.Rows = int(min(left, int64(r.perRead)))
+	r.batch.Rows = int(min(left, int64(r.batchRows)))
 	if err := r.readImages(); err != nil {
 		return nil, err
 	}
@@ -249,6 +252,7 @@ func (r *idxReader) next() (*schemas.ExampleRows, error) {
 	return &r.batch, nil
 }
 
+// end checks that both files end where their headers say.
 func (r *idxReader) end() error {
 	if err := r.images.end(r.batch.Cols * idxValueBytes(r.images.kind)); err != nil || r.labels == nil {
 		return err
@@ -256,13 +260,14 @@ func (r *idxReader) end() error {
 	return r.labels.end(idxValueBytes(r.labels.kind))
 }
 
+// readImages reads the features of the batch.
 func (r *idxReader) readImages() error {
 	count := r.batch.Rows * r.batch.Cols
 	if r.images.kind == idxUint8 {
 		r.batch.Bytes = slices.Grow(r.batch.Bytes[:0], count)[:count]
-		return r.images.next(r.batch.Bytes, r.batch.Rows)
+		return r.images.readRows(r.batch.Bytes, r.batch.Rows)
 	}
-	if err := r.unpack(r.images, count); err != nil {
+	if err := r.readPacked(r.images, count); err != nil {
 		return err
 	}
 	r.batch.Floats = slices.Grow(r.batch.Floats[:0], count)[:count]
@@ -277,8 +282,9 @@ func (r *idxReader) readImages() error {
 	return nil
 }
 
+// readLabels reads the labels of the batch.
 func (r *idxReader) readLabels() error {
-	if err := r.unpack(r.labels, r.batch.Rows); err != nil {
+	if err := r.readPacked(r.labels, r.batch.Rows); err != nil {
 		return err
 	}
 	r.batch.Numbers = slices.Grow(r.batch.Numbers[:0], r.batch.Rows)[:r.batch.Rows]
@@ -295,14 +301,15 @@ func (r *idxReader) readLabels() error {
 	return nil
 }
 
-func (r *idxReader) unpack(f *idx, values int) error {
+// readPacked reads the values of the batch's rows into packed.
+func (r *idxReader) readPacked(f *idxArray, values int) error {
 	size := values * idxValueBytes(f.kind)
 	r.packed = slices.Grow(r.packed[:0], size)[:size]
-	return f.next(r.packed, r.batch.Rows)
+	return f.readRows(r.packed, r.batch.Rows)
 }
 
-// floats converts the values of an idx file up to one that is not finite, and
-// answers how many it converted.
+// floats converts the packed values of a type. It stops at the first that is not
+// a finite float32 and returns its index, or len(dst) if all are.
 func floats(dst []float32, packed []byte, kind byte) int {
 	big := binary.BigEndian
 	for i := range dst {
@@ -318,14 +325,14 @@ func floats(dst []float32, packed []byte, kind byte) int {
 		case idxFloat64:
 			dst[i] = float32(math.Float64frombits(big.Uint64(packed[8*i:])))
 		}
-		// v-v is 0 for a finite v only
-		if v := dst[i]; v-v != 0 {
+		if v := dst[i]; v-v != 0 { // v-v is 0 for finite v only
 			return i
 		}
 	}
 	return len(dst)
 }
 
+// wholeNumbers converts the packed values of a type of whole numbers.
 func wholeNumbers(dst []int64, packed []byte, kind byte) {
 	big := binary.BigEndian
 	for i := range dst {

@@ -30,17 +30,17 @@ func TestIDX(t *testing.T) {
 		{"float64", idxFile(idxFloat64, []uint32{1, 2}, []float64{-0.25, 3}), idxFile(idxUint8, []uint32{1}, uint8(1)), nil, "1 × 2 floats [-0.25 3] numbers [1]"},
 
 		{"empty", nil, labels, nil, "images.idx: offset 0: the file ends in its header: unexpected EOF"},
-		{"wrong magic", []byte("\x00\x01\x08\x03 and more"), labels, nil, "images.idx: offset 0: magic 00010803: expected that of an idx file, 0000, a type (08 to 0e) and the number of dimensions"},
-		{"wrong type", []byte("\x00\x00\x0a\x03 and more"), labels, nil, "images.idx: offset 0: magic 00000a03: expected that of an idx file, 0000, a type (08 to 0e) and the number of dimensions"},
+		{"wrong magic", []byte("\x00\x01\x08\x03 and more"), labels, nil, "images.idx: offset 0: an idx file begins with 0000, a type (08 to 0e) and the number of dimensions: this one begins with 00010803"},
+		{"wrong type", []byte("\x00\x00\x0a\x03 and more"), labels, nil, "images.idx: offset 0: an idx file begins with 0000, a type (08 to 0e) and the number of dimensions: this one begins with 00000a03"},
 		{"header cut off", images[:10], labels, nil, "images.idx: offset 10: the file ends in its header: unexpected EOF"},
 		{"images cut off", images[:19], labels, nil, "images.idx: offset 19: the file ends in row 1 of the 3 that its header says: unexpected EOF"},
 		{"labels cut off", images, labels[:8], nil, "labels.idx: offset 8: the file ends in row 0 of the 3 that its header says: unexpected EOF"},
-		{"more images", append(images[:len(images):len(images)], 1), labels, nil, "images.idx: offset 22: more bytes than its header says"},
-		{"more labels", images, append(labels[:len(labels):len(labels)], 1), nil, "labels.idx: offset 11: more bytes than its header says"},
+		{"more images", append(images[:len(images):len(images)], 1), labels, nil, "images.idx: offset 22: the file has more bytes than its header says"},
+		{"more labels", images, append(labels[:len(labels):len(labels)], 1), nil, "labels.idx: offset 11: the file has more bytes than its header says"},
 		{"fewer labels", images, idxFile(idxUint8, []uint32{2}, []uint8{1, 2}), nil, "labels.idx: offset 4: 2 labels, but images.idx has 3 images"},
-		{"labels first", labels, images, nil, "images.idx: offset 0: 3 numbers, as labels are, where images should be"},
-		{"images twice", images, images, nil, "labels.idx: offset 0: 3 × 1 × 2 values, as images are, where the labels of images.idx should be"},
-		{"labels that are fractions", images, idxFile(idxFloat32, []uint32{3}, []float32{1, 2, 3}), nil, "labels.idx: offset 2: labels that are not whole numbers"},
+		{"labels first", labels, images, nil, "images.idx: offset 0: 3 numbers, as labels are: expected images"},
+		{"images twice", images, images, nil, "labels.idx: offset 0: 3 × 1 × 2 values, as images are: expected the labels of images.idx"},
+		{"labels that are fractions", images, idxFile(idxFloat32, []uint32{3}, []float32{1, 2, 3}), nil, "labels.idx: offset 2: labels are floating-point numbers: expected whole numbers"},
 		{"label of no class", images, labels, []string{"7", "00"}, `labels.idx: offset 9: label "0" is not one of the classes`},
 		{"NaN", idxFile(idxFloat32, []uint32{3, 2}, []float32{1, 2, 3, 4, 5, float32(math.NaN())}), labels, nil, "images.idx: offset 32, column 1: not a finite float32"},
 		{"overflow", idxFile(idxFloat64, []uint32{3, 1}, []float64{1, 1e39, 3}), labels, nil, "images.idx: offset 20, column 0: not a finite float32"},
@@ -73,7 +73,8 @@ func TestIDX(t *testing.T) {
 	}
 }
 
-// Nothing is allocated for what a header claims, nor for a row.
+// Reading allocates nothing for a row, and nothing for rows that a header claims
+// and the file does not have.
 func TestIDXAllocation(t *testing.T) {
 	const rows = 100_000
 	f := newFolder(t)
@@ -129,8 +130,8 @@ func FuzzIDX(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			return newIDXReader(c, other, o)
+			return openIDX([]*content{c, other}, o)
 		}, images)
-		fuzzReader(t, func(c *content) (reader, error) { return newImageReader(c, o, 2) }, images)
+		fuzzReader(t, func(c *content) (reader, error) { return openIDXImages(c, o, 2) }, images)
 	})
 }

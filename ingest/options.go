@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,112 +9,95 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Options are the keys under `examples` of the configuration.
+// Options are the keys under `examples` of the configuration. Start from
+// Defaults: the zero value has no partitions and does not pass Check.
 type Options struct {
-	// Train and Test are files: idx images and labels in pairs, images first;
-	// of other formats any number. None: the topic has the examples already.
+	// Train and Test are names of files. The files of one source follow one
+	// another, as the images and the labels of idx do. None: the topic already has
+	// the examples.
 	Train []string `mapstructure:"train" yaml:"train"`
 	Test  []string `mapstructure:"test" yaml:"test"`
-	// Format is idx or csv; "": by the file's name, else by its first bytes.
+	// Format is the name of the files' format; "": each file's name tells, or
+	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
-	// Label and Weight are columns of a CSV. An absent label is column 0; with
-	// an absent weight every example weighs 1.
+	// Label and Weight are columns. Without Label, the label is column 0; without
+	// Weight, every example weighs 1.
 	Label  Column `mapstructure:"label" yaml:"label"`
 	Weight Column `mapstructure:"weight" yaml:"weight"`
-	// Header tells whether a CSV's first row has the names of the columns; nil:
-	// it has if Label or Weight is a name.
+	// Header says whether the first row has the names of the columns; nil: it has
+	// them if Label or Weight is a name.
 	Header *bool `mapstructure:"header" yaml:"header"`
-	// Classes are the labels that there may be; none: whatever is found.
+	// Classes are the labels that are allowed; none: all labels are.
 	Classes []string `mapstructure:"classes" yaml:"classes"`
-	// Missing tells what an empty field of a CSV is: an error, or missing, to be
-	// replaced by the mean.
+	// Missing says what to do with a missing value, which is an empty field of a
+	// file or a null in a message: MissingError or MissingMean.
 	Missing string `mapstructure:"missing" yaml:"missing"`
-	// Holdout is the fraction of the training examples that are not fitted, in
-	// [0, 1). Visits choose them; files are put on the topic whole.
-	Holdout    float64 `mapstructure:"holdout" yaml:"holdout"`
-	Partitions int     `mapstructure:"partitions" yaml:"partitions"`
-	// BatchRows is the most examples of a message. Wide ones are fewer, so that
-	// no message is over schemas.MaxMessage.
+	// Holdout is the fraction of the training examples that are scored but not
+	// fitted, in [0, 1). It does not change what is published: the workers choose
+	// these examples when they read them.
+	Holdout float64 `mapstructure:"holdout" yaml:"holdout"`
+	// Partitions is the number of partitions of the examples topic, at least 1. It
+	// is part of a source's ID, as it decides where the messages go.
+	Partitions int `mapstructure:"partitions" yaml:"partitions"`
+	// BatchRows is the maximum number of examples in a message, at least 1. A
+	// message of wide examples has fewer, so that it does not exceed
+	// schemas.MaxMessage.
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 }
 
-// Values of Missing.
 const (
-	MissingError = "error"
-	MissingMean  = "mean"
+	MissingError = "error" // Options.Missing: a missing value is an error
+	MissingMean  = "mean"  // Options.Missing: the mean of the feature replaces a missing value
 )
 
-const (
-	formatIDX = "idx"
-	formatCSV = "csv"
-)
-
-// Defaults are the options of an empty configuration.
+// Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{Missing: MissingError, Partitions: 4, BatchRows: 1024}
 }
 
-// Column names a column of a CSV by its number, from 0, or its name in the
-// header. What can be read as a number is a number. The zero value is none.
+// Column names a column by its number, from 0, or by its name in the header. A
+// text that can be read as a number is a number. The zero value names none.
 type Column string
 
-// number tells which column it is, unless it is a name.
+// number returns the column's number. ok is false if the column is given by
+// its name, or not at all.
 func (c Column) number() (n int, ok bool) {
 	n, err := strconv.Atoi(string(c))
 	return n, err == nil
 }
 
+// isName reports whether the column is given by its name.
 func (c Column) isName() bool {
 	_, ok := c.number()
 	return c != "" && !ok
 }
 
-// label is the column of the label of a CSV.
-func (o *Options) label() Column {
-	if o.Label == "" {
-		return "0"
-	}
-	return o.Label
-}
+const wantCount = "a whole number ≥ 1"
 
-func (o *Options) hasHeader() bool {
-	if o.Header != nil {
-		return *o.Header
-	}
-	return o.Label.isName() || o.Weight.isName()
-}
-
-const (
-	wantFormat = "idx or csv (libsvm, arrow and parquet are not read yet)"
-	wantColumn = "a column's number, from 0, or its name"
-	wantPairs  = "idx files in pairs, images first, then their labels"
-	wantCount  = "a whole number ≥ 1"
-)
-
-// Check finds the values that are impossible whatever the files hold. It does
-// not look at the files.
+// Check returns a Problem for each value that is impossible, whatever the files
+// hold. It does not open the files.
 func (o Options) Check() []schemas.Problem {
 	var problems []schemas.Problem
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	if o.Format != "" && o.Format != formatIDX && o.Format != formatCSV {
-		wrong("format", o.Format, wantFormat)
+	if f, ok := o.formatByName(""); o.Format != "" && (!ok || f.open == nil) {
+		wrong("format", o.Format, wantFormat())
 	} else {
 		problems = append(problems, o.checkFiles("train", o.Train)...)
 		problems = append(problems, o.checkFiles("test", o.Test)...)
 	}
-	if n, isNumber := o.Label.number(); isNumber && n < 0 {
-		wrong("label", o.Label, wantColumn)
-	}
-	if n, isNumber := o.Weight.number(); isNumber && n < 0 {
-		wrong("weight", o.Weight, wantColumn)
-	}
-	if o.Weight != "" && o.Weight == o.label() {
-		wrong("weight", o.Weight, "another column than the label's")
-	}
-	if o.Header != nil && !*o.Header && (o.Label.isName() || o.Weight.isName()) {
-		wrong("header", false, "true, as a column is given by its name")
+	// The keys of every format are checked: which formats the files have may be
+	// known only when they are opened.
+	for _, f := range formats() {
+		if f.check == nil {
+			continue
+		}
+		for _, p := range f.check(o) {
+			if !slices.Contains(problems, p) { // formats may share a key
+				problems = append(problems, p)
+			}
+		}
 	}
 	known := map[string]bool{}
 	for _, class := range o.Classes {
@@ -127,7 +109,7 @@ func (o Options) Check() []schemas.Problem {
 	if o.Missing != MissingError && o.Missing != MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")
 	}
-	if !(o.Holdout >= 0 && o.Holdout < 1) {
+	if !(o.Holdout >= 0 && o.Holdout < 1) { // also refuses NaN
 		wrong("holdout", o.Holdout, "a fraction, at least 0 and less than 1")
 	}
 	if o.Partitions < 1 {
@@ -139,47 +121,27 @@ func (o Options) Check() []schemas.Problem {
 	return problems
 }
 
-// checkFiles looks at names only: what they don't tell is left for Sources.
+// checkFiles checks the names of files. What only their content tells is left to
+// Sources.
 func (o Options) checkFiles(key string, files []string) []schemas.Problem {
-	for i := 0; i < len(files); i++ {
-		if files[i] == "" {
-			return []schemas.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
+	if slices.Contains(files, "") {
+		return []schemas.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
+	}
+	for rest := files; len(rest) > 0; {
+		f, ok := o.formatByName(rest[0])
+		if !ok {
+			return nil // how many files belong to this one is not known either
 		}
-		switch format := o.formatOfName(files[i]); format {
-		case "":
-			return nil
-		case formatCSV:
-		case formatIDX:
-			if i++; i == len(files) {
-				return []schemas.Problem{{Key: key, Value: fmt.Sprint(files), Want: wantPairs}}
-			}
-			if labels := o.formatOfName(files[i]); labels != formatIDX && labels != "" {
-				return []schemas.Problem{{Key: key, Value: fmt.Sprint(files), Want: wantPairs}}
-			}
-		default:
-			return []schemas.Problem{{Key: key, Value: files[i], Want: wantFormat}}
+		if f.open == nil {
+			return []schemas.Problem{{Key: key, Value: rest[0], Want: wantFormat()}}
 		}
+		if len(rest) < f.files || slices.ContainsFunc(rest[1:f.files], func(name string) bool {
+			other, ok := o.formatByName(name)
+			return ok && other.name != f.name
+		}) {
+			return []schemas.Problem{{Key: key, Value: fmt.Sprint(files), Want: f.name + " " + f.wantFiles}}
+		}
+		rest = rest[f.files:]
 	}
 	return nil
-}
-
-// formatOfName is "" if the name does not tell.
-func (o Options) formatOfName(name string) string {
-	if o.Format != "" {
-		return o.Format
-	}
-	name = strings.ToLower(filepath.Base(name))
-	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".bz2")
-	matches := func(pattern string) bool {
-		ok, _ := filepath.Match(pattern, name) // the patterns are sound
-		return ok
-	}
-	switch ext := filepath.Ext(name); {
-	// train-images-idx3-ubyte, train-images.idx3-ubyte, train-images.idx
-	case slices.ContainsFunc([]string{"*ubyte", "*.idx", "*idx[0-9]"}, matches):
-		return formatIDX
-	case ext == ".csv", ext == ".libsvm", ext == ".arrow", ext == ".parquet":
-		return ext[1:]
-	}
-	return ""
 }

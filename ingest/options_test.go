@@ -19,8 +19,8 @@ func TestCheck(t *testing.T) {
 		change func(*Options)
 		want   schemas.Problem
 	}{
-		{func(o *Options) { o.Format = "libsvm" }, schemas.Problem{Key: "format", Value: "libsvm", Want: "idx or csv (libsvm, arrow and parquet are not read yet)"}},
-		{func(o *Options) { o.Train = []string{"a.parquet"} }, schemas.Problem{Key: "train", Value: "a.parquet", Want: "idx or csv (libsvm, arrow and parquet are not read yet)"}},
+		{func(o *Options) { o.Format = "libsvm" }, schemas.Problem{Key: "format", Value: "libsvm", Want: wantFormat()}},
+		{func(o *Options) { o.Train = []string{"a.parquet"} }, schemas.Problem{Key: "train", Value: "a.parquet", Want: wantFormat()}},
 		{func(o *Options) { o.Test = []string{"a.csv", ""} }, schemas.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, schemas.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, schemas.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},
@@ -43,13 +43,13 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
 		}
 	}
-	// all at once, so that nobody mends one after the other
+	// all problems are reported at once
 	if got := (Options{}).Check(); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
 }
 
-// The keys are those of the contract, and a column is a number or a name.
+// The keys are those of docs/configuration.md, and a column is a number or a name.
 func TestOptionsDecode(t *testing.T) {
 	const text = `
 train: [a.csv]

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -11,33 +12,41 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Appender writes messages to one partition of the examples topic, in their
-// order, and returns the offset of the first.
+// Appender writes messages to a partition of the examples topic, in their order,
+// and returns the offset of the first. Publish calls it from one goroutine for
+// each partition.
 type Appender func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error)
 
-// Begun is what an interrupted Publish has left on the topic: by partition the
-// offsets of its messages, which are the first sequences of that partition.
-type Begun struct {
-	Attempt string
-	Spans   []schemas.Span
+// Attempt is one attempt at publishing a source. If it was interrupted, Spans
+// says which of its messages are on the topic already.
+type Attempt struct {
+	// ID tells the messages of this attempt from those of other attempts at the
+	// same source.
+	ID string
+	// Spans has an element for each partition of the topic, at least one, with the
+	// offsets of this attempt's messages. These are the first sequences of that
+	// partition. Empty: none are there.
+	Spans []schemas.Span
 }
 
-// waiting is how many encoded messages a partition's writer may be behind.
-const waiting = 4
+// queueLength is how many encoded messages may wait for the writer of a
+// partition.
+const queueLength = 4
 
-// Publish puts a source onto the examples topic and returns the seal that
-// makes it count: until the seal is on its topic, nobody trains on a message of
-// this attempt. Sequence s goes to partition s mod the number of partitions;
-// what is begun is gone on with. progress is told the rows so far.
-func Publish(ctx context.Context, s Source, begun Begun, write Appender, mem memory.Allocator, progress func(rows int64)) (*schemas.SourceSeal, error) {
-	spans := begun.Spans
+// Publish writes the messages of a source that are not yet on the examples topic
+// and returns the seal of the source. The messages count only when the caller has
+// put the seal on its topic. Sequence s goes to partition s mod the number of
+// partitions. Publish calls progress after each batch with the number of rows so
+// far, including those that were there already.
+func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator, progress func(rows int64)) (*schemas.SourceSeal, error) {
+	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
-	there := make([]int64, partitions) // messages of each partition that need not be written
-	seal := &schemas.SourceSeal{ID: s.ID, Attempt: begun.Attempt, Split: s.Split.String(), Partitions: len(spans)}
+	there := make([]int64, partitions) // how many messages each partition has already
+	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Split: s.Split.String(), Partitions: len(spans)}
 	group, ctx := errgroup.WithContext(ctx)
 	queues := make([]chan schemas.Message, partitions)
 	for p := range queues {
-		queue := make(chan schemas.Message, waiting)
+		queue := make(chan schemas.Message, queueLength)
 		queues[p], there[p] = queue, spans[p].To-spans[p].From
 		group.Go(func() error {
 			for m := range queue {
@@ -64,7 +73,7 @@ func Publish(ctx context.Context, s Source, begun Begun, write Appender, mem mem
 				return err
 			}
 			if p := seal.Messages % partitions; seal.Messages/partitions >= there[p] {
-				m, err := message(rows, seal, mem)
+				m, err := newMessage(rows, seal, mem)
 				if err != nil {
 					return err
 				}
@@ -90,13 +99,13 @@ func Publish(ctx context.Context, s Source, begun Begun, write Appender, mem mem
 	return seal, nil
 }
 
-// message of the next sequence of a source.
-func message(rows *schemas.ExampleRows, seal *schemas.SourceSeal, mem memory.Allocator) (schemas.Message, error) {
+// newMessage makes the message of the next sequence of a source.
+func newMessage(rows *schemas.ExampleRows, seal *schemas.SourceSeal, mem memory.Allocator) (schemas.Message, error) {
 	record := rows.Record(mem)
 	defer record.Release()
 	value, err := schemas.EncodeExamples(record, mem)
 	if err != nil {
-		return schemas.Message{}, fmt.Errorf("encode examples %d: %w", seal.Messages, err)
+		return schemas.Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", schemas.Digest(seal.ID).Short(), seal.Messages, err)
 	}
 	return schemas.Message{
 		Key: fmt.Sprintf("%s/%d", seal.Header(), seal.Messages),

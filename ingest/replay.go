@@ -7,23 +7,24 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Replay tells which messages of one partition's span count in a run: each
-// sequence of a sealed source once, and the messages of other producers if the
-// plan wants them. It sees the span's messages in order.
+// Replay decides which messages of a partition count in a run: each sequence of
+// the plan's sources once, and the messages of other producers if the plan wants
+// them. Whether a message counts depends on the messages before it, so Replay
+// must see all messages of the span, in order. NewReplay makes it.
 type Replay struct {
 	partition int
 	foreign   bool
-	sources   map[string]*position
+	sources   map[string]*position // by the header of their messages
 }
 
-// position in a source's messages in this partition.
+// position is how far the messages of one source have been seen.
 type position struct {
 	seal  schemas.SourceSeal
-	next  int64 // least sequence not seen
-	count int64
+	next  int64 // the sequence that counts next
+	count int64 // messages that counted
 }
 
-// NewReplay starts at the beginning of a plan's span.
+// NewReplay returns a Replay at the beginning of the partition's span.
 func NewReplay(plan *schemas.Plan, partition int) *Replay {
 	r := &Replay{partition: partition, foreign: plan.Foreign, sources: map[string]*position{}}
 	for _, seal := range plan.Sources {
@@ -32,8 +33,9 @@ func NewReplay(plan *schemas.Plan, partition int) *Replay {
 	return r
 }
 
-// Accept tells whether the message counts. What is not sealed, repeated, or
-// not asked for does not.
+// Accept reports whether the next message of the span counts. A message does not
+// count if its source is not in the plan, if it repeats an earlier message, or if
+// another producer wrote it and the plan does not want those.
 func (r *Replay) Accept(m schemas.Message) bool {
 	source := m.Get("source")
 	if source == "" {
@@ -52,20 +54,21 @@ func (r *Replay) Accept(m schemas.Message) bool {
 	return true
 }
 
-// IncompleteError says that the span lacks messages of a sealed source.
+// IncompleteError says that a span lacks messages of a source of the plan.
 type IncompleteError struct {
-	Source     string
-	Partition  int
-	Have, Want int64
+	Source     string // ID of the source
+	Partition  int    // of the examples topic
+	Have, Want int64  // messages of the source in that partition
 }
 
+// Error returns what is missing and why that may be.
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("source %s has %d of %d messages in partition %d: they were deleted, or the topic was made anew",
+	return fmt.Sprintf("source %s has %d of %d messages in partition %d: the others were deleted, or the topic was created again",
 		schemas.Digest(e.Source).Short(), e.Have, e.Want, e.Partition)
 }
 
-// Complete checks, at the end of the span, that every message of the sealed
-// sources was there.
+// Complete returns an *IncompleteError if a message of one of the plan's sources
+// was not seen. Call it at the end of the span.
 func (r *Replay) Complete() error {
 	for _, p := range r.sources {
 		if want := p.want(r.partition); p.count != want {
@@ -75,7 +78,8 @@ func (r *Replay) Complete() error {
 	return nil
 }
 
-// want is how many sequences below Messages are partition modulo Partitions.
+// want is how many messages of the source the partition must have: those with
+// sequence mod Partitions = partition.
 func (p *position) want(partition int) int64 {
 	n, parts := p.seal.Messages, int64(p.seal.Partitions)
 	if int64(partition) >= parts || n <= int64(partition) {

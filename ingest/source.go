@@ -11,43 +11,41 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Source is a file, or an idx pair of images and labels, as a series of
-// batches. Sources makes it.
+// Source is a file, or several files that belong together, as the images and
+// labels of idx do. Sources makes it; the zero value can't be read.
 type Source struct {
-	// ID is the digest of the files' bytes, the split and the options that
-	// change what is put on the topic: not of names or times. So a source that
-	// is on the topic already is known, whatever it is called now.
+	// ID is the digest of the files' bytes, the split, and the options that
+	// change what is published. Names and times of files are no part of it, so a
+	// source that is on the topic is found there under any name.
 	ID    string
-	Split schemas.Split
-	Files []string // one, or images and labels
-	Width int      // features of each example
-	Names []string // of the features, where a header has them
+	Split schemas.Split // what the examples are for
+	Files []string      // in the order of the options
+	Width int           // number of features of each example
+	Names []string      // of the features; nil if the files don't say
 
-	format  string
+	format  format
 	options Options
-	digests []schemas.Digest
+	digests []schemas.Digest // of Files
 }
 
-// identity is what a source's ID is the digest of. Options that the format
-// does not use are left at zero.
+// identity is the JSON whose digest is the ID of a source. So the names and the
+// order of the fields must not change.
 type identity struct {
 	Files      []schemas.Digest
 	Split      string
 	Format     string
-	Classes    []string
+	Classes    []string // sorted: their order does not change what is published
 	Partitions int
 	BatchRows  int
-	Label      Column
-	Weight     Column
-	Header     bool
-	Missing    string
+	columnOptions
 }
 
-// Sources finds what the files of the options are, in their order, training
-// before test. It reads each file once to digest it, and as much again as
-// tells whether its first rows make sense: a missing file, another format, or
-// another width than the first file's is a *FileError before anything is
-// ingested. An option that Check finds impossible is a Problem.
+// Sources returns the sources that the files of the options make, in their
+// order, those to train on first. It reads every file once for its digest, and
+// its first rows again to see whether they make sense. So a missing file, a
+// file of another format, and a file with other features than the first are a
+// *FileError before anything is published. An option that does not pass Check
+// is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
@@ -69,86 +67,60 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 			return nil, err
 		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return other.ID == s.ID }); j >= 0 {
-			return nil, wholeFile(s.Files[0], fmt.Errorf("the same bytes as %s, and examples are counted once", all[j].Files[0]))
+			return nil, wholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
 		}
 	}
 	return all, nil
 }
 
-// sameNames tells whether the features of two files are the same, as far as
-// their headers say: columns count by their place.
+// sameNames returns an error if the headers of two sources name different
+// features. A model knows a feature by its position, not by its name.
 func sameNames(first, s Source) error {
 	if first.Names == nil || s.Names == nil {
 		return nil
 	}
 	for i, name := range s.Names {
 		if want := first.Names[i]; name != want {
-			err := fmt.Errorf("feature %d is %q, but in %s it is %q: columns count by their place", i, name, first.Files[0], want)
+			err := fmt.Errorf("feature %d is %q, but in %s it is %q: all files need the same features in the same order", i, name, first.Files[0], want)
 			return &FileError{File: s.Files[0], Line: 1, Offset: -1, Err: err}
 		}
 	}
 	return nil
 }
 
+// sources makes the sources of one split.
 func sources(ctx context.Context, o Options, split schemas.Split, files []string) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
-		s := Source{Split: split, options: o}
-		var err error
-		if s.format, err = o.formatOf(ctx, files[0]); err != nil {
-			return nil, err
-		}
-		take := 1
-		if s.format == formatIDX {
-			take = 2
-		}
-		if len(files) < take {
-			return nil, wholeFile(files[0], errors.New("without a pair: expected "+wantPairs))
-		}
-		s.Files, files = files[:take:take], files[take:]
-		if err := s.identify(ctx); err != nil {
-			return nil, err
-		}
-		r, err := s.open(ctx)
+		f, err := o.formatOfFile(ctx, files[0])
 		if err != nil {
 			return nil, err
 		}
-		s.Width = r.width()
-		if named, ok := r.(*csvReader); ok {
-			s.Names = named.names()
+		if len(files) < f.files {
+			return nil, wholeFile(files[0], fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
 		}
-		r.close()
-		found = append(found, s)
+		s := Source{Split: split, Files: files[:f.files:f.files], format: f, options: o}
+		if err := s.identify(ctx); err != nil {
+			return nil, err
+		}
+		if err := s.describe(ctx); err != nil {
+			return nil, err
+		}
+		found, files = append(found, s), files[f.files:]
 	}
 	return found, nil
 }
 
-func (o Options) formatOf(ctx context.Context, name string) (string, error) {
+func (o Options) formatOfFile(ctx context.Context, name string) (format, error) {
 	c, err := openContent(ctx, name)
 	if err != nil {
-		return "", err
+		return format{}, err
 	}
 	defer c.Close()
-	return o.formatOfContent(c)
+	return o.formatOf(c)
 }
 
-func (o Options) formatOfContent(c *content) (string, error) {
-	switch format := o.formatOfName(c.name); format {
-	case formatIDX, formatCSV:
-		return format, nil
-	case "":
-		found, err := looksLikeIDX(c)
-		if err != nil {
-			return "", err
-		}
-		if found {
-			return formatIDX, nil
-		}
-		return "", wholeFile(c.name, errors.New("neither name nor content tells the format: set examples.format"))
-	}
-	return "", wholeFile(c.name, errors.New("unknown format: expected "+wantFormat))
-}
-
+// identify sets the ID and the digests of the files.
 func (s *Source) identify(ctx context.Context) error {
 	for _, name := range s.Files {
 		c, err := openContent(ctx, name)
@@ -164,29 +136,30 @@ func (s *Source) identify(ctx context.Context) error {
 	}
 	o := s.options
 	id := identity{
-		Files: s.digests, Split: s.Split.String(), Format: s.format,
+		Files: s.digests, Split: s.Split.String(), Format: s.format.name,
 		Classes: slices.Sorted(slices.Values(o.Classes)), Partitions: o.Partitions, BatchRows: o.BatchRows,
 	}
-	if s.format == formatCSV {
-		id.Label, id.Weight, id.Header, id.Missing = o.label(), o.Weight, o.hasHeader(), o.Missing
+	if s.format.columns != nil {
+		id.columnOptions = s.format.columns(o)
 	}
 	s.ID = string(schemas.DigestJSON(id))
 	return nil
 }
 
-// reader is an open source of either format.
-type reader interface {
-	width() int
-	// next answers io.EOF after the last batch. The batch is good until the
-	// next call.
-	next() (*schemas.ExampleRows, error)
-	// contents are all read to their end when next has answered io.EOF.
-	contents() []*content
-	close()
+// describe sets the width and the names of the features.
+func (s *Source) describe(ctx context.Context) error {
+	r, opened, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeAll(opened)
+	s.Width, s.Names = r.width(), r.names()
+	return nil
 }
 
-func (s Source) open(ctx context.Context) (r reader, err error) {
-	var opened []*content
+// open returns a reader of the source and its files. The caller closes the
+// files, unless there is an error.
+func (s *Source) open(ctx context.Context) (r reader, opened []*content, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(opened)
@@ -195,35 +168,33 @@ func (s Source) open(ctx context.Context) (r reader, err error) {
 	for _, name := range s.Files {
 		c, err := openContent(ctx, name)
 		if err != nil {
-			return nil, err
+			return nil, opened, err
 		}
 		opened = append(opened, c)
 	}
-	if s.format == formatIDX {
-		return newIDXReader(opened[0], opened[1], s.options)
-	}
-	return newCSVReader(opened[0], s.options)
+	r, err = s.format.open(opened, s.options)
+	return r, opened, err
 }
 
 func closeAll(contents []*content) {
 	for _, c := range contents {
-		c.Close() // opened for reading: nothing to lose
+		c.Close() // it was only read, so an error loses nothing
 	}
 }
 
-// Batches reads the source, in order, in batches of at most BatchRows rows
-// that fit a message. They depend on the files' bytes and the options alone.
-// After an error there is nothing more; it is a *FileError, or the context's.
+// Batches reads the source in order, in batches of at most BatchRows rows that
+// fit a message. The batches depend on the files' bytes and the options alone.
+// An error is the last value; it is a *FileError or the context's error.
 //
-// A batch is good until the next one is asked for: its columns are used again.
+// A batch is valid until the next one is read, which overwrites its columns.
 func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, error] {
 	return func(yield func(*schemas.ExampleRows, error) bool) {
-		r, err := s.open(ctx)
+		r, opened, err := s.open(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer r.close()
+		defer closeAll(opened)
 		var splits []schemas.Split
 		for rows, err := range all(ctx, r) {
 			if err != nil {
@@ -240,19 +211,20 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 				return
 			}
 		}
-		for i, c := range r.contents() {
+		for i, c := range opened {
 			if c.digest() != s.digests[i] {
-				yield(nil, wholeFile(c.name, errors.New("changed while it was ingested")))
+				yield(nil, wholeFile(c.name, errors.New("the file changed while it was ingested")))
 				return
 			}
 		}
 	}
 }
 
-// File reads a file for prediction, in batches as Batches makes them, without
-// labels and weights. A CSV has either width columns, all of them features, or
-// those and the label's (and the weight's, if the options have one), which are
-// left out. Of idx it is the file of images.
+// File reads rows to predict from a file, in batches as Batches makes them,
+// without labels and weights. width is the number of features that the model
+// needs; a file with another number is a *FileError. A CSV may have the columns
+// of the label and the weight, which are skipped. For idx it is the file of
+// images.
 func File(ctx context.Context, name string, o Options, width int) iter.Seq2[*schemas.ExampleRows, error] {
 	return func(yield func(*schemas.ExampleRows, error) bool) {
 		if problems := o.Check(); problems != nil {
@@ -265,7 +237,12 @@ func File(ctx context.Context, name string, o Options, width int) iter.Seq2[*sch
 			return
 		}
 		defer c.Close()
-		r, err := newFeatureReader(c, o, width)
+		f, err := o.formatOf(c)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		r, err := f.openFeatures(c, o, width)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -274,18 +251,7 @@ func File(ctx context.Context, name string, o Options, width int) iter.Seq2[*sch
 	}
 }
 
-func newFeatureReader(c *content, o Options, width int) (reader, error) {
-	format, err := o.formatOfContent(c)
-	if err != nil {
-		return nil, err
-	}
-	if format == formatIDX {
-		return newImageReader(c, o, width)
-	}
-	return newCSVFeatureReader(c, o, width)
-}
-
-// all is what is left of a reader.
+// all iterates over the batches that a reader has left.
 func all(ctx context.Context, r reader) iter.Seq2[*schemas.ExampleRows, error] {
 	return func(yield func(*schemas.ExampleRows, error) bool) {
 		for {
@@ -301,18 +267,19 @@ func all(ctx context.Context, r reader) iter.Seq2[*schemas.ExampleRows, error] {
 }
 
 const (
-	// messageRoom leaves 10 KB of a message for its schema, its framing and the
-	// padding of its columns, which together take less than 3.
+	// messageRoom is how many bytes of a message its rows may take. It leaves
+	// 10 KB for the schema, the framing and the padding of the columns, which
+	// together take less than 3.
 	messageRoom = schemas.MaxMessage - 10_000
-	// rowOverhead is what a row takes beside its features and the text of its
-	// label: label 8 (number, or offset of the text), weight 4, split 4 and its
-	// text 7, validity of each less than 1 together.
+	// rowOverhead is how many bytes a row takes beside its features and the text
+	// of its label: label 8 (number, or offset of the text), weight 4, split 4
+	// and its text 7, and less than 1 for the validity of all of them.
 	rowOverhead = 24
 )
 
-// byteRowBytes is what a row of uint8 features takes in a message.
+// byteRowBytes is how many bytes of a message a row of uint8 features takes.
 func byteRowBytes(cols int) int { return cols + rowOverhead }
 
-// floatRowBytes is what a row of float32 features takes in a message, a bit
-// for the validity of each included, and the text of its label not.
+// floatRowBytes is how many bytes of a message a row of float32 features takes,
+// with a bit for the validity of each, without the text of its label.
 func floatRowBytes(cols int) int { return 4*cols + (cols+7)/8 + rowOverhead }

@@ -21,7 +21,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// folder holds the files of a test.
+// folder is a folder with the files of a test.
 type folder string
 
 func newFolder(t *testing.T) folder { return folder(t.TempDir()) }
@@ -36,7 +36,7 @@ func (f folder) write(t *testing.T, name string, content []byte) string {
 	return f.path(name)
 }
 
-// text is an error's text with the folder's path left out.
+// text is an error's text without the folder's path.
 func (f folder) text(err error) string {
 	if err == nil {
 		return ""
@@ -79,7 +79,7 @@ func readSources(o Options) (rows []schemas.ExampleRows, err error) {
 	return rows, nil
 }
 
-// show is for goldens: fields in a line, those that are absent left out.
+// show writes a batch in one line, without the columns that it does not have.
 func show(r schemas.ExampleRows) string {
 	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
 	if r.Floats != nil {
@@ -103,7 +103,7 @@ func show(r schemas.ExampleRows) string {
 	return text
 }
 
-// idxFile makes an idx file: a header that tells the truth, and the values.
+// idxFile makes an idx file of dimensions and values, which need not agree.
 func idxFile(kind byte, dims []uint32, values ...any) []byte {
 	file := []byte{0, 0, kind, byte(len(dims))}
 	for _, d := range dims {
@@ -139,9 +139,9 @@ func TestSourcesIdentity(t *testing.T) {
 	t.Run("same", func(t *testing.T) {
 		for name, change := range map[string]func(*Options){
 			"another name":          func(o *Options) { o.Train = []string{f.write(t, "b.csv", []byte("0,1\n1,2\n"))} },
-			"format said":           func(o *Options) { o.Format = "csv" },
-			"label said":            func(o *Options) { o.Label = "0" },
-			"no header said":        func(o *Options) { o.Header = &no },
+			"format given":          func(o *Options) { o.Format = "csv" },
+			"label given":           func(o *Options) { o.Label = "0" },
+			"no header given":       func(o *Options) { o.Header = &no },
 			"holdout is for visits": func(o *Options) { o.Holdout = 0.5 },
 		} {
 			o := base
@@ -203,11 +203,11 @@ func TestSourcesFormats(t *testing.T) {
 		{[]string{"train-images.idx3-ubyte", "train-labels.idx1-ubyte"}, "", asIDX},
 		{[]string{"train-images.idx3", "train-labels.idx1"}, "", asIDX},
 		{[]string{"IMAGES.IDX", "LABELS.IDX"}, "", asIDX},
-		{[]string{"images", "labels"}, "", asIDX},         // by magic
-		{[]string{"images.bin", "labels.csv"}, "", asIDX}, // the second of a pair is labels, whatever it is called
+		{[]string{"images", "labels"}, "", asIDX},         // by their first bytes
+		{[]string{"images.bin", "labels.csv"}, "", asIDX}, // the name of the second file of a pair does not count
 		{[]string{"images.csv", "labels.csv"}, "idx", asIDX},
 		{[]string{"rows.csv"}, "", asCSV},
-		{[]string{"rows.CSV.gz"}, "", asCSV}, // not compressed, in spite of its name
+		{[]string{"rows.CSV.gz"}, "", asCSV}, // not compressed, despite its name
 		{[]string{"rows.txt"}, "csv", asCSV},
 	} {
 		f := newFolder(t)
@@ -237,6 +237,7 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "copy.csv", []byte("0,1\n"))
 	f.write(t, "two.csv", []byte("0,1,2\n"))
 	f.write(t, "what", []byte("0,1\n"))
+	f.write(t, "rows", idxFile(idxUint8, []uint32{1}, uint8(1)))
 	f.write(t, "rows.arrow", []byte("ARROW1"))
 	f.write(t, "images", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
@@ -249,10 +250,11 @@ func TestSourcesRefuse(t *testing.T) {
 		{[]string{"none.csv"}, nil, "none.csv: no such file or directory"},
 		{[]string{"folder.csv"}, nil, "folder.csv: is a directory"},
 		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
-		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv, and examples are counted once"},
+		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
 		{[]string{"what", "rows.arrow"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"images"}, nil, "images: without a pair: expected idx files in pairs, images first, then their labels"},
+		{[]string{"images", "rows", "rows.arrow"}, nil, "rows.arrow: format arrow: expected " + wantFormat()},
+		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
 		o := Defaults()
 		for _, name := range test.train {
@@ -277,7 +279,7 @@ func TestSourcesRefuse(t *testing.T) {
 	if want := (schemas.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
 		t.Errorf("error %v, expected %v", err, want)
 	}
-	// the same file for training and for testing is nobody's mistake to find here
+	// one file may be used for training and for testing
 	o = Defaults()
 	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
 	if found, err := Sources(context.Background(), o); err != nil || found[0].ID == found[1].ID {
@@ -285,7 +287,8 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
-// Batches straddle batch_rows and go on where the one before ended.
+// All batches but the last have batch_rows rows, and each continues where the one
+// before ended.
 func TestBatchSizes(t *testing.T) {
 	for _, rows := range []int{1, 63, 64, 65, 127, 128, 129} {
 		var sizes []int
@@ -311,7 +314,7 @@ func TestBatchSizes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // reading again gives the same
+		for range 2 { // reading twice gives the same batches
 			whole, got, err := readRows(found[0].Batches(context.Background()))
 			if err != nil || !slices.Equal(got, sizes) {
 				t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
@@ -339,7 +342,7 @@ func TestBatchSizes(t *testing.T) {
 	}
 }
 
-// However wide rows are and long their labels, a batch fits a message.
+// Batches fit a message, however wide the rows and however long the labels.
 func TestBatchesFitMessages(t *testing.T) {
 	encodedSize := func(rows *schemas.ExampleRows) int {
 		t.Helper()
@@ -394,7 +397,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		o.Test = []string{f.write(t, "a.csv", bytes.Repeat([]byte(line), rows))}
 		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
 	}
-	// what people have most often is not cut: 1024 images of 28 × 28 are one message
+	// 1024 images of 28 × 28, as in MNIST, are one message
 	if fit := messageRoom / byteRowBytes(28*28); fit < Defaults().BatchRows {
 		t.Errorf("%d images fit a message", fit)
 	}
@@ -403,7 +406,7 @@ func TestBatchesFitMessages(t *testing.T) {
 	check("long labels", 9, 800_000, o)
 }
 
-// What a file holds must be what its identity says.
+// A file that changed after Sources digested it is an error.
 func TestBatchesOfChangedFile(t *testing.T) {
 	f := newFolder(t)
 	o := Defaults()
@@ -414,7 +417,7 @@ func TestBatchesOfChangedFile(t *testing.T) {
 	}
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	_, _, err = readRows(found[0].Batches(context.Background()))
-	if want := "a.csv: changed while it was ingested"; f.text(err) != want {
+	if want := "a.csv: the file changed while it was ingested"; f.text(err) != want {
 		t.Errorf("%q, expected %q", f.text(err), want)
 	}
 }
@@ -468,7 +471,7 @@ func TestFile(t *testing.T) {
 		{"a word", "1,2\n1,a\n", Options{}, `file: line 2, column 1: "a" is not a number`},
 		{"images", string(images), Options{Format: "idx"}, "2 × 2 bytes [1 2 3 4]"},
 		{"wide images", string(idxFile(idxUint8, []uint32{1, 3}, []uint8{1, 2, 3})), Options{Format: "idx"}, "file: offset 0: 1 × 3 values, as images are: expected 2 features"},
-		{"labels for images", string(idxFile(idxUint8, []uint32{2}, []uint8{1, 2})), Options{Format: "idx"}, "file: offset 0: 2 numbers, as labels are, where images should be"},
+		{"labels for images", string(idxFile(idxUint8, []uint32{2}, []uint8{1, 2})), Options{Format: "idx"}, "file: offset 0: 2 numbers, as labels are: expected images"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFolder(t)
@@ -500,8 +503,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Files whose headers name other features, or the same in another order, are
-// refused: columns count by their place.
+// Files whose headers name different features, or the same features in another
+// order, are refused.
 func TestFeaturesOfOtherNames(t *testing.T) {
 	f := folder(t.TempDir())
 	f.write(t, "a.csv", []byte("y,one,two\n1,2,3\n"))
@@ -510,7 +513,7 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	o := Defaults()
 	o.Label, o.Train, o.Test = "y", []string{f.path("a.csv")}, []string{f.path("b.csv")}
 	if _, err := Sources(context.Background(), o); err != nil {
-		t.Errorf("the label's place does not matter: %v", err)
+		t.Errorf("the position of the label matters: %v", err)
 	}
 	o.Test = []string{f.path("c.csv")}
 	_, err := Sources(context.Background(), o)

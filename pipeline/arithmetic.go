@@ -13,8 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// arithmetic of this process: all that decides the bits of a sum beside its
-// terms.
+// arithmetic returns what decides the bits of a sum in this process, beside its terms.
 func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
 	build, err := build()
 	if err != nil {
@@ -26,8 +25,7 @@ func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
 	}, nil
 }
 
-// build is the commit that this program was built from, or where that is not
-// known for sure the digest of the program itself.
+// build returns the commit that this program was built from, or if that is not known for sure the digest of the program.
 func build() (string, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		settings := map[string]string{}

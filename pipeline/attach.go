@@ -5,8 +5,20 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
+
+// RunError says that a run has ended without a version.
+type RunError struct{ Run, State, Reason string }
+
+func (e *RunError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("run %s was %s", e.Run, e.State)
+	}
+	return fmt.Sprintf("run %s %s: %s", e.Run, e.State, e.Reason)
+}
 
 // UnknownRunError says that no such run was ever submitted.
 type UnknownRunError struct{ Run, Topic string }
@@ -15,71 +27,59 @@ func (e *UnknownRunError) Error() string {
 	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
 }
 
-// Attach follows a run that others work on to its end, or finds how it has
-// ended, and answers with its report and its model.
-func Attach(ctx context.Context, log *kafkalog.Log, name, run string, rec Recorder) (*Report, *Model, error) {
-	d := newDesk(log, name, nil)
-	l, err := d.ledger(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	plan := l.plan(run)
-	if plan == nil {
-		return nil, nil, &UnknownRunError{run, d.plans}
-	}
-	rec.Record(Began{Run: run, Followed: true, Stages: plan.Stages})
-	report, err := d.follow(ctx, plan, rec)
-	if err != nil {
-		return nil, nil, err
-	}
-	model, err := LoadModel(ctx, log, name, run)
-	return report, model, err
+// Versions returns the manifests of a pipeline's finished versions, in order.
+func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]schemas.Manifest, error) {
+	return open(log, name, nil).Versions(ctx)
 }
 
-// follow follows a run to its end, and tells what its topics say of it.
-func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Report, error) {
-	c := newChain(plan, d.codec, ignored{})
-	f := &follower{desk: d, plan: plan, run: c.run, rec: rec, chain: c}
-	news := d.log.Mail(ctx, nil, address{d.plans, 0, 0, true}, address{d.weights, 0, plan.Since.Weights, true})
-	defer news.Close()
-	wait := patience
-	for f.end == nil {
-		l, late, err := news.Next(ctx, wait)
+// LoadModel reads a version of a pipeline, given its number, its run, or [run.Latest].
+func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*model.Model, error) {
+	return open(log, name, nil).Model(ctx, version)
+}
+
+// Attach follows a run that others work on to its end, or finds how it has ended, and returns its report and its model. The
+// error may be a *[RunError] or an *[UnknownRunError].
+func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec run.Recorder) (*schemas.Report, *model.Model, error) {
+	p := open(log, name, nil)
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan := l.Plan(id)
+	if plan == nil {
+		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
+	}
+	rec.Record(run.Began{Run: id, Followed: true, Stages: plan.Stages})
+	report, err := p.follow(ctx, plan, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := p.Model(ctx, id)
+	return report, m, err
+}
+
+// follow follows a run to its end, and records what its topics say of it.
+func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec run.Recorder) (*schemas.Report, error) {
+	chain := run.NewChain(plan, p.Codec, run.Ignore{})
+	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain}
+	if err := f.untilEnd(ctx); err != nil {
+		return nil, err
+	}
+	if f.end.State != schemas.Done { // a solver that did not know it may have finished the run after all
+		l, err := p.ReadLedger(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if late {
-			v, _, _ := f.chain.due()
-			notice(rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.number, stageName(v.stage))
-			wait = min(2*wait, mostPatience)
-		}
-		if l == nil {
-			continue
-		}
-		wait = patience
-		switch m := l.Message; {
-		case m.Get("run") != f.run:
-		case l.topic == d.weights:
-			f.takeWeights(m)
-		default:
-			f.takePlans(m)
-		}
+		f.end = l.End(f.run)
 	}
-	if f.end.State != schemas.Done { // a solver that did not know may have done it after all
-		l, err := d.ledger(ctx)
-		if err != nil {
-			return nil, err
-		}
-		f.end = l.ends[f.run]
-	}
-	rec.Record(Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
+	rec.Record(run.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
 	if f.report == nil { // compaction may have left it behind the end
-		err := d.each(ctx, d.plans, 0, func(r entry) error {
-			if r.Get("run") == f.run {
-				f.takePlans(r.Message)
+		err := p.Each(ctx, p.Topics.Plans, 0, func(m run.Message) error {
+			if m.Get("run") == f.run {
+				f.takePlans(m.Message)
 			}
 			return nil
 		})
@@ -88,34 +88,65 @@ func (d desk) follow(ctx context.Context, plan *schemas.Plan, rec Recorder) (*Re
 		}
 	}
 	if f.report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, d.plans)
+		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, p.Topics.Plans)
 	}
 	return f.report, nil
 }
 
-// follower is who follows a run without a part in it. Damaged messages are none.
+// follower follows a run without taking part in it. It ignores damaged messages.
 type follower struct {
-	desk
+	*pipeline
 	plan    *schemas.Plan
 	run     string
-	rec     Recorder
-	chain   *chain
+	rec     run.Recorder
+	chain   *run.Chain
 	reports schemas.Collector[float32]
-	report  *Report
+	report  *schemas.Report
 	end     *schemas.End
+}
+
+// untilEnd takes the run's messages until one says its end.
+func (f *follower) untilEnd(ctx context.Context) error {
+	subscription := f.Log.Subscribe(ctx, nil,
+		run.Position{Topic: f.Topics.Plans, Compacted: true},
+		run.Position{Topic: f.Topics.Weights, Offset: f.plan.Since.Weights, Compacted: true})
+	defer subscription.Close()
+	for wait := run.MinPatience; f.end == nil; {
+		d, late, err := subscription.Next(ctx, wait)
+		if err != nil {
+			return err
+		}
+		if late {
+			v, _ := f.chain.Due()
+			run.Notice(f.rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.Number, run.StageName(v.Stage))
+			wait = run.Patience(wait)
+		}
+		if d == nil {
+			continue
+		}
+		wait = run.MinPatience
+		switch m := d.Message.Message; {
+		case m.Get("run") != f.run:
+		case d.Topic == f.Topics.Weights:
+			f.takeWeights(m)
+		default:
+			f.takePlans(m)
+		}
+	}
+	return nil
 }
 
 // takeWeights takes a message of the weights topic.
 func (f *follower) takeWeights(m schemas.Message) {
-	if more, err := f.chain.add(m); err != nil || !more {
+	if grown, err := f.chain.Add(m); err != nil || !grown {
 		return
 	}
-	if len(f.chain.weights) > 0 {
-		v, _, _ := f.chain.due()
-		f.rec.Record(Advanced{Run: f.run, Stage: v.stage, Visit: v.number})
+	if f.chain.Began() {
+		v, _ := f.chain.Due()
+		f.rec.Record(run.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
 		return
 	}
-	f.rec.Record(f.chain.surveyed(0))
+	f.rec.Record(f.chain.Surveyed(0))
 }
 
 // takePlans takes a message of the plans topic.
@@ -123,43 +154,17 @@ func (f *follower) takePlans(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
-			f.rec.Record(StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
+			f.rec.Record(run.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
-		if whole, err := f.codec.collectSingle(&f.reports, m); err == nil && whole != nil && f.report == nil {
-			if report, err := schemas.ReportOf(whole); err == nil {
+		if r, err := f.Codec.CollectSingle(&f.reports, m); err == nil && r != nil && f.report == nil {
+			if report, err := schemas.ReportOf(r); err == nil {
 				f.report = report
 			}
 		}
 	case schemas.KindEnd:
 		if f.end == nil {
-			f.end = endOf(m)
+			f.end = run.EndOf(m)
 		}
 	}
-}
-
-// once tells of a survey and of a stage the first time: a solver here tells of
-// them, and so does who follows the run, as it may be solved elsewhere.
-type once struct {
-	to       Recorder
-	surveyed bool
-	stages   map[int]bool
-}
-
-func newOnce(to Recorder) *once { return &once{to: to, stages: map[int]bool{}} }
-
-func (o *once) Record(e Event) {
-	switch e := e.(type) {
-	case Surveyed:
-		if o.surveyed {
-			return
-		}
-		o.surveyed = true
-	case StageEnded:
-		if o.stages[e.Stage] {
-			return
-		}
-		o.stages[e.Stage] = true
-	}
-	o.to.Record(e)
 }

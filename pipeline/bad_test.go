@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -62,14 +63,14 @@ func TestBadMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report.Rows != 600 || report.Quarantined != int64(len(bad)) || len(of[Quarantined](recorder)) != len(bad) {
+		if report.Rows != 600 || report.Quarantined != int64(len(bad)) || len(of[run.Quarantined](recorder)) != len(bad) {
 			t.Errorf("%d rows, %d in quarantine", report.Rows, report.Quarantined)
 		}
-		if there := read(t, log, topicsOf(job.Name).quarantine); len(there) != len(bad) {
+		if there := read(t, log, run.TopicsOf(job.Name).Quarantine); len(there) != len(bad) {
 			t.Errorf("%d messages on the quarantine topic, expected %d", len(there), len(bad))
 		}
 	}
-	for _, m := range read(t, log, topicsOf(job.Name).quarantine) {
+	for _, m := range read(t, log, run.TopicsOf(job.Name).Quarantine) {
 		if m.Header("reason") == "" || m.Header("offset") == "" || m.Header("partition") != "1" {
 			t.Errorf("headers %v", m.Headers)
 		}
@@ -77,7 +78,7 @@ func TestBadMessages(t *testing.T) {
 	for name, m := range bad {
 		t.Run("stop at "+name, func(t *testing.T) {
 			stopping, log := job, openEmbedded(t)
-			stopping.OnBadMessage = OnBadStop
+			stopping.OnBadMessage = schemas.StopOnBadMessage
 			accept(t, log, job, 1, whole, m, whole)
 			if err := failing(t, log, stopping); !errors.As(err, new(*RunError)) || !strings.Contains(err.Error(), "test.examples[1]@1") {
 				t.Errorf("%v", err)
@@ -145,8 +146,8 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	}
 	for rows := int64(1000); rows < 6000; rows += 1000 {
 		ctx, cancel := cancelled(t)
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-			if i, ok := e.(Ingested); ok && i.Rows >= rows {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+			if i, ok := e.(run.Ingested); ok && i.Rows >= rows {
 				cancel()
 			}
 		}})
@@ -155,7 +156,7 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(read(t, log, topicsOf(job.Name).examples)); n <= 94 {
+	if n := len(read(t, log, run.TopicsOf(job.Name).Examples)); n <= 94 {
 		t.Fatalf("%d messages on the topic: nothing was left behind", n)
 	}
 	if report, _ := train(t, log, job); report.Rows != 6000 {
@@ -174,16 +175,16 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 	job := jobOn(t, rings(600, 2, 2, 1), table{}, stage(link.Identity, 10, 1))
 	clean := openEmbedded(t)
 	want, _ := train(t, clean, job)
-	topic := topicsOf(job.Name)
-	replay := func(t *testing.T, change func([]kafkalog.Message) []kafkalog.Message) (*Report, error) {
+	topic := run.TopicsOf(job.Name)
+	replay := func(t *testing.T, change func([]kafkalog.Message) []kafkalog.Message) (*schemas.Report, error) {
 		log := openEmbedded(t)
 		if err := log.Create(t.Context(), Topics(job)...); err != nil {
 			t.Fatal(err)
 		}
-		d, seals := newDesk(log, job.Name, checked(t)), []*schemas.SourceSeal{}
-		for _, m := range read(t, clean, topic.plans) {
+		d, seals := open(log, job.Name, checked(t)), []*schemas.SourceSeal{}
+		for _, m := range read(t, clean, topic.Plans) {
 			if m.Header("kind") == string(schemas.KindSource) {
-				seal, err := schemas.DecodeJSON[schemas.SourceSeal](message(m))
+				seal, err := schemas.DecodeJSON[schemas.SourceSeal](run.FromKafka(m))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -191,14 +192,14 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 			}
 		}
 		byPartition := map[int][]kafkalog.Message{}
-		for _, m := range read(t, clean, topic.examples) {
+		for _, m := range read(t, clean, topic.Examples) {
 			byPartition[m.Partition] = append(byPartition[m.Partition], m)
 		}
 		for p := range 4 {
-			if _, err := log.Append(t.Context(), topic.examples, p, change(byPartition[p])...); err != nil {
+			if _, err := log.Append(t.Context(), topic.Examples, p, change(byPartition[p])...); err != nil {
 				t.Fatal(err)
 			}
-			_, end, err := log.Bounds(t.Context(), topic.examples, p)
+			_, end, err := log.Bounds(t.Context(), topic.Examples, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +209,7 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 				}
 			}
 		}
-		if _, err := d.write(t.Context(), topic.plans, 0, seals[0].Message()); err != nil {
+		if _, err := d.Log.Append(t.Context(), topic.Plans, 0, seals[0].Message()); err != nil {
 			t.Fatal(err)
 		}
 		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})

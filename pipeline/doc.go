@@ -1,5 +1,6 @@
-// Package pipeline joins the verbs: the roles of a worker and a solver, and a
-// whole run of both in one process.
+// Package pipeline joins the verbs: it plans runs, submits them, and brings worker and solver to them.
+//
+//	job, log ──ingest, plan──▶ plan ──submit──▶ plans topic
 //
 //	        ┌──────────────── weights ◀───────────────┐
 //	        ▼                                         │
@@ -7,7 +8,7 @@
 //	        │   ▲                                     ▲
 //	        └─ residuals and their seals ─────────────┘
 //
-// Roles meet only on topics, in one process too. What a worker does next is a
-// pure function of the plan and the accepted weights, so a process that is
-// killed and started again goes on where it was.
+// The roles are in pipeline/worker and pipeline/solver; pipeline/run is what they share. They meet only on topics, in one
+// process too. What a worker does next is a pure function of the plan and the accepted weights, so a process that is killed
+// and started again goes on where it was.
 package pipeline

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -28,125 +28,17 @@ func foreign(t *testing.T, data table) (Job, kafkalog.Message) {
 }
 
 // until interrupts a run at the first event that it is told of.
-func until(t *testing.T, log *kafkalog.Log, job Job, at func(Event) bool) {
+func until(t *testing.T, log *kafkalog.Log, job Job, at func(run.Event) bool) {
 	t.Helper()
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
 		if at(e) {
 			cancel()
 		}
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
-	}
-}
-
-// A segment that fails while others wait for their turn ends the sweep, in
-// whichever round.
-func TestSweepEndsWhenTheFirstSegmentFails(t *testing.T) {
-	for round := range 2 {
-		var others sync.WaitGroup
-		others.Add(1)
-		bad := errors.New("bad")
-		s := twoRounds(func(_ context.Context, l *load) (*outcome, error) {
-			switch {
-			case l.round != round:
-			case l.at == 0:
-				others.Wait()
-				return nil, bad
-			case l.at == 1:
-				others.Done()
-			}
-			return &outcome{}, nil
-		})
-		s.collect = func(*share, *outcome) (func(context.Context) error, error) { return nil, nil }
-		if err := s.run(t.Context(), []*share{inMemory(40)}); !errors.Is(err, bad) {
-			t.Errorf("round %d: %v", round, err)
-		}
-	}
-}
-
-// Both rounds of a sweep are collected in order, and while one segment takes its
-// time few others wait for it.
-func TestSweepInTwoRounds(t *testing.T) {
-	const segments = 200
-	most := int64(2 * runtime.GOMAXPROCS(0))
-	for slow := range 2 {
-		var ahead [2]atomic.Int64
-		s := twoRounds(func(_ context.Context, l *load) (*outcome, error) {
-			if l.round == slow && l.at == 3 {
-				for ahead[slow].Load() < most-1 { // as many as there may be
-					runtime.Gosched()
-				}
-			}
-			if n := ahead[l.round].Add(1); n > most {
-				t.Errorf("round %d: %d segments at once, expected at most %d", l.round, n, most)
-			}
-			return &outcome{}, nil
-		})
-		collected := [2]int{}
-		s.collect = func(_ *share, o *outcome) (func(context.Context) error, error) {
-			if o.at != collected[o.round] || o.round == 1 && o.at >= collected[0] {
-				t.Errorf("segment %d of round %d comes behind %v", o.at, o.round, collected)
-			}
-			collected[o.round]++
-			ahead[o.round].Add(-1)
-			return nil, nil
-		}
-		if err := s.run(t.Context(), []*share{inMemory(segments)}); err != nil || collected != [2]int{segments, segments} {
-			t.Errorf("collected %v, %v", collected, err)
-		}
-	}
-	s := twoRounds(nil)
-	if err := s.run(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
-}
-
-func twoRounds(work func(context.Context, *load) (*outcome, error)) *sweep {
-	return &sweep{plan: &schemas.Plan{}, twice: true, bench: func() func(context.Context, *load) (*outcome, error) { return work }}
-}
-
-// inMemory is a share of so many segments that need not be read.
-func inMemory(segments int64) *share {
-	s := divide(schemas.Span{From: 0, To: segments}, 0, 1)
-	for _, segment := range s.segments {
-		segment.batches = []*batch{}
-	}
-	return s
-}
-
-// However large messages are, what is read ahead of the benches is bounded.
-func TestSweepReadsAheadWithinItsRoom(t *testing.T) {
-	const messages, size = 40, 100_000
-	job, _ := foreign(t, rings(1, 2, 2, 1))
-	log := openEmbedded(t)
-	for range messages {
-		accept(t, log, job, 0, kafkalog.Message{Value: make([]byte, size)})
-	}
-	for room, most := range map[int64]int64{1: 1, 2.5 * size: 2} {
-		var ahead atomic.Int64
-		rows := int64(0)
-		s := &sweep{
-			desk: newDesk(log, job.Name, nil), plan: &schemas.Plan{Foreign: true}, room: room,
-			bench: func() func(context.Context, *load) (*outcome, error) {
-				return func(_ context.Context, l *load) (*outcome, error) {
-					if n := ahead.Add(1); n > most {
-						t.Errorf("%d segments at once, expected at most %d", n, most)
-					}
-					return &outcome{rows: int64(len(l.raw))}, nil
-				}
-			},
-			collect: func(_ *share, o *outcome) (func(context.Context) error, error) {
-				ahead.Add(-1)
-				rows += o.rows
-				return nil, nil
-			},
-		}
-		if err := s.run(t.Context(), []*share{divide(schemas.Span{To: messages}, 0, 1)}); err != nil || rows != messages {
-			t.Errorf("%d messages, %v", rows, err)
-		}
 	}
 }
 
@@ -158,7 +50,7 @@ func TestRunGoesOnBehindAnEmptySegment(t *testing.T) {
 		accept(t, log, job, 0, kafkalog.Message{Value: []byte("hello")})
 	}
 	accept(t, log, job, 0, good, encoded(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
-	until(t, log, job, func(e Event) bool { _, ok := e.(StageEnded); return ok })
+	until(t, log, job, func(e run.Event) bool { _, ok := e.(run.StageEnded); return ok })
 	if report, _ := train(t, log, job); report.Rows != 600 {
 		t.Errorf("%d rows", report.Rows)
 	}
@@ -219,17 +111,17 @@ func TestLargeKeyInQuarantine(t *testing.T) {
 // A run whose statistics were deleted under it goes on if it needs none of
 // them, and ends otherwise; it does not wait for them.
 func TestStatisticsAreGone(t *testing.T) {
-	for name, at := range map[string]func(Event) bool{
-		"within a stage":  func(e Event) bool { p, ok := e.(Passed); return ok && p.Stage == 1 },
-		"after a visit":   func(e Event) bool { p, ok := e.(Passed); return ok && p.Stage == 0 && p.Visit == 1 },
-		"between stages":  func(e Event) bool { s, ok := e.(StageEnded); return ok && s.Stage == 1 },
-		"in the survey":   func(e Event) bool { p, ok := e.(Progressed); return ok && p.Stage == schemas.Survey },
-		"after the first": func(e Event) bool { s, ok := e.(Surveyed); return ok && s.Classes > 0 },
+	for name, at := range map[string]func(run.Event) bool{
+		"within a stage":  func(e run.Event) bool { p, ok := e.(run.Passed); return ok && p.Stage == 1 },
+		"after a visit":   func(e run.Event) bool { p, ok := e.(run.Passed); return ok && p.Stage == 0 && p.Visit == 1 },
+		"between stages":  func(e run.Event) bool { s, ok := e.(run.StageEnded); return ok && s.Stage == 1 },
+		"in the survey":   func(e run.Event) bool { p, ok := e.(run.Progressed); return ok && p.Stage == schemas.Survey },
+		"after the first": func(e run.Event) bool { s, ok := e.(run.Surveyed); return ok && s.Classes > 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), resumable(t)
 			until(t, log, job, at)
-			if err := newDesk(log, job.Name, checked(t)).clear(t.Context(), job); err != nil {
+			if err := open(log, job.Name, checked(t)).clear(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
@@ -248,9 +140,9 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 	log := openEmbedded(t)
 	job := jobOn(t, rings(300, 2, 3, 1), table{}, stage(link.Softmax, 20, 3))
 	train(t, log, job)
-	job.Warm = Latest
+	job.Warm = run.Latest
 	wide := jobOn(t, rings(300, 3, 3, 1), table{}, job.Stages...)
-	wide.Warm = Latest
+	wide.Warm = run.Latest
 	if err := failing(t, log, wide); !strings.Contains(err.Error(), "3 features, the version that this run starts from has 2") {
 		t.Errorf("%v", err)
 	}
@@ -262,16 +154,18 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 
 // A solver that does not know that its run was cancelled makes no version.
 func TestCancelledRunMakesNoVersion(t *testing.T) {
-	log, job, recorder := openEmbedded(t), resumable(t), &serialised{to: &events{}}
+	log, job, recorder := openEmbedded(t), resumable(t), run.Serialised(&events{})
 	d, plan := submitted(t, log, job, recorder)
 	ctx, cancel := cancelled(t)
 	worked := make(chan error)
-	go func() { worked <- newWorker(d, openBLAS(t), plan, 0, newAlone(4), 1<<30, recorder).work(ctx) }()
+	go func() {
+		worked <- worker.New(d.Client, openBLAS(t), plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
+	}()
 	end := &schemas.End{Run: plan.Run(), Content: plan.Content(), State: schemas.Cancelled}
-	if _, err := d.write(t.Context(), d.plans, 0, end.Message()); err != nil {
+	if _, err := d.Log.Append(t.Context(), d.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := newSolver(d, plan, 0, newAlone(1), recorder).solve(t.Context()); err != nil {
+	if err := solver.New(d.Client, openBLAS(t), plan, 0, run.NewAlone(1), recorder).Solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()
@@ -282,9 +176,9 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 }
 
 // submitted is a job's plan on its topic.
-func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder Recorder) (desk, *schemas.Plan) {
+func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder run.Recorder) (*pipeline, *schemas.Plan) {
 	t.Helper()
-	d := newDesk(log, job.Name, checked(t))
+	d := open(log, job.Name, checked(t))
 	if err := d.create(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +186,7 @@ func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder Recorder) (des
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := d.ledger(t.Context())
+	l, err := d.ReadLedger(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

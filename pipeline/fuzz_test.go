@@ -1,49 +1,16 @@
 package pipeline
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Any bytes are a model, which predicts, or an error.
-func FuzzReadModel(f *testing.F) {
-	log := openEmbedded(f)
-	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
-		job := jobOn(f, rings(60, 2, 2, 1), table{}, stage(l, 3, 1))
-		job.Name = "test." + string(l)
-		_, model, err := Train(f.Context(), log, openBLAS(f), job, TrainOptions{}, &events{})
-		if err != nil {
-			f.Fatal(err)
-		}
-		var file bytes.Buffer
-		if _, err := model.WriteTo(&file); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(file.Bytes())
-		for i := range 40 {
-			flipped := bytes.Clone(file.Bytes())
-			flipped[len(flipped)*i/40] ^= 1 << (i % 8)
-			f.Add(flipped)
-		}
-	}
-	f.Fuzz(func(t *testing.T, file []byte) {
-		model, err := readModel(bytes.NewReader(file))
-		if err != nil {
-			return
-		}
-		model.Digest()
-		if data := rings(3, max(model.Width(), 2), 2, 1); model.Width() > 1 {
-			probabilities(t, model, data)
-		}
-	})
-}
-
-// Any messages of the plans topic are a ledger, and plans that a worker can
-// take on.
+// Any messages of the plans topic make a ledger, and plans that a worker can follow.
 func FuzzLedger(f *testing.F) {
 	plan := func(p schemas.Plan) *schemas.Plan { return &p }
 	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{stage(link.Softmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
@@ -57,24 +24,30 @@ func FuzzLedger(f *testing.F) {
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
 	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62, Spans: schemas.Spans{{To: 1 << 62}}}).Message().Value)
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
-		l := &ledger{codec: formats{}, ends: map[string]*schemas.End{}}
-		err := l.add(entry{Message: schemas.Message{Value: value, Headers: []schemas.Header{{Key: "kind", Value: kind}}}})
+		topics := run.TopicsOf("test")
+		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
+		client := &run.Client{Log: simClientLog{simLog: log, actor: &actor{free: true}}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+		l, err := client.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.Add(run.Message{Message: schemas.Message{Value: value, Headers: []schemas.Header{{Key: "kind", Value: kind}}}})
 		if err != nil && !errors.Is(err, schemas.ErrDamaged) {
 			t.Error(err)
 		}
-		for _, p := range l.unfinished() {
-			l.ended(p.Content())
-			narrow(p.Spans, l.sources)
+		for _, p := range l.Unfinished() {
+			l.Ended(p.Content())
+			narrow(p.Spans, l.Sources)
 			segments := 0.0
 			for _, s := range p.Spans {
 				segments += float64(s.To-s.From) / float64(p.Segment)
 			}
 			if segments < 100_000 { // those of a plan at the limit take their time
 				for i, span := range p.Spans {
-					divide(span, i, p.Segment)
+					partition.New(span, i, p.Segment)
 				}
 			}
 		}
-		l.ids()
+		l.SourceIDs()
 	})
 }

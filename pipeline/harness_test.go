@@ -15,6 +15,8 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -107,7 +109,7 @@ func jobOn(t testing.TB, train, test table, list ...schemas.Stage) Job {
 	}
 	return Job{
 		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: list,
-		Intercept: true, Seed: 1, OnBadMessage: OnBadQuarantine, Segment: 2, Memory: 1 << 30,
+		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 2, Memory: 1 << 30,
 	}
 }
 
@@ -123,11 +125,11 @@ func stage(l schemas.Link, size, passes int) schemas.Stage {
 // events is a recorder that keeps everything, and may act on it.
 type events struct {
 	mutex sync.Mutex
-	all   []Event
-	on    func(Event)
+	all   []run.Event
+	on    func(run.Event)
 }
 
-func (e *events) Record(event Event) {
+func (e *events) Record(event run.Event) {
 	e.mutex.Lock()
 	e.all = append(e.all, event)
 	on := e.on
@@ -138,7 +140,7 @@ func (e *events) Record(event Event) {
 }
 
 // of are the events of one type, in order.
-func of[E Event](e *events) (found []E) {
+func of[E run.Event](e *events) (found []E) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	for _, event := range e.all {
@@ -150,7 +152,7 @@ func of[E Event](e *events) (found []E) {
 }
 
 // train runs the job to its end.
-func train(t *testing.T, log *kafkalog.Log, job Job) (*Report, *Model) {
+func train(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *model.Model) {
 	t.Helper()
 	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
 	if err != nil {
@@ -160,9 +162,9 @@ func train(t *testing.T, log *kafkalog.Log, job Job) (*Report, *Model) {
 }
 
 // aloneOn is a worker and a solver that own everything.
-func aloneOn(t *testing.T, d desk, job Job, rec Recorder) *crew {
+func aloneOn(t *testing.T, d *pipeline, job Job, rec run.Recorder) *members {
 	t.Helper()
-	return &crew{desk: d, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: newAlone(job.Examples.Partitions), solves: newAlone(1), leave: func() {}}
+	return &members{pipeline: d, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewAlone(job.Examples.Partitions), solves: run.NewAlone(1), leave: func() {}}
 }
 
 // failing runs a job that has to fail, and answers with its error.
@@ -181,7 +183,7 @@ func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ..
 	if err := log.Create(t.Context(), Topics(job)...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Append(t.Context(), topicsOf(job.Name).examples, partition, messages...); err != nil {
+	if _, err := log.Append(t.Context(), run.TopicsOf(job.Name).Examples, partition, messages...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -215,7 +217,7 @@ func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Me
 }
 
 // probabilities of a table's rows.
-func probabilities(t testing.TB, m *Model, data table) kernel.Dense {
+func probabilities(t testing.TB, m *model.Model, data table) kernel.Dense {
 	t.Helper()
 	x := kernel.NewDense(len(data.rows), m.Width())
 	for i, row := range data.rows {

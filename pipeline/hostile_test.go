@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -38,7 +41,7 @@ func hostile(t *testing.T) map[string]kafkalog.Message {
 func quarantined(t *testing.T, log *kafkalog.Log, job Job) map[int64]kafkalog.Message {
 	t.Helper()
 	messages := map[int64]kafkalog.Message{}
-	for _, m := range read(t, log, topicsOf(job.Name).quarantine) {
+	for _, m := range read(t, log, run.TopicsOf(job.Name).Quarantine) {
 		offset, err := strconv.ParseInt(m.Header("offset"), 10, 64)
 		if _, twice := messages[offset]; err != nil || twice || m.Header("reason") == "" ||
 			string(m.Key) != fmt.Sprintf("%s/%s/%d", m.Header("topic"), m.Header("partition"), offset) {
@@ -74,8 +77,8 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("digest %s of %d rows, expected %s", report.WeightsDigest, report.Rows, want.WeightsDigest)
 		}
 		there := quarantined(t, log, job)
-		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(of[Quarantined](recorder)) != n || len(there) != n {
-			t.Errorf("%d reported, %d told, %d there, expected %d", report.Quarantined, len(of[Quarantined](recorder)), len(there), n)
+		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(of[run.Quarantined](recorder)) != n || len(there) != n {
+			t.Errorf("%d reported, %d told, %d there, expected %d", report.Quarantined, len(of[run.Quarantined](recorder)), len(there), n)
 		}
 		for offset, m := range there {
 			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || m.Header("key") != string(from.Key) || m.Header("bytes") != strconv.Itoa(len(from.Value)) {
@@ -96,14 +99,14 @@ func TestQuarantineAfterAnInterruption(t *testing.T) {
 	}
 	for n := 1; n < len(bad); n += 13 {
 		told := 0
-		until(t, log, job, func(e Event) bool {
-			if _, ok := e.(Quarantined); ok {
+		until(t, log, job, func(e run.Event) bool {
+			if _, ok := e.(run.Quarantined); ok {
 				told++
 			}
 			return told == n
 		})
 	}
-	until(t, log, job, func(e Event) bool { _, ok := e.(Surveyed); return ok })
+	until(t, log, job, func(e run.Event) bool { _, ok := e.(run.Surveyed); return ok })
 	report, _ := train(t, log, job)
 	if there := quarantined(t, log, job); report.Quarantined != int64(len(bad)) || len(there) != len(bad) {
 		t.Errorf("%d reported, %d there, expected %d", report.Quarantined, len(there), len(bad))
@@ -126,18 +129,32 @@ func TestSurveyMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			job := of(t, log)
-			d, plan := submitted(t, log, job, ignored{})
-			w := newWorker(d, openBLAS(t), plan, 0, newAlone(job.Examples.Partitions), 1<<30, ignored{})
-			if err := w.adopt(t.Context()); err != nil {
+			d, plan := submitted(t, log, job, run.Ignore{})
+			all := run.NewAlone(job.Examples.Partitions)
+			// the worker loses all of its partitions after each survey, and gets them back
+			owner, surveys := newSimMember(), 0
+			owner.assign(all...)
+			ctx, cancel := cancelled(t)
+			defer cancel()
+			recorder := &events{on: func(e run.Event) {
+				switch e := e.(type) {
+				case run.Visited:
+					if surveys++; surveys == 3 {
+						cancel()
+					}
+					owner.assign()
+				case run.Owned:
+					if len(e.Partitions) == 0 {
+						owner.assign(all...)
+					}
+				}
+			}}
+			w := worker.New(d.Client, openBLAS(t), plan, 0, owner, worker.Options{Bytes: 1 << 30}, recorder)
+			if err := w.Work(ctx); !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
-			for range 3 {
-				if err := w.survey(t.Context(), visit{stage: schemas.Survey, parent: plan.Digest()}, w.shares); err != nil {
-					t.Fatal(err)
-				}
-			}
 			digests := map[string]string{}
-			for _, m := range read(t, log, d.statistics) {
+			for _, m := range read(t, log, d.Topics.Statistics) {
 				key := string(m.Key)
 				if digest := m.Header("digest"); digests[key] != "" && digests[key] != digest {
 					t.Errorf("%s is another the next time", key)
@@ -166,8 +183,8 @@ func TestBadMessagesAreNotKept(t *testing.T) {
 		return int64(now.HeapAlloc)
 	}
 	told, before, most := 0, live(), int64(0)
-	_, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if _, ok := e.(Quarantined); ok {
+	_, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+		if _, ok := e.(run.Quarantined); ok {
 			if told++; told%20 == 0 {
 				most = max(most, live()-before)
 			}
@@ -209,7 +226,7 @@ func TestOversizedMessages(t *testing.T) {
 	job, good := foreign(t, rings(30, 2, 3, 1))
 	log := openEmbedded(t)
 	const size = 20 << 20
-	examples := kafkalog.Topic{Name: topicsOf(job.Name).examples, Partitions: 1, Config: map[string]string{"max.message.bytes": strconv.Itoa(2 * size)}}
+	examples := kafkalog.Topic{Name: run.TopicsOf(job.Name).Examples, Partitions: 1, Config: map[string]string{"max.message.bytes": strconv.Itoa(2 * size)}}
 	if err := log.Create(t.Context(), examples); err != nil {
 		t.Fatal(err)
 	}
@@ -237,25 +254,25 @@ func TestHostileRecords(t *testing.T) {
 	job := resumable(t)
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)
-	d, plan := submitted(t, log, job, ignored{})
-	partitions, err := log.Partitions(t.Context(), d.statistics)
+	d, plan := submitted(t, log, job, run.Ignore{})
+	partitions, err := log.Partitions(t.Context(), d.Topics.Statistics)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(topic string, partition int, m schemas.Message) {
 		t.Helper()
-		if _, err := d.write(t.Context(), topic, partition, m); err != nil {
+		if _, err := d.Log.Append(t.Context(), topic, partition, m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bad := hostile(t)
 	for _, kind := range []schemas.Kind{schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights, schemas.KindReport} {
-		topic, in := d.statistics, func(p int) int { return statisticsPartition(p, partitions) }
+		topic, in := d.Topics.Statistics, func(p int) int { return run.StatisticsPartition(p, partitions) }
 		switch kind {
 		case schemas.KindPrepare, schemas.KindWeights:
-			topic, in = d.weights, func(int) int { return 0 }
+			topic, in = d.Topics.Weights, func(int) int { return 0 }
 		case schemas.KindReport:
-			topic, in = d.plans, func(int) int { return 0 }
+			topic, in = d.Topics.Plans, func(int) int { return 0 }
 		}
 		for i, changed := range []schemas.Header{
 			{}, {Key: "chunks", Value: "10000"}, {Key: "chunks", Value: "9999999999999999999"}, {Key: "chunk", Value: "-1"}, {Key: "stage", Value: "-9223372036854775808"},
@@ -279,9 +296,9 @@ func TestHostileRecords(t *testing.T) {
 			if kind == schemas.KindEnd && content == "null" {
 				continue // an end of no run
 			}
-			put(d.plans, 0, schemas.Message{Key: fmt.Sprint(kind, i), Headers: []schemas.Header{{Key: "kind", Value: string(kind)}, {Key: "run", Value: "another"}}, Value: []byte(content)})
+			put(d.Topics.Plans, 0, schemas.Message{Key: fmt.Sprint(kind, i), Headers: []schemas.Header{{Key: "kind", Value: string(kind)}, {Key: "run", Value: "another"}}, Value: []byte(content)})
 		}
-		put(d.weights, 0, schemas.Message{Key: fmt.Sprint("manifest", i), Headers: []schemas.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: fmt.Sprint(i)}}, Value: []byte(`{"plan":` + content + `}`)})
+		put(d.Topics.Weights, 0, schemas.Message{Key: fmt.Sprint("manifest", i), Headers: []schemas.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: fmt.Sprint(i)}}, Value: []byte(`{"plan":` + content + `}`)})
 	}
 	recorder := &events{}
 	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
@@ -292,7 +309,7 @@ func TestHostileRecords(t *testing.T) {
 		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
 	}
 	topics := map[string]bool{}
-	for _, n := range of[Noticed](recorder) {
+	for _, n := range of[run.Noticed](recorder) {
 		for _, topic := range []string{"statistics", "weights", "plans"} {
 			if strings.HasPrefix(n.Text, "a message of the "+topic+" topic is passed over: ") {
 				topics[topic] = true

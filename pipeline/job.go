@@ -5,17 +5,16 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Job is what somebody asks for: a configuration without the brokers. With
-// the spans of the examples topic it becomes a plan.
+// Job is what a user asks for: a configuration without the brokers. With the spans of the examples topic it becomes a plan.
 type Job struct {
-	Name         string
+	Name         string // prefix of the topics
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []schemas.Stage // resolved: a repeated stage as often as it repeats
 	Intercept    bool
 	Seed         uint64
-	OnBadMessage string
-	Segment      int64
+	OnBadMessage string // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Segment      int64  // messages that are summed as one
 	Memory       int64  // bytes for prepared rows and blocks; 0: half of what is free
-	Warm         string // "" or the version (a number, or `latest`) to start from
+	Warm         string // the version to start from: a number, a run, or run.Latest; "": none
 }

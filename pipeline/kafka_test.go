@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // openKafka is real Kafka, and a pipeline's name that is not used there.
@@ -53,8 +55,8 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	job.Name = name
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if ended, ok := e.(StageEnded); ok && ended.Stage == 1 {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+		if ended, ok := e.(run.StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
 	}})
@@ -66,11 +68,11 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if began := of[Began](recorder); len(began) != 1 || !began[0].Resumed {
+	if began := of[run.Began](recorder); len(began) != 1 || !began[0].Resumed {
 		t.Errorf("%+v", began)
 	}
 	second, model := train(t, log, job)
-	for _, r := range []*Report{first, second} {
+	for _, r := range []*schemas.Report{first, second} {
 		if r.WeightsDigest != want.WeightsDigest || r.Rows != want.Rows {
 			t.Errorf("version %d: digest %s, %d rows; on the embedded broker %s, %d", r.Version, r.WeightsDigest, r.Rows, want.WeightsDigest, want.Rows)
 		}
@@ -89,8 +91,8 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	interrupt := func() {
 		ctx, cancel := cancelled(t)
 		defer cancel()
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-			if _, ok := e.(Surveyed); ok {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+			if _, ok := e.(run.Surveyed); ok {
 				cancel()
 			}
 		}})

@@ -71,7 +71,7 @@ func mnistJob(t testing.TB, all ...schemas.Stage) Job {
 	}
 	return Job{
 		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: 50}, Stages: all,
-		Seed: 1, Intercept: true, OnBadMessage: OnBadQuarantine, Segment: 16,
+		Seed: 1, Intercept: true, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }
 

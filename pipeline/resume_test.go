@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -43,8 +44,8 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 				}
 				ctx, cancel := cancelled(t)
 				seen := 0
-				recorder := &events{on: func(e Event) {
-					if began, ok := e.(Began); ok {
+				recorder := &events{on: func(e run.Event) {
+					if began, ok := e.(run.Began); ok {
 						runs = append(runs, began.Run)
 					}
 					if milestone(e) {
@@ -79,11 +80,11 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 	}
 }
 
-func milestone(e Event) bool {
+func milestone(e run.Event) bool {
 	switch e := e.(type) {
-	case Ingested, Surveyed, Passed, StageEnded:
+	case run.Ingested, run.Surveyed, run.Passed, run.StageEnded:
 		return true
-	case Progressed:
+	case run.Progressed:
 		return e.Rows == e.Of
 	}
 	return false
@@ -99,8 +100,8 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if ended, ok := e.(StageEnded); ok && ended.Stage == 1 {
+	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+		if ended, ok := e.(run.StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
 	}})
@@ -118,10 +119,10 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if report.WeightsDigest != want.WeightsDigest {
 		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
 	}
-	if began := of[Began](recorder); len(began) != 1 || !began[0].Resumed {
+	if began := of[run.Began](recorder); len(began) != 1 || !began[0].Resumed {
 		t.Errorf("%+v", began)
 	}
-	for _, p := range of[Progressed](recorder) {
+	for _, p := range of[run.Progressed](recorder) {
 		if p.Stage < 1 {
 			t.Errorf("visit %d of stage %d is made again", p.Visit, p.Stage)
 		}
@@ -135,10 +136,10 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	// many segments a partition, so that the twins' residuals interleave
 	job.Examples.BatchRows, job.Segment, job.Examples.Partitions = 8, 1, 1
 	want, _ := train(t, openEmbedded(t), job)
-	log, recorder := openEmbedded(t), &serialised{to: &events{}}
+	log, recorder := openEmbedded(t), run.Serialised(&events{})
 	d, plan := submitted(t, log, job, recorder)
 	type result struct {
-		report *Report
+		report *schemas.Report
 		err    error
 	}
 	results, twins := make(chan result), 4
@@ -162,15 +163,15 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	}
 }
 
-// Sealed residuals that are not what their seal says, or are not there at all,
+// run.Sealed residuals that are not what their seal says, or are not there at all,
 // are computed and published again from what is.
 func TestResidualsAreMadeAgain(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), resumable(t))
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if p, ok := e.(Passed); ok && p.Stage == 2 {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+		if p, ok := e.(run.Passed); ok && p.Stage == 2 {
 			cancel()
 		}
 	}})
@@ -178,21 +179,21 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	// newer seals of stages 0 and 1, with the right parents, for what is not there
-	d := newDesk(log, job.Name, checked(t))
-	for _, m := range read(t, log, d.statistics) {
+	d := open(log, job.Name, checked(t))
+	for _, m := range read(t, log, d.Topics.Statistics) {
 		if m.Header("kind") != string(schemas.KindSeal) {
 			continue
 		}
-		partitions, err := log.Partitions(t.Context(), d.statistics)
+		partitions, err := log.Partitions(t.Context(), d.Topics.Statistics)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := decodeSeal(t, message(m))
+		r := decodeSeal(t, run.FromKafka(m))
 		r.Scores = "1"
 		if r.Partition%2 == 0 {
 			r.To = 1
 		}
-		if err := writeRecord(t.Context(), d, d.statistics, statisticsPartition(r.Partition, partitions), r.Record()); err != nil {
+		if err := run.WriteRecord(t.Context(), d.Client, d.Topics.Statistics, run.StatisticsPartition(r.Partition, partitions), r.Record()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,8 +223,8 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if _, ok := e.(StageEnded); ok {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+		if _, ok := e.(run.StageEnded); ok {
 			cancel()
 		}
 	}})
@@ -236,59 +237,14 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
-	if noticed := of[Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
+	if noticed := of[run.Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
 		t.Errorf("%+v", noticed)
 	}
 	recorder = &events{}
 	if _, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
-	if began := of[Began](recorder); len(began) != 1 || began[0].Resumed {
+	if began := of[run.Began](recorder); len(began) != 1 || began[0].Resumed {
 		t.Errorf("%+v", began)
-	}
-}
-
-// Residuals that prove wrong while their scores are read leave nothing behind:
-// what is published again is what was published first.
-func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
-	log, job := openEmbedded(t), resumable(t)
-	ctx, cancel := cancelled(t)
-	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e Event) {
-		if p, ok := e.(Passed); ok && p.Stage == 3 {
-			cancel()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	d := newDesk(log, job.Name, checked(t))
-	l, err := d.ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorker(d, openBLAS(t), l.plans[0], 0, newAlone(4), 1<<30, ignored{})
-	if _, err := w.chain.read(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.adopt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	visits := w.chain.visits(1)
-	if err := w.visit(t.Context(), visits[0], w.shares); err != nil { // the batches are in memory
-		t.Fatal(err)
-	}
-	first := map[int]schemas.Digest{}
-	for _, s := range w.shares {
-		first[s.span.Partition] = s.seals[1].Scores
-		s.seals[1].Scores = "wrong"
-	}
-	if err := w.enter(t.Context(), 2, w.shares); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range w.shares {
-		if got := s.seals[1].Scores; got != first[s.span.Partition] {
-			t.Errorf("partition %d: digest %s, first %s", s.span.Partition, got, first[s.span.Partition])
-		}
 	}
 }

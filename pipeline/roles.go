@@ -7,109 +7,106 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Work makes visits for the runs of a pipeline, one run after the other, to the
-// partitions that its consumer group gives it, until ctx ends. Any number of
-// processes may do so. It makes the topics where they are missing.
-func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec Recorder) error {
-	rec = &serialised{to: rec}
+// Work makes visits for the runs of a pipeline, one run after the other, to the partitions that its consumer group assigns to
+// it, until ctx ends. Any number of processes may do so. It creates topics that are missing.
+func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec run.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
 		return err
 	}
-	bytes, err := memoryBudget(job.Memory)
+	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return err
 	}
-	d := newDesk(log, job.Name, nil)
-	if err := d.prepare(ctx, &job, d.examples, d.residuals, d.statistics, d.weights, d.plans, d.quarantine); err != nil {
+	p := open(log, job.Name, nil)
+	t := p.Topics
+	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans, t.Quarantine); err != nil {
 		return err
 	}
-	join := func() member { return log.Join(d.workers(), d.examples) }
-	return d.serve(ctx, here, rec, join, func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error {
-		return newWorker(d, blas, plan, watch, o, bytes, rec).work(ctx)
+	rec = run.Serialised(rec)
+	join := func() member { return log.Join(t.Workers(), t.Examples) }
+	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: bytes}, rec).Work(ctx)
 	})
 }
 
-// Solve solves the runs of a pipeline, one after the other, for as long as its
-// consumer group has it own the plans, until ctx ends. Of several processes that
-// do so one is active, the others stand by. It makes the topics where they are
-// missing.
-func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec Recorder) error {
-	rec = &serialised{to: rec}
+// Solve solves the runs of a pipeline, one after the other, while its consumer group assigns the plans topic to it, until ctx
+// ends. Of several processes that do so one is active, the others stand by. It creates topics that are missing.
+func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec run.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
 		return err
 	}
-	d := newDesk(log, job.Name, nil)
-	if err := d.prepare(ctx, &job, d.statistics, d.weights, d.plans); err != nil {
+	p := open(log, job.Name, nil)
+	t := p.Topics
+	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Plans); err != nil {
 		return err
 	}
-	join := func() member { return log.Join(d.solvers(), d.plans) }
-	return d.serve(ctx, here, rec, join, func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error {
-		return d.solveWhenOwner(ctx, o, plan, watch, rec)
+	rec = run.Serialised(rec)
+	join := func() member { return log.Join(t.Solvers(), t.Plans) }
+	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return p.solveWhenOwner(ctx, blas, o, plan, watch, rec)
 	})
 }
 
-// workers and solvers are the consumer groups of the roles.
-func (t topics) workers() string { return t.name + ".work" }
-func (t topics) solvers() string { return t.name + ".solve" }
-
-// member is an owner that can leave its group.
+// member is an owner that can leave its consumer group.
 type member interface {
-	owner
+	run.Owner
 	Leave() error
 }
 
-// role does its part of a run until the run has ended, or can't go on.
-type role func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error
+// role takes part in a run until the run has ended, or can't go on.
+type role func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error
 
-// serve has a role do its part of all runs, in the order of their plans, until ctx
-// ends. A process of another arithmetic than a run's leaves its group for as long
-// as that run takes, so that others get its partitions.
-func (d desk) serve(ctx context.Context, here schemas.Arithmetic, rec Recorder, join func() member, do role) error {
-	plans, err := d.ledger(ctx)
+// serve has a role take part in all runs, in the order of their plans, until ctx ends. A process with another arithmetic than a
+// run's leaves its group while that run takes, so that others get its partitions.
+func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec run.Recorder, join func() member, do role) error {
+	plans, err := p.ReadLedger(ctx)
 	if err != nil {
 		return err
 	}
-	plans.tell(rec)
+	plans.Report(rec)
 	for {
-		group := join() // before there is a run: a group takes its time
-		aside, err := d.serveIn(ctx, group, here, plans, rec, do)
-		if parting := group.Leave(); parting != nil && ctx.Err() == nil {
-			notice(rec, "leave the group: %v", parting)
+		group := join() // before there is a run: joining takes seconds
+		other, err := p.serveAs(ctx, group, here, plans, rec, do)
+		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
+			run.Notice(rec, "leave the group: %v", leaving)
 		}
 		if err != nil {
 			return err
 		}
-		notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", aside.Run(), aside.Arithmetic, here)
-		s := d.queue(ctx, plans, newAlone(0), rec)
-		err = s.over(ctx, aside.Run())
-		s.incoming.Close()
+		run.Notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", other.Run(), other.Arithmetic, here)
+		q := p.queue(ctx, plans, run.NewAlone(0), rec)
+		err = q.ended(ctx, other.Run())
+		q.subscription.Close()
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// serveIn serves as a member of a group, until a run comes that is of another
-// arithmetic.
-func (d desk) serveIn(ctx context.Context, group owner, here schemas.Arithmetic, plans *ledger, rec Recorder, do role) (aside *schemas.Plan, err error) {
-	s := d.queue(ctx, plans, group, rec)
-	defer s.incoming.Close()
+// serveAs serves as a member of a group until a run with another arithmetic comes, and returns that.
+func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec run.Recorder, do role) (other *schemas.Plan, err error) {
+	q := p.queue(ctx, plans, group, rec)
+	defer q.subscription.Close()
 	for {
-		plan, err := s.due(ctx)
+		plan, err := q.next(ctx)
 		if err != nil || plan.Arithmetic != here {
 			return plan, err
 		}
-		run := plans.run(plan)
-		rec.Record(Began{Run: run, Stages: plan.Stages})
-		if err := do(ctx, group, plan, plans.next); err != nil {
+		id := plans.Run(plan)
+		rec.Record(run.Began{Run: id, Stages: plan.Stages})
+		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
 		}
-		if err := s.over(ctx, run); err != nil {
+		if err := q.ended(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -117,93 +114,92 @@ func (d desk) serveIn(ctx context.Context, group owner, here schemas.Arithmetic,
 
 // queue is the runs that wait for a role, as the plans topic grows.
 type queue struct {
-	desk
-	plans    *ledger
-	owner    owner
-	rec      Recorder
-	incoming mail
-	owned    []int // that was told of
+	plans        *run.Ledger
+	owner        run.Owner
+	rec          run.Recorder
+	subscription run.Subscription
+	owned        []int // that was recorded
 }
 
-// queue goes on where the ledger has read to, until its mail is closed.
-func (d desk) queue(ctx context.Context, plans *ledger, o owner, rec Recorder) *queue {
-	return &queue{desk: d, plans: plans, owner: o, rec: rec, incoming: d.log.Mail(ctx, o.Changed(), address{d.plans, 0, plans.next, true})}
+// queue goes on where the ledger has read to, until its subscription is closed.
+func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, rec run.Recorder) *queue {
+	from := run.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
+	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
 
-// due waits for a run that has not ended.
-func (q *queue) due(ctx context.Context) (*schemas.Plan, error) {
+// next waits for a run that has not ended.
+func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 	for {
-		if first := q.plans.unfinished(); len(first) > 0 {
-			return first[0], nil
+		if unfinished := q.plans.Unfinished(); len(unfinished) > 0 {
+			return unfinished[0], nil
 		}
 		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
 			q.owned = owned
-			q.rec.Record(Owned{Partitions: owned})
+			q.rec.Record(run.Owned{Partitions: owned})
 		}
-		if err := q.next(ctx); err != nil {
+		if err := q.take(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// over waits until a run has ended, and tells of it.
-func (q *queue) over(ctx context.Context, run string) error {
-	for q.plans.ends[run] == nil {
-		if err := q.next(ctx); err != nil {
+// ended waits until a run has ended, and records it.
+func (q *queue) ended(ctx context.Context, id string) error {
+	for q.plans.End(id) == nil {
+		if err := q.take(ctx); err != nil {
 			return err
 		}
 	}
-	end := q.plans.ends[run]
-	q.rec.Record(Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	end := q.plans.End(id)
+	q.rec.Record(run.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
 	return nil
 }
 
-// next takes a message of the plans topic, or finds that something has changed.
-func (q *queue) next(ctx context.Context) error {
-	if err := membership(q.owner); err != nil {
+// take takes a message of the plans topic, or returns as something else may have changed.
+func (q *queue) take(ctx context.Context) error {
+	if err := run.CheckMembership(q.owner); err != nil {
 		return err
 	}
-	l, _, err := q.incoming.Next(ctx, mostPatience)
-	if err != nil || l == nil {
+	d, _, err := q.subscription.Next(ctx, run.MaxPatience)
+	if err != nil || d == nil {
 		return err
 	}
-	if err := q.plans.add(l.entry); err != nil {
-		passOver(q.rec, "plans", err)
+	if err := q.plans.Add(d.Message); err != nil {
+		run.PassOver(q.rec, "plans", err)
 	}
 	return nil
 }
 
-// solveWhenOwner solves a run whenever its solver is to be this process, until
-// the run has ended.
-func (d desk) solveWhenOwner(ctx context.Context, o owner, plan *schemas.Plan, watch int64, rec Recorder) error {
+// solveWhenOwner solves a run while this process owns the plans topic, until the run has ended.
+func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec run.Recorder) error {
 	for {
-		mine, err := d.standBy(ctx, o, plan.Run(), watch)
+		mine, err := p.standBy(ctx, o, plan.Run(), watch)
 		if err != nil || !mine {
 			return err
 		}
-		if err := newSolver(d, plan, watch, o, rec).solve(ctx); !errors.Is(err, errNotOwner) {
+		if err := solver.New(p.Client, blas, plan, watch, o, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
-		notice(rec, "another solver goes on: standing by")
+		run.Notice(rec, "another solver goes on: standing by")
 	}
 }
 
-// standBy waits until the plans are owned, or the run has ended.
-func (d desk) standBy(ctx context.Context, o owner, run string, watch int64) (mine bool, err error) {
-	if mine, err := owns(o, 0); err != nil || mine {
+// standBy waits until this process owns the plans topic, or the run has ended.
+func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch int64) (mine bool, err error) {
+	if mine, err := run.Owns(o, 0); err != nil || mine {
 		return mine, err
 	}
-	plans := d.log.Mail(ctx, o.Changed(), address{d.plans, 0, watch, true})
-	defer plans.Close()
+	subscription := p.Log.Subscribe(ctx, o.Changed(), run.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
+	defer subscription.Close()
 	for {
-		l, _, err := plans.Next(ctx, mostPatience)
+		d, _, err := subscription.Next(ctx, run.MaxPatience)
 		if err != nil {
 			return false, err
 		}
-		if l != nil && isEndOf(l.Message, run) {
+		if d != nil && run.Ends(d.Message.Message, id) {
 			return false, nil
 		}
-		if mine, err := owns(o, 0); err != nil || mine {
+		if mine, err := run.Owns(o, 0); err != nil || mine {
 			return mine, err
 		}
 	}

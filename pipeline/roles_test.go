@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -39,8 +40,8 @@ type service struct {
 func sharing(e *events, workers int) <-chan struct{} {
 	shared := make(chan struct{})
 	var once sync.Once
-	look := func(event Event) {
-		if owned, ok := event.(Owned); ok && len(owned.Partitions) == 4/workers {
+	look := func(event run.Event) {
+		if owned, ok := event.(run.Owned); ok && len(owned.Partitions) == 4/workers {
 			once.Do(func() { close(shared) })
 		}
 	}
@@ -54,7 +55,7 @@ func sharing(e *events, workers int) <-chan struct{} {
 	return shared
 }
 
-func serving(t *testing.T, role func(ctx context.Context, rec Recorder) error) *service {
+func serving(t *testing.T, role func(ctx context.Context, rec run.Recorder) error) *service {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &service{events: &events{}}
@@ -71,22 +72,22 @@ func serving(t *testing.T, role func(ctx context.Context, rec Recorder) error) *
 }
 
 func working(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return serving(t, func(ctx context.Context, rec Recorder) error { return Work(ctx, log, openBLAS(t), job, rec) })
+	return serving(t, func(ctx context.Context, rec run.Recorder) error { return Work(ctx, log, openBLAS(t), job, rec) })
 }
 
 func solving(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return serving(t, func(ctx context.Context, rec Recorder) error { return Solve(ctx, log, openBLAS(t), job, rec) })
+	return serving(t, func(ctx context.Context, rec run.Recorder) error { return Solve(ctx, log, openBLAS(t), job, rec) })
 }
 
 // submitAndWait leaves a run to others, and follows it to its end.
-func submitAndWait(t *testing.T, log *kafkalog.Log, job Job) (*Report, *events) {
+func submitAndWait(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *events) {
 	t.Helper()
-	run, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, ignored{})
+	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := &events{}
-	report, _, err := Attach(t.Context(), log, job.Name, run, told)
+	report, _, err := Attach(t.Context(), log, job.Name, id, told)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 
 // severalWork makes two runs with so many workers and two solvers, each with a
 // connection of its own.
-func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *Report) {
+func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *schemas.Report) {
 	t.Helper()
 	var services []*service
 	for range workers {
@@ -120,21 +121,21 @@ func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *Re
 		<-s.shared
 	}
 	submitter := brokersOf(t, log)
-	for run := range 2 { // nothing that the first leaves behind stops the second
+	for n := range 2 { // nothing that the first leaves behind stops the second
 		report, told := submitAndWait(t, submitter, job)
 		if report.WeightsDigest != want.WeightsDigest {
-			t.Errorf("run %d: digest %s, of one process %s", run, report.WeightsDigest, want.WeightsDigest)
+			t.Errorf("run %d: digest %s, of one process %s", n, report.WeightsDigest, want.WeightsDigest)
 		}
-		if report.Rows != want.Rows || report.Version != run+1 {
-			t.Errorf("run %d: %d rows, version %d", run, report.Rows, report.Version)
+		if report.Rows != want.Rows || report.Version != n+1 {
+			t.Errorf("run %d: %d rows, version %d", n, report.Rows, report.Version)
 		}
-		if stages := of[StageEnded](told); len(stages) != 4 || len(of[Surveyed](told)) != 1 || len(of[Ended](told)) != 1 {
-			t.Errorf("run %d: told of %+v", run, stages)
+		if stages := of[run.StageEnded](told); len(stages) != 4 || len(of[run.Surveyed](told)) != 1 || len(of[run.Ended](told)) != 1 {
+			t.Errorf("run %d: told of %+v", n, stages)
 		}
 	}
 	took := map[int]bool{}
 	for i, s := range services {
-		for _, v := range of[Visited](s.events) {
+		for _, v := range of[run.Visited](s.events) {
 			took[i] = true
 			if len(v.Partitions) == 0 {
 				t.Error("a visit to nothing")
@@ -155,13 +156,13 @@ func TestRolesComeAndGo(t *testing.T) {
 	first, solver := working(t, brokersOf(t, log), job), solving(t, brokersOf(t, log), job)
 	died := make(chan struct{})
 	var once sync.Once
-	first.on = func(e Event) {
-		if v, ok := e.(Visited); ok && v.Stage == 1 {
+	first.on = func(e run.Event) {
+		if v, ok := e.(run.Visited); ok && v.Stage == 1 {
 			once.Do(func() { close(died) })
 		}
 	}
 	submitter := brokersOf(t, log)
-	run, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, ignored{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestRolesComeAndGo(t *testing.T) {
 	working(t, brokersOf(t, log), job)
 	working(t, brokersOf(t, log), job)
 	solving(t, brokersOf(t, log), job)
-	report, _, err := Attach(t.Context(), submitter, job.Name, run, ignored{})
+	report, _, err := Attach(t.Context(), submitter, job.Name, id, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,28 +185,28 @@ func TestRolesComeAndGo(t *testing.T) {
 // partitions to the others.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
-	d, plan := submitted(t, log, job, ignored{})
+	d, plan := submitted(t, log, job, run.Ignore{})
 	there := plan.Arithmetic
 	there.BLAS = "another"
 	left, over := make(chan struct{}, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := &events{on: func(e Event) {
-		if _, ok := e.(Ended); ok {
+	told := &events{on: func(e run.Event) {
+		if _, ok := e.(run.Ended); ok {
 			close(over)
 		}
 	}}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- d.serve(ctx, there, Serialised(told), func() member {
-			return &leaver{alone: newAlone(4), left: left}
-		}, func(context.Context, owner, *schemas.Plan, int64) error {
+		ended <- d.serve(ctx, there, run.Serialised(told), func() member {
+			return &leaver{Alone: run.NewAlone(4), left: left}
+		}, func(context.Context, run.Owner, *schemas.Plan, int64) error {
 			t.Error("it takes part")
 			return nil
 		})
 	}()
 	<-left
-	if _, err := aloneOn(t, d, job, ignored{}).execute(t.Context(), plan, 0); err != nil {
+	if _, err := aloneOn(t, d, job, run.Ignore{}).execute(t.Context(), plan, 0); err != nil {
 		t.Fatal(err)
 	}
 	<-over
@@ -213,14 +214,14 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if notices := of[Noticed](told); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
+	if notices := of[run.Noticed](told); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
 		t.Errorf("%+v", notices)
 	}
 }
 
 // leaver is a member that says when it leaves.
 type leaver struct {
-	alone
+	run.Alone
 	left chan<- struct{}
 }
 
@@ -237,14 +238,14 @@ func (l *leaver) Leave() error {
 func TestAttach(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	want, _ := train(t, log, job)
-	report, model, err := Attach(t.Context(), log, job.Name, want.Run, ignored{})
+	report, model, err := Attach(t.Context(), log, job.Name, want.Run, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.WeightsDigest != want.WeightsDigest || model.Digest() != want.WeightsDigest {
 		t.Errorf("digests %s and %s, of the run %s", report.WeightsDigest, model.Digest(), want.WeightsDigest)
 	}
-	if _, _, err := Attach(t.Context(), log, job.Name, "0123", ignored{}); !errors.As(err, new(*UnknownRunError)) {
+	if _, _, err := Attach(t.Context(), log, job.Name, "0123", run.Ignore{}); !errors.As(err, new(*UnknownRunError)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -98,16 +99,16 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 					t.Fatal(err)
 				}
-				before := of[StageEnded](recorder)[0].TrainError
+				before := of[run.StageEnded](recorder)[0].TrainError
 				nothing := 1.0 / 3 // half the squared distance of a third each from one
 				if to == link.Softmax {
 					nothing = math.Log(3)
 				}
-				for _, p := range of[Passed](recorder) {
+				for _, p := range of[run.Passed](recorder) {
 					if p.Stage != 1 || p.Visit != 0 {
 						continue
 					}
-					if first := p.Scores[schemas.Train]; first.Error > before+2 || first.Loss > nothing/2 {
+					if first := p.Metrics[schemas.Train]; first.Error > before+2 || first.Loss > nothing/2 {
 						t.Errorf("error %.2f %% at the end of stage 0; %.2f %% and loss %g at the beginning of stage 1", before, first.Error, first.Loss)
 					}
 				}
@@ -231,7 +232,7 @@ func TestOddData(t *testing.T) {
 	t.Run("nothing there", func(t *testing.T) {
 		job := jobOn(t, few, table{}, stage(link.Identity, 5, 1))
 		job.Examples.Train = nil
-		if err := failing(t, openEmbedded(t), job); !errors.As(err, new(*NoExamplesError)) {
+		if err := failing(t, openEmbedded(t), job); !errors.As(err, new(*run.NoExamplesError)) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -298,14 +299,14 @@ func TestWarmStart(t *testing.T) {
 	for i := range job.Stages {
 		job.Stages[i].Passes = 2
 	}
-	job.Warm = Latest
+	job.Warm = run.Latest
 	recorder := &events{}
 	warm, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := of[Passed](recorder)[0]
-	if got, want := first.Scores[schemas.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
+	first := of[run.Passed](recorder)[0]
+	if got, want := first.Metrics[schemas.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
 		t.Errorf("the first pass has loss %g, the earlier version ended at %g", got, want)
 	}
 	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
@@ -323,7 +324,7 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	job.Warm = "99"
-	if err := failing(t, log, job); !errors.As(err, new(*NoVersionError)) {
+	if err := failing(t, log, job); !errors.As(err, new(*run.NoVersionError)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
 )
 
 // secured is real Kafka that wants a certificate and a password, and allows everything to admin and nothing to others: the
@@ -172,7 +173,7 @@ func TestKafkaACLs(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), resumable(t))
 	kafkas, job := securedKafka(t), resumable(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin, topics := kafkas.open(t, "admin"), topicsOf(job.Name)
+	admin, topics := kafkas.open(t, "admin"), run.TopicsOf(job.Name)
 	t.Cleanup(func() {
 		for _, topic := range Topics(job) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
@@ -209,7 +210,7 @@ func TestKafkaACLs(t *testing.T) {
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
-		noticed := slices.ContainsFunc(of[Noticed](recorder), func(e Noticed) bool { return strings.Contains(e.Text, "is not checked") })
+		noticed := slices.ContainsFunc(of[run.Noticed](recorder), func(e run.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
 		if noticed == retention {
 			t.Errorf("with permission to see retention %v, without a check of it %v", retention, noticed)
 		}
@@ -217,14 +218,14 @@ func TestKafkaACLs(t *testing.T) {
 
 	kafkas.allow(t, granted(acls, "subscribe", "subscribe"))
 	subscriber := kafkas.open(t, "subscribe")
-	model, err := LoadModel(t.Context(), subscriber, job.Name, Latest)
+	model, err := LoadModel(t.Context(), subscriber, job.Name, run.Latest)
 	if err != nil || model.Manifest.Version != 2 {
 		t.Fatalf("subscribe: %v", err)
 	}
-	if _, err := subscriber.Append(t.Context(), topics.weights, 0, kafkalog.Message{Value: []byte("x")}); !denied(err) {
+	if _, err := subscriber.Append(t.Context(), topics.Weights, 0, kafkalog.Message{Value: []byte("x")}); !denied(err) {
 		t.Errorf("a subscriber writes weights: %v", err)
 	}
-	if _, _, err := subscriber.Bounds(t.Context(), topics.examples, 0); !denied(err) {
+	if _, _, err := subscriber.Bounds(t.Context(), topics.Examples, 0); !denied(err) {
 		t.Errorf("a subscriber looks at examples: %v", err)
 	}
 }
@@ -248,7 +249,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		kafkas.allow(t, granted(acls, user, user))
 	}
 	submitter := kafkas.open(t, "train")
-	run, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, ignored{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	working(t, work, job)
 	working(t, kafkas.open(t, "work"), job)
 	solving(t, solve, job)
-	report, _, err := Attach(t.Context(), submitter, job.Name, run, ignored{})
+	report, _, err := Attach(t.Context(), submitter, job.Name, id, run.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,8 +266,8 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	}
 	// what is not theirs to write
 	for user, own := range map[string][]string{
-		"work":  {topicsOf(job.Name).statistics, topicsOf(job.Name).residuals, topicsOf(job.Name).quarantine},
-		"solve": {topicsOf(job.Name).weights, topicsOf(job.Name).plans},
+		"work":  {run.TopicsOf(job.Name).Statistics, run.TopicsOf(job.Name).Residuals, run.TopicsOf(job.Name).Quarantine},
+		"solve": {run.TopicsOf(job.Name).Weights, run.TopicsOf(job.Name).Plans},
 	} {
 		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
 		for _, topic := range Topics(job) {

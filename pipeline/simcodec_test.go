@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -18,8 +20,16 @@ import (
 // What it answers with is what the codec of the topics would.
 type memo struct {
 	*remembered
-	formats
+	run.Codec
+	mem   memory.Allocator
+	chunk int
 }
+
+func newMemo(r *remembered, chunk int) *memo {
+	return &memo{r, run.NewCodec(nil, chunk), memory.DefaultAllocator, chunk}
+}
+
+func (c *memo) bytes() int { return cmp.Or(c.chunk, schemas.MaxMessage) }
 
 // remembered is what the codecs of a world's simulations have in common: for each
 // thing that is said, what it was last time.
@@ -69,19 +79,19 @@ type chunked[T schemas.Number] struct {
 	values  [][]byte
 }
 
-func (c *memo) single(r *schemas.Record[float32]) ([]schemas.Message, error) {
-	return messagesBy(&c.singles, c.formats, r)
+func (c *memo) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
+	return messagesBy(&c.singles, c, r)
 }
 
-func (c *memo) double(r *schemas.Record[float64]) ([]schemas.Message, error) {
-	return messagesBy(&c.doubles, c.formats, r)
+func (c *memo) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
+	return messagesBy(&c.doubles, c, r)
 }
 
-func messagesBy[T schemas.Number](known *mapped[recordOf, *chunked[T]], f formats, r *schemas.Record[T]) ([]schemas.Message, error) {
-	of := recordOf{r.Identity, f.chunk}
+func messagesBy[T schemas.Number](known *mapped[recordOf, *chunked[T]], c *memo, r *schemas.Record[T]) ([]schemas.Message, error) {
+	of := recordOf{r.Identity, c.chunk}
 	k := known.get(of)
 	if k == nil || !equal(k.tensors, r.Tensors) {
-		values, err := r.Tensors.EncodeWithin(f.bytes(), f.mem)
+		values, err := r.Tensors.EncodeWithin(c.bytes(), c.mem)
 		if err != nil {
 			return nil, err
 		}
@@ -112,19 +122,19 @@ func own[T schemas.Number](t schemas.Tensors[T]) schemas.Tensors[T] {
 	return t
 }
 
-func (c *memo) collectSingle(of *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
-	return collectedBy(&c.float32s, c.formats, of, m)
+func (c *memo) CollectSingle(of *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
+	return collectedBy(&c.float32s, c, of, m)
 }
 
-func (c *memo) collectDouble(of *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
-	r, err := collectedBy(&c.float64s, c.formats, of, m)
+func (c *memo) CollectDouble(of *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
+	r, err := collectedBy(&c.float64s, c, of, m)
 	if r != nil {
 		r.Tensors = own(r.Tensors) // who sums sums into them
 	}
 	return r, err
 }
 
-func collectedBy[T schemas.Number](known *mapped[recordOf, *chunked[T]], f formats, by *schemas.Collector[T], m schemas.Message) (*schemas.Record[T], error) {
+func collectedBy[T schemas.Number](known *mapped[recordOf, *chunked[T]], c *memo, by *schemas.Collector[T], m schemas.Message) (*schemas.Record[T], error) {
 	chunks, err := by.Collect(m)
 	if err != nil || chunks == nil {
 		return nil, err
@@ -132,7 +142,7 @@ func collectedBy[T schemas.Number](known *mapped[recordOf, *chunked[T]], f forma
 	of := recordOf{chunks.Identity, len(chunks.Values)}
 	k := known.get(of)
 	if k == nil || !slices.EqualFunc(k.values, chunks.Values, bytes.Equal) {
-		tensors, err := schemas.DecodeTensors[T](chunks.Values, f.mem)
+		tensors, err := schemas.DecodeTensors[T](chunks.Values, c.mem)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +165,7 @@ type left struct {
 	messages        []schemas.Message
 }
 
-func (c *memo) leftOver(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
+func (c *memo) EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
 	of := leftOf{id, attempt, offset}
 	same := func(a, b kernel.Dense) bool {
 		return a.Rows == b.Rows && a.Cols == b.Cols && bytes.Equal(raws(a.Data), raws(b.Data))
@@ -163,7 +173,7 @@ func (c *memo) leftOver(id schemas.Identity, attempt string, offset int64, score
 	if k := c.lefts.get(of); k != nil && same(k.score, score) && same(k.residual, residual) {
 		return k.messages, nil
 	}
-	messages, err := c.formats.leftOver(id, attempt, offset, score, residual)
+	messages, err := c.Codec.EncodeResiduals(id, attempt, offset, score, residual)
 	if err == nil {
 		score.Data, residual.Data = slices.Clone(score.Data), slices.Clone(residual.Data)
 		c.lefts.put(of, &left{score, residual, messages})
@@ -181,25 +191,25 @@ type part struct {
 	says    *schemas.Residuals
 }
 
-func (c *memo) residuals(m schemas.Message, classes int) (*schemas.Residuals, error) {
+func (c *memo) DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error) {
 	is := partOf{m.Key, m.Get("attempt")}
 	k := c.parts.get(is)
 	if k != nil && k.classes == classes && slices.Equal(k.message.Headers, m.Headers) && bytes.Equal(k.message.Value, m.Value) {
 		return k.says, nil
 	}
-	says, err := c.formats.residuals(m, classes)
+	says, err := c.Codec.DecodeResiduals(m, classes)
 	if err == nil {
 		c.parts.put(is, &part{m, classes, says})
 	}
 	return says, err
 }
 
-func (c *memo) examples(value []byte) (*schemas.Examples, error) {
+func (c *memo) DecodeExamples(value []byte) (*schemas.Examples, error) {
 	of := unsafe.SliceData(value) // a world has each once
 	e := c.batches.get(of)
 	if e == nil {
 		var err error
-		if e, err = c.formats.examples(value); err != nil {
+		if e, err = c.Codec.DecodeExamples(value); err != nil {
 			return nil, err
 		}
 		c.batches.put(of, e)
@@ -212,18 +222,18 @@ func (c *memo) examples(value []byte) (*schemas.Examples, error) {
 type planned struct {
 	value []byte
 	plan  *schemas.Plan
-	run   string
+	id    string
 }
 
-func (c *memo) plan(m schemas.Message) (*schemas.Plan, string, error) {
+func (c *memo) DecodePlan(m schemas.Message) (*schemas.Plan, string, error) {
 	if k := c.plans.get(m.Key); k != nil && bytes.Equal(k.value, m.Value) {
-		return k.plan, k.run, nil
+		return k.plan, k.id, nil
 	}
-	p, run, err := c.formats.plan(m)
+	p, id, err := c.Codec.DecodePlan(m)
 	if err == nil {
-		c.plans.put(m.Key, &planned{m.Value, p, run})
+		c.plans.put(m.Key, &planned{m.Value, p, id})
 	}
-	return p, run, err
+	return p, id, err
 }
 
 // versioned is a manifest, and what it was read from.
@@ -232,11 +242,11 @@ type versioned struct {
 	manifest *schemas.Manifest
 }
 
-func (c *memo) manifest(m schemas.Message) (*schemas.Manifest, error) {
+func (c *memo) DecodeManifest(m schemas.Message) (*schemas.Manifest, error) {
 	if k := c.manifests.get(m.Key); k != nil && bytes.Equal(k.value, m.Value) {
 		return k.manifest, nil
 	}
-	manifest, err := c.formats.manifest(m)
+	manifest, err := c.Codec.DecodeManifest(m)
 	if err == nil {
 		c.manifests.put(m.Key, &versioned{m.Value, manifest})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -26,18 +27,18 @@ type simLog struct {
 // simPartition is what a partition holds. Offsets may be missing in between.
 type simPartition struct {
 	first, end int64
-	messages   []entry
+	messages   []run.Message
 }
 
 func (p *simPartition) append(m schemas.Message) int64 {
-	p.messages = append(p.messages, entry{m, p.end})
+	p.messages = append(p.messages, run.Message{Message: m, Offset: p.end})
 	p.end++
 	return p.end - 1
 }
 
 // at is the place of the first message of an offset or a later one.
 func (p *simPartition) at(offset int64) int {
-	at, _ := slices.BinarySearchFunc(p.messages, offset, func(m entry, offset int64) int { return int(m.offset - offset) })
+	at, _ := slices.BinarySearchFunc(p.messages, offset, func(m run.Message, offset int64) int { return int(m.Offset - offset) })
 	return at
 }
 
@@ -52,10 +53,10 @@ func (p *simPartition) expire(before int64) {
 func (p *simPartition) compact(before int64) {
 	last := map[string]int64{}
 	for _, m := range p.messages {
-		last[m.Key] = m.offset
+		last[m.Key] = m.Offset
 	}
-	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m entry) bool {
-		return m.offset < before && last[m.Key] != m.offset
+	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m run.Message) bool {
+		return m.Offset < before && last[m.Key] != m.Offset
 	})
 }
 
@@ -67,8 +68,8 @@ func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	return l.topics[topic][partition].append(m)
 }
 
-// simJournal is the log as one actor has it.
-type simJournal struct {
+// simClientLog is the log as one actor has it.
+type simClientLog struct {
 	*simLog
 	*actor
 	faults *rand.Rand // nil: none
@@ -76,7 +77,7 @@ type simJournal struct {
 
 // lost tells whether an answer is, and has the actor wait for it as long as a
 // request may take: others move on meanwhile.
-func (j simJournal) lost() bool {
+func (j simClientLog) lost() bool {
 	if !j.chance(0.05) {
 		return false
 	}
@@ -87,11 +88,11 @@ func (j simJournal) lost() bool {
 }
 
 // chance tells whether a fault that is so likely is due.
-func (j simJournal) chance(of float64) bool { return j.faults != nil && j.faults.Float64() < of }
+func (j simClientLog) chance(of float64) bool { return j.faults != nil && j.faults.Float64() < of }
 
 // Append writes in one or several requests, each of which may be written again,
 // as its answer is lost.
-func (j simJournal) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
+func (j simClientLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
 	for base = -1; len(messages) > 0; {
 		n := len(messages)
 		if j.chance(0.3) {
@@ -116,7 +117,7 @@ func (j simJournal) Append(_ context.Context, topic string, partition int, messa
 	return base, j.turn()
 }
 
-func (j simJournal) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
+func (j simClientLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
 	messages = slices.Clone(messages)
 	if j.faults != nil {
 		j.faults.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
@@ -129,7 +130,7 @@ func (j simJournal) Scatter(ctx context.Context, topic string, partition int, me
 	return nil
 }
 
-func (j simJournal) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
+func (j simClientLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
 	if err := j.turn(); err != nil {
 		return 0, 0, err
 	}
@@ -137,68 +138,68 @@ func (j simJournal) Bounds(_ context.Context, topic string, partition int) (firs
 	return p.first, p.end, nil
 }
 
-func (j simJournal) Partitions(_ context.Context, topic string) (int, error) {
+func (j simClientLog) Partitions(_ context.Context, topic string) (int, error) {
 	return len(j.topics[topic]), j.turn()
 }
 
-func (j simJournal) Range(topic string, partition int, from, to int64) reader {
-	return &simRange{simJournal: j, topic: topic, partition: partition, position: from, to: to}
+func (j simClientLog) Range(topic string, partition int, from, to int64) run.Reader {
+	return &simRange{simClientLog: j, topic: topic, partition: partition, position: from, to: to}
 }
 
 type simRange struct {
-	simJournal
+	simClientLog
 	topic        string
 	partition    int
 	position, to int64
 	begun        bool
 }
 
-func (r *simRange) Next(context.Context) (entry, error) {
+func (r *simRange) Next(context.Context) (run.Message, error) {
 	if !r.begun || r.chance(0.1) { // what it reads may be deleted under it
 		r.begun = true
 		if err := r.turn(); err != nil {
-			return entry{}, err
+			return run.Message{}, err
 		}
 	}
 	p := r.topics[r.topic][r.partition]
 	if r.position < p.first && r.position < r.to {
-		return entry{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
+		return run.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
 	}
 	at := p.at(r.position)
-	if at == len(p.messages) || p.messages[at].offset >= r.to {
-		return entry{}, io.EOF
+	if at == len(p.messages) || p.messages[at].Offset >= r.to {
+		return run.Message{}, io.EOF
 	}
-	r.position = p.messages[at].offset + 1
+	r.position = p.messages[at].Offset + 1
 	return p.messages[at], nil
 }
 
 func (r *simRange) Close() error { return nil }
 
-func (j simJournal) Mail(_ context.Context, wake <-chan struct{}, from ...address) mail {
-	m := &simMail{simJournal: j, wake: wake, from: slices.Clone(from)}
+func (j simClientLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+	m := &simSubscription{simClientLog: j, wake: wake, from: slices.Clone(from)}
 	for _, a := range from {
-		m.boxes = append(m.boxes, j.topics[a.topic][a.partition])
+		m.boxes = append(m.boxes, j.topics[a.Topic][a.Partition])
 	}
 	return m
 }
 
-type simMail struct {
-	simJournal
+type simSubscription struct {
+	simClientLog
 	wake  <-chan struct{}
-	from  []address
+	from  []run.Position
 	boxes []*simPartition // of from
 	with  []int           // the news, room for the next
 }
 
 // has tells whether an address has news.
-func (m *simMail) has(i int) bool {
+func (m *simSubscription) has(i int) bool {
 	a, p := &m.from[i], m.boxes[i]
 	n := len(p.messages)
-	return n > 0 && p.messages[n-1].offset >= a.from || a.from < p.first && !a.compact
+	return n > 0 && p.messages[n-1].Offset >= a.Offset || a.Offset < p.first && !a.Compacted
 }
 
 // idle tells whether there is nothing to wake up for.
-func (m *simMail) idle() bool {
+func (m *simSubscription) idle() bool {
 	if len(m.wake) > 0 {
 		return false
 	}
@@ -211,7 +212,7 @@ func (m *simMail) idle() bool {
 }
 
 // news are the addresses that have some.
-func (m *simMail) news() []int {
+func (m *simSubscription) news() []int {
 	m.with = m.with[:0]
 	for i := range m.from {
 		if m.has(i) {
@@ -221,7 +222,7 @@ func (m *simMail) news() []int {
 	return m.with
 }
 
-func (m *simMail) Next(context.Context, time.Duration) (*letter, bool, error) {
+func (m *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, bool, error) {
 	m.waits = m
 	err := m.turn()
 	m.waits = nil
@@ -238,20 +239,20 @@ func (m *simMail) Next(context.Context, time.Duration) (*letter, bool, error) {
 	}
 	i := news[m.choose(len(news))]
 	a, p := &m.from[i], m.boxes[i]
-	if a.from < p.first && !a.compact {
-		return nil, false, &kafkalog.DeletedError{Topic: a.topic, Partition: a.partition, Wanted: a.from, First: p.first, End: p.end}
+	if a.Offset < p.first && !a.Compacted {
+		return nil, false, &kafkalog.DeletedError{Topic: a.Topic, Partition: a.Partition, Wanted: a.Offset, First: p.first, End: p.end}
 	}
-	message := p.messages[p.at(a.from)]
-	a.from = message.offset + 1
-	return &letter{a.topic, message}, false, nil
+	message := p.messages[p.at(a.Offset)]
+	a.Offset = message.Offset + 1
+	return &run.Delivery{Topic: a.Topic, Message: message}, false, nil
 }
 
 // choose is one of n, by chance; without faults the first.
-func (j simJournal) choose(n int) int {
+func (j simClientLog) choose(n int) int {
 	if j.faults == nil {
 		return 0
 	}
 	return j.faults.IntN(n)
 }
 
-func (m *simMail) Close() {}
+func (m *simSubscription) Close() {}

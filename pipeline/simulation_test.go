@@ -21,6 +21,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -44,8 +46,8 @@ type actor struct {
 	name   string
 	resume func() (struct{}, bool)
 	yield  func(struct{}) bool
-	waits  *simMail // nil: it does not wait
-	free   bool     // it never gives way
+	waits  *simSubscription // nil: it does not wait
+	free   bool             // it never gives way
 	killed bool
 	over   bool
 	paused int    // moves of others that it sleeps through
@@ -135,7 +137,7 @@ func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 	}
 	w := &world{blas: blas, digests: map[recordKey]schemas.Digest{}, remembered: &remembered{}}
 	w.job = Job{
-		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: OnBadQuarantine, Segment: 1, Memory: bytes,
+		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
 	w.job.Examples.Missing = "error"
@@ -167,40 +169,42 @@ func newWorld(t testing.TB, bytes int64, list ...schemas.Stage) *world {
 	if calm.conclude(); calm.broken != nil {
 		t.Fatal(calm.broken)
 	}
-	if all := bytes >= 1<<20; calm.twice > 0 != all {
-		t.Fatalf("%d Gram matrices are summed before the rest, all is in memory: %v", calm.twice, all)
+	if all := bytes >= 1<<20; calm.gramsFirst > 0 != all {
+		t.Fatalf("%d Gram matrices are summed before the rest, all is in memory: %v", calm.gramsFirst, all)
 	}
 	return w
 }
 
 type simulation struct {
 	*world
-	topics
-	log     *simLog
-	random  *rand.Rand
-	actors  []*actor
-	ready   []*actor // of the last move, like those who wait
-	waiting []*actor
-	workers []*simMember
-	solvers []*simMember
-	broken  error // the first invariant that did not hold
-	lost    bool  // something that a run needs was deleted
-	chunk   int   // bytes of messages; 1 makes a message of every tensor
-	moves   int
-	faults  int // that are left
-	drawn   int // texts that are unlike any before
-	twice   int // sweeps that had a round for the Gram matrix
-	tell    func(string, ...any)
-	ended   []string // how the runs did that were submitted
+	topics     run.Topics
+	log        *simLog
+	random     *rand.Rand
+	actors     []*actor
+	ready      []*actor // of the last move, like those who wait
+	waiting    []*actor
+	workers    []*simMember
+	solvers    []*simMember
+	broken     error // the first invariant that did not hold
+	lost       bool  // something that a run needs was deleted
+	chunk      int   // bytes of messages; 1 makes a message of every tensor
+	moves      int
+	faults     int          // that are left
+	drawn      int          // texts that are unlike any before
+	gramsFirst int          // visits whose Gram matrices were all written before other sums
+	grams      map[int]bool // partitions whose Gram matrix of the visit under way is written
+	tell       func(string, ...any)
+	ended      []string // how the runs did that were submitted
+	submitted  []string // the runs that were, each once
 }
 
 func (w *world) simulation(seed uint64) *simulation {
 	s := &simulation{
-		world: w, topics: topicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}},
+		world: w, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}},
 		tell: func(string, ...any) {},
 	}
 	for topic, partitions := range map[string]int{
-		s.examples: simPartitions, s.residuals: simPartitions, s.statistics: 2, s.weights: 1, s.plans: 1, s.quarantine: 1,
+		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
 	} {
 		for range partitions {
 			s.log.topics[topic] = append(s.log.topics[topic], &simPartition{})
@@ -208,7 +212,7 @@ func (w *world) simulation(seed uint64) *simulation {
 	}
 	for p, messages := range w.batches {
 		for _, m := range messages {
-			s.log.topics[s.topics.examples][p].append(m)
+			s.log.topics[s.topics.Examples][p].append(m)
 		}
 	}
 	s.log.check = s.verify
@@ -239,7 +243,7 @@ func (w *world) bits(m schemas.Message) schemas.Digest {
 	case schemas.KindSeal:
 		return schemas.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
-		manifest, err := (&memo{remembered: w.remembered}).manifest(m)
+		manifest, err := newMemo(w.remembered, 0).DecodeManifest(m)
 		if err != nil {
 			return schemas.Digest(err.Error())
 		}
@@ -251,6 +255,19 @@ func (w *world) bits(m schemas.Message) schemas.Digest {
 func (s *simulation) learn(_ string, m schemas.Message) {
 	if key, fixed := keyOf(m); fixed {
 		s.digests[key] = s.bits(m)
+	}
+	switch id, err := schemas.IdentityOf(m); {
+	case err != nil || id.Stage == schemas.Survey || id.Visit != 0:
+	case id.Kind == schemas.KindGram:
+		if s.grams == nil {
+			s.grams = map[int]bool{}
+		}
+		s.grams[id.Partition] = true
+	case id.Kind == schemas.KindVisit:
+		if len(s.grams) == simPartitions {
+			s.gramsFirst++
+		}
+		s.grams = nil
 	}
 }
 
@@ -272,8 +289,8 @@ func (s *simulation) fail(format string, values ...any) {
 	}
 }
 
-func (s *simulation) desk(a *actor) desk {
-	return desk{log: simJournal{s.log, a, s.random}, topics: s.topics, codec: &memo{s.remembered, formats{memory.DefaultAllocator, s.chunk}}, fresh: s.fresh}
+func (s *simulation) pipeline(a *actor) *pipeline {
+	return &pipeline{Client: &run.Client{Log: simClientLog{s.log, a, s.random}, Topics: s.topics, Codec: newMemo(s.remembered, s.chunk), Fresh: s.fresh}}
 }
 
 // fresh is a text unlike any before in the simulation.
@@ -304,11 +321,9 @@ func (s *simulation) crew(workers, solvers int) {
 func (s *simulation) work(i int) {
 	of := s.workers[i]
 	s.start(fmt.Sprint("worker ", i), func(a *actor) error {
-		d := s.desk(a)
-		return d.serve(context.Background(), simArithmetic, ignored{}, func() member { return of }, func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error {
-			w := newWorker(d, s.blas, plan, watch, o, s.job.Memory, ignored{})
-			w.sweep = s.inTurn
-			return w.work(ctx)
+		p := s.pipeline(a)
+		return p.serve(context.Background(), simArithmetic, run.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, run.Ignore{}).Work(ctx)
 		})
 	})
 }
@@ -316,58 +331,18 @@ func (s *simulation) work(i int) {
 func (s *simulation) solve(i int) {
 	of := s.solvers[i]
 	s.start(fmt.Sprint("solver ", i), func(a *actor) error {
-		d := s.desk(a)
-		return d.serve(context.Background(), simArithmetic, ignored{}, func() member { return of }, func(ctx context.Context, o owner, plan *schemas.Plan, watch int64) error {
-			return d.solveWhenOwner(ctx, o, plan, watch, ignored{})
+		p := s.pipeline(a)
+		return p.serve(context.Background(), simArithmetic, run.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return p.solveWhenOwner(ctx, s.blas, o, plan, watch, run.Ignore{})
 		})
 	})
-}
-
-// inTurn goes through shares one segment after the other.
-func (in *simulation) inTurn(ctx context.Context, s *sweep, shares []*share) error {
-	if s.twice {
-		in.twice++
-	}
-	work := s.bench()
-	each := func(l *load) error {
-		o, err := work(ctx, l)
-		if err != nil {
-			return err
-		}
-		o.at, o.round = l.at, l.round
-		write, err := s.collect(l.share, o)
-		if err != nil || write == nil {
-			return err
-		}
-		return write(ctx)
-	}
-	var again []*load
-	for _, share := range shares {
-		for l, err := range s.loads(ctx, share, func() error { return nil }) {
-			if err != nil {
-				return err
-			}
-			if err := each(l); err != nil {
-				return err
-			}
-			if s.twice {
-				again = append(again, l.again())
-			}
-		}
-	}
-	for _, l := range again {
-		if err := each(l); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // submit starts who submits a run and follows it to its end.
 func (s *simulation) submit(seed uint64, supersede bool) *actor {
 	a := s.start("submitter", func(a *actor) error {
-		d, ctx := s.desk(a), context.Background()
-		l, err := d.ledger(ctx)
+		p, ctx := s.pipeline(a), context.Background()
+		l, err := p.ReadLedger(ctx)
 		if err != nil {
 			return err
 		}
@@ -378,14 +353,17 @@ func (s *simulation) submit(seed uint64, supersede bool) *actor {
 		for p := range simPartitions {
 			plan.Spans = append(plan.Spans, schemas.Span{Partition: p, From: 0, To: simMessages})
 		}
-		plan.Ended = l.ended(plan.Content())
-		if plan.Since, err = d.since(ctx); err != nil {
+		plan.Ended = l.Ended(plan.Content())
+		if plan.Since, err = p.since(ctx); err != nil {
 			return err
 		}
-		plan, _, err = d.submit(ctx, plan, l, supersede, ignored{})
+		if id := plan.Run(); !slices.Contains(s.submitted, id) {
+			s.submitted = append(s.submitted, id)
+		}
+		plan, _, err = p.submit(ctx, plan, l, supersede, run.Ignore{})
 		if err == nil {
-			var report *Report
-			report, err = d.follow(ctx, plan, ignored{})
+			var report *schemas.Report
+			report, err = p.follow(ctx, plan, run.Ignore{})
 			if err == nil && report.Rows != simRows*simMessages*simPartitions {
 				s.fail("run %s: %d rows", plan.Run(), report.Rows)
 			}
@@ -534,7 +512,7 @@ func (s *simulation) breakSomething() {
 		s.tell("%d: compaction", s.moves)
 		s.compact()
 	case 8:
-		p := s.log.topics[s.residuals][s.random.IntN(simPartitions)]
+		p := s.log.topics[s.topics.Residuals][s.random.IntN(simPartitions)]
 		before := p.first + s.random.Int64N(p.end-p.first+1)
 		s.tell("%d: residuals before %d expire", s.moves, before)
 		p.expire(before)
@@ -542,13 +520,13 @@ func (s *simulation) breakSomething() {
 		if s.random.IntN(3) > 0 {
 			return
 		}
-		topic := []string{s.statistics, s.statistics, s.topics.examples}[s.random.IntN(3)]
+		topic := []string{s.topics.Statistics, s.topics.Statistics, s.topics.Examples}[s.random.IntN(3)]
 		partitions := s.log.topics[topic]
 		p := partitions[s.random.IntN(len(partitions))]
 		s.lost = true
-		if n := len(p.messages); n > 0 && topic == s.statistics && s.random.IntN(2) == 0 {
+		if n := len(p.messages); n > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
 			at := s.random.IntN(n) // it was acknowledged, and its leader was the only one that had it
-			s.tell("%d: %s@%d is lost", s.moves, topic, p.messages[at].offset)
+			s.tell("%d: %s@%d is lost", s.moves, topic, p.messages[at].Offset)
 			p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
 			return
 		}
@@ -561,19 +539,19 @@ func (s *simulation) breakSomething() {
 // compact cleans what is older than the runs that have not ended: so much is what
 // min.compaction.lag.ms keeps from it.
 func (s *simulation) compact() {
-	d := s.desk(&actor{free: true})
-	l, err := d.ledger(context.Background())
+	p := s.pipeline(&actor{free: true})
+	l, err := p.ReadLedger(context.Background())
 	if err != nil {
 		s.fail("read plans: %v", err)
 		return
 	}
-	plans, weights := s.log.topics[s.plans][0], s.log.topics[s.weights][0]
+	plans, weights := s.log.topics[s.topics.Plans][0], s.log.topics[s.topics.Weights][0]
 	beforePlans, beforeWeights := plans.end, weights.end
-	for _, p := range l.unfinished() {
+	for _, p := range l.Unfinished() {
 		beforeWeights = min(beforeWeights, p.Since.Weights)
 		for _, m := range plans.messages {
 			if m.Get("run") == p.Run() {
-				beforePlans = min(beforePlans, m.offset)
+				beforePlans = min(beforePlans, m.Offset)
 			}
 		}
 	}
@@ -592,40 +570,48 @@ func (s *simulation) conclude() {
 	if s.broken != nil {
 		return
 	}
-	d, ctx := s.desk(&actor{free: true}), context.Background()
-	before, err := d.ledger(ctx)
+	p, ctx := s.pipeline(&actor{free: true}), context.Background()
+	before, err := p.ReadLedger(ctx)
 	if err != nil {
 		s.fail("read plans: %v", err)
 		return
 	}
 	s.compact()
-	l, err := d.ledger(ctx)
-	if err != nil || len(l.damaged) > 0 {
-		s.fail("read plans: %v, %v", err, l.damaged)
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		s.fail("read plans: %v", err)
 		return
 	}
-	manifests, err := d.versions(ctx)
+	passedOver := &events{}
+	if l.Report(passedOver); len(passedOver.all) > 0 {
+		s.fail("read plans: %v", passedOver.all)
+	}
+	manifests, err := p.Versions(ctx)
 	if err != nil {
 		s.fail("%v", err)
 	}
 	done := 0
-	for run, end := range before.ends {
-		if after := l.ends[run]; after == nil || after.State != end.State {
-			s.fail("run %s was %s, after compaction %+v", run, end.State, after)
+	for _, id := range s.submitted {
+		end := before.End(id)
+		if after := l.End(id); end != nil && (after == nil || after.State != end.State) {
+			s.fail("run %s was %s, after compaction %+v", id, end.State, after)
+		}
+		if end == nil {
+			continue
 		}
 		if end.State != schemas.Done {
 			continue
 		}
 		done++
-		if report, err := d.follow(ctx, l.plan(run), ignored{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
-			s.fail("run %s is done: %+v, %v", run, report, err)
+		if report, err := p.follow(ctx, l.Plan(id), run.Ignore{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
+			s.fail("run %s is done: %+v, %v", id, report, err)
 		}
 	}
 	if done != len(manifests) {
 		s.fail("%d runs are done, there are %d versions", done, len(manifests))
 	}
 	for _, m := range manifests {
-		model, err := d.model(context.Background(), m.Run)
+		model, err := p.Model(context.Background(), m.Run)
 		if err != nil {
 			s.fail("%v", err)
 		} else if model.Digest() != m.WeightsDigest {
@@ -668,10 +654,10 @@ func TestSimulation(t *testing.T) {
 	of := func(seed uint64) *world { return worlds[seed%uint64(len(worlds))] }
 	if *schedule > 0 {
 		s := of(*schedule).disturbed(*schedule, t.Logf)
-		for _, p := range s.log.topics[s.weights][0].messages {
+		for _, p := range s.log.topics[s.topics.Weights][0].messages {
 			m := p.Message
 			k, _ := keyOf(m)
-			t.Logf("@%d %v = %s %v", p.offset, k, s.bits(m), s.digests[k] == s.bits(m))
+			t.Logf("@%d %v = %s %v", p.Offset, k, s.bits(m), s.digests[k] == s.bits(m))
 		}
 		t.Logf("%d moves, %d writes, runs %v: %v", s.moves, s.log.writes, s.ended, s.broken)
 		if s.broken != nil {

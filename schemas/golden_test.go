@@ -62,15 +62,15 @@ func samples(t testing.TB) map[string]Message {
 	}
 	covered := Coverage{Spans{{1, 0, 9}}, 9, 90, 7}
 	final := Tensors[float64]{
-		Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldQuality, 3, 2, numbered[float64](6)),
+		Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldQuality, 3, 2, numbered[float64](6)),
 		{Name: FieldBins, Shape: []int{3, 15, 3}, Data: numbered[float64](135)}, {Name: FieldConfusion, Shape: []int{3, 2, 2}, Data: numbered[float64](12)},
 	}
 	for name, r := range map[string]*Record[float64]{
 		"visit": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
-			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
 		"visit-survey": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Vector(FieldSums, numbered[float64](2)), Vector(FieldSquares, numbered[float64](2)), Vector(FieldPresent, numbered[float64](2)),
-			Matrix(FieldSplits, 3, ScoreFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1}).Record(),
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1}).Record(),
 		"gram-exact": (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"seal":       (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {

@@ -15,7 +15,7 @@ type Stage struct {
 	Link     Link     `json:"link"`
 	Passes   int      `json:"passes"` // at most: visits that give a loss and a gradient
 	Ridge    float64  `json:"ridge"`  // λ = ridge · trace(S)/p
-	Method   string   `json:"method"` // auto | paper
+	Method   string   `json:"method"` // package solve has the table of methods
 	GramRows string   `json:"gram_rows" mapstructure:"gram_rows"`
 	Scores   bool     `json:"scores"` // the previous predictions as k more features
 	Stop     *Stop    `json:"stop,omitempty"`
@@ -29,7 +29,7 @@ type Stop struct {
 
 // Features says how a block is generated.
 type Features struct {
-	Kind           string  `json:"kind"` // rff | logits | polynomial | columns
+	Kind           string  `json:"kind"` // package stages has the table of kinds
 	Size           int     `json:"size"` // p; columns: 0 is all
 	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
 	Degree         int     `json:"degree"`      // polynomial: at most

@@ -39,6 +39,12 @@ type Plan struct {
 	Since Since `json:"since"`
 }
 
+// Values of Plan.OnBadMessage.
+const (
+	QuarantineBadMessages = "quarantine" // put it on the quarantine topic and go on
+	StopOnBadMessage      = "stop"       // end the run
+)
+
 // Since is the ends of topics when the plan was made: no record of the run is
 // before them.
 type Since struct {

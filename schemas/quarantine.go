@@ -42,6 +42,20 @@ func (q *Quarantined) Message() Message {
 	}
 }
 
+// QuarantineKey reads the key of a message of the quarantine topic: of which message it is.
+func QuarantineKey(key string) (topic string, partition int, offset int64, ok bool) {
+	parts := strings.Split(key, "/")
+	if len(parts) != 3 {
+		return "", 0, 0, false
+	}
+	partition, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return "", 0, 0, false
+	}
+	offset, err = strconv.ParseInt(parts[2], 10, 64)
+	return parts[0], partition, offset, err == nil
+}
+
 // QuarantinedOf decodes a message of the quarantine topic. Errors wrap ErrDamaged.
 func QuarantinedOf(m Message) (*Quarantined, error) {
 	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}

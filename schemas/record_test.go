@@ -311,11 +311,11 @@ func TestTensors(t *testing.T) {
 }
 
 func TestScores(t *testing.T) {
-	if got := ScoresOf(nil); got != [Splits]Score{} || got[0].MeanLoss() != 0 || got[0].ErrorPercent() != 0 {
+	if got := LossesOf(nil); got != [Splits]Losses{} || got[0].MeanLoss() != 0 || got[0].ErrorPercent() != 0 {
 		t.Error(got)
 	}
-	got := ScoresOf(Tensors[float64]{Matrix(FieldSplits, int(Splits), ScoreFields, []float64{8, 5, 2, 4, 0, 0, 0, 0, 1, 1, 1, 0})})
-	want := [Splits]Score{{8, 5, 2, 4}, {}, {1, 1, 1, 0}}
+	got := LossesOf(Tensors[float64]{Matrix(FieldSplits, int(Splits), LossFields, []float64{8, 5, 2, 4, 0, 0, 0, 0, 1, 1, 1, 0})})
+	want := [Splits]Losses{{8, 5, 2, 4}, {}, {1, 1, 1, 0}}
 	if !reflect.DeepEqual(got, want) || got[0].MeanLoss() != 0.5 || got[0].ErrorPercent() != 25 || got[2].ErrorPercent() != 100 {
 		t.Error(got)
 	}

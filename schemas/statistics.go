@@ -32,22 +32,22 @@ const (
 	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
 )
 
-// Score is what a sum says of one split.
-type Score struct {
-	Weight float64 // Σw of its labelled rows
-	Rows   float64 // how many they are
-	Errors float64 // Σw of those whose class is wrong
-	Loss   float64 // Σw·loss, the link's own
+// Losses are the sums over the labelled rows of one split.
+type Losses struct {
+	Weight float64 // Σw
+	Rows   float64 // number of rows
+	Errors float64 // Σw of the rows whose predicted class is wrong
+	Loss   float64 // Σw·loss, with the loss of the stage's link
 }
 
-// ScoreFields is the length of a split's row in the field splits.
-const ScoreFields = 4
+// LossFields is the length of a split's row in the field splits.
+const LossFields = 4
 
 // MeanLoss is the weighted mean of the loss; 0 without weight.
-func (s Score) MeanLoss() float64 { return ratio(s.Loss, s.Weight) }
+func (s Losses) MeanLoss() float64 { return ratio(s.Loss, s.Weight) }
 
 // ErrorPercent is the weighted share of wrong rows; 0 without weight.
-func (s Score) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
+func (s Losses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
 
 func ratio(a, b float64) float64 {
 	if b == 0 {
@@ -56,15 +56,15 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// ScoresOf reads the splits' scores from statistics; zeros if there are none.
-func ScoresOf(t Tensors[float64]) (scores [Splits]Score) {
-	data, err := t.Shaped(FieldSplits, Splits, ScoreFields)
+// LossesOf reads the losses of each split from statistics. They are zero if there are none.
+func LossesOf(t Tensors[float64]) (losses [Splits]Losses) {
+	data, err := t.Shaped(FieldSplits, Splits, LossFields)
 	if err != nil {
-		return scores
+		return losses
 	}
-	for i := range scores {
-		at := data[i*ScoreFields:]
-		scores[i] = Score{at[0], at[1], at[2], at[3]}
+	for i := range losses {
+		at := data[i*LossFields:]
+		losses[i] = Losses{at[0], at[1], at[2], at[3]}
 	}
-	return scores
+	return losses
 }

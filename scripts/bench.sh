@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make bench: stagewise beside its kernel floor and its peers, on this machine. Arguments go to bench/run.py.
-# Installs what it needs: a fast BLAS, MNIST, Python packages in .demo/bench, liblinear, Java.
+# make bench: measures stagewise, its kernel floor and its peers on this machine. Arguments go to bench/run.py.
+# It installs what it needs: a fast BLAS, MNIST, Python packages in .demo/bench, liblinear, Java.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 say() { echo "bench: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# need COMMAND APT BREW installs the packages that have a command, unless it is there.
+# need COMMAND APT BREW installs the packages with a command, unless the command exists.
 need() {
   command -v "$1" >/dev/null && return
   say "installing $2"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make chaos: workers, solvers and brokers die, hang and come back while runs go on, and the weights stay the same bit for
-# bit. Arguments go to the campaign: --runs 100 --seed 7, and what else chaos --help says.
+# make chaos: kills, stops and restarts workers, solvers and brokers during runs, and checks that the weights stay the same to
+# the bit. Arguments go to the campaign, such as --runs 100 --seed 7; --help lists them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

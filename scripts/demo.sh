@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make demo: MNIST flows from files through Kafka topics and back, and a trained model comes out, all under .demo/.
+# make demo: trains a model on MNIST, from files through Kafka topics. All files are under .demo/.
 # Arguments go to stagewise train.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ scripts/mnist.sh .demo/mnist || status=$?
 case $status in
   0) ;;
   3)
-    say "MNIST cannot be fetched, so this trains on the 1,797 small digits that the repository carries"
+    say "MNIST could not be fetched; training on the 1,797 small digits in this repository instead"
     data=digits images=examples/digits/digits-test.csv.gz
     ;;
   *) exit $status ;;

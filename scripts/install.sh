@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by the scripts beside it: system packages, installed where that needs nobody's password.
+# Functions for the scripts in this folder: they install system packages if that needs no password.
 
-# how_to_install APT BREW tells a person how to install the packages on this machine; both arguments are lists of names with
-# spaces between them, for Debian's packages and for Homebrew (none: Homebrew's would not help).
+# how_to_install APT BREW prints how a person can install the packages on this machine. The arguments are lists of names
+# separated by spaces, of Debian's packages and of Homebrew's. An empty list means that the package manager has none.
 how_to_install() {
   if command -v apt-get >/dev/null; then
     echo "run: sudo apt-get install $1"
@@ -13,8 +13,8 @@ how_to_install() {
   fi
 }
 
-# install_packages APT BREW installs them, or returns 1: nothing here may, or the package manager could not. What that
-# said is then on standard error.
+# install_packages APT BREW installs the packages. If that is not allowed or fails it returns an error, and the end of the
+# package manager's output is on standard error.
 install_packages() {
   local log status=0
   log=$(mktemp)
@@ -24,7 +24,7 @@ install_packages() {
     # shellcheck disable=SC2086 # a list of names
     HOMEBREW_NO_AUTO_UPDATE=1 brew install $2 >"$log" 2>&1 || status=$?
   else
-    echo "neither apt-get nor brew is here" >"$log"
+    echo "found neither apt-get nor brew" >"$log"
     status=1
   fi
   [ $status -eq 0 ] || tail -n 5 "$log" >&2
@@ -36,15 +36,15 @@ install_by_apt() {
   local as_root=env
   if [ "$(id -u)" -ne 0 ]; then
     if ! sudo -n true 2>/dev/null; then
-      echo "not root, and no sudo without a password"
+      echo "not root, and sudo needs a password"
       return 1
     fi
     as_root="sudo -n env"
   fi
-  # The time limits are for machines without a network; the lock's is for those that update themselves at boot.
+  # The time limits are for machines without a network. The lock's timeout is for machines that update themselves at boot.
   local apt="$as_root DEBIAN_FRONTEND=noninteractive apt-get -q -y
     -o Acquire::http::Timeout=20 -o Acquire::Retries=1 -o DPkg::Lock::Timeout=120"
-  # Lists of packages are absent on a new machine and out of date on an old one.
+  # The package lists may be missing on a new machine and out of date on an old one.
   # shellcheck disable=SC2086 # a command and a list of names
   $apt install --no-install-recommends $1 || { $apt update && $apt install --no-install-recommends $1; }
 }

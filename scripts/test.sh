@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# test.sh STEP... runs these steps in order and stops at the first that fails:
-#   format  gofmt            vet    go vet, tagged files included     unit   every test without a tag
-#   race    what runs concurrently, under the race detector           fuzz   every fuzz target for FUZZTIME (20s)
-#   simulate  the roles over a log that breaks, SCHEDULES times (10000)
-#   mnist   tests tagged mnist: accuracy on the whole of MNIST        kafka  tests tagged kafka, on real brokers
+# test.sh STEP... runs the steps in the given order and stops at the first that fails:
+#   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag
+#   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
+#   simulate  the roles on a log with faults, SCHEDULES times (10000)
+#   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers
 #   chaos   a fault campaign of two runs, on three brokers
-# Nothing is skipped: what a step needs is installed, or the step fails and says what to install.
+# No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
 . scripts/install.sh
 
-# Where goroutines meet. The kernels and solvers have none of their own, and are twenty times slower under the detector.
+# The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
 concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/..."
 
 say() { echo "test: $*"; }
 fail() { say "$@" >&2; exit 1; }
 
-# tagged TAG prints the packages that have tests with this build tag. None at all is an error, as a mistyped tag would be.
+# tagged TAG prints the packages that have tests with this build tag. If there are none it fails, as the tag may be mistyped.
 tagged() {
   local files
   files=$(grep -rlE --include='*_test.go' "^//go:build (.*[^a-z])?$1\$" .) || fail "no test has the tag $1"
@@ -27,7 +27,7 @@ tagged() {
 format() {
   local files
   files=$("$(go env GOROOT)/bin/gofmt" -l . | tr '\n' ' ')
-  [ -z "$files" ] || fail "not as gofmt would have it: $files"
+  [ -z "$files" ] || fail "not formatted by gofmt: $files"
 }
 
 vet() {
@@ -46,7 +46,7 @@ race() {
       fail "the race detector needs a C compiler: $(how_to_install "gcc libc6-dev" gcc)"
   fi
   # shellcheck disable=SC2086 # a list of packages
-  CGO_ENABLED=1 go test -race -skip "^TestSimulation\$" $concurrent # that one has a single thread
+  CGO_ENABLED=1 go test -race -skip "^TestSimulation\$" $concurrent # it has a single thread
 }
 
 fuzz() {
@@ -59,12 +59,12 @@ fuzz() {
   done
 }
 
-# -count=1 here and below: the cache of go test does not know of the BLAS and of the broker.
+# -count=1 here and below: the cache of go test does not depend on the BLAS and the broker.
 mnist() {
   local packages
   packages=$(tagged mnist)
   scripts/blas.sh
-  scripts/mnist.sh .demo/mnist || fail "the accuracy tests need MNIST: see the line above"
+  scripts/mnist.sh .demo/mnist || fail "the accuracy tests need MNIST; the line above says what is missing"
   # shellcheck disable=SC2086 # a list of packages
   STAGEWISE_MNIST=$PWD/.demo/mnist go test -tags mnist -run MNIST -count=1 -p 1 -timeout 30m $packages
 }
@@ -77,7 +77,7 @@ kafka() {
   trap 'exit 1' INT TERM
   bootstrap=$(scripts/kafka.sh start --dir "$broker/open" --port free)
   secured=$(scripts/kafka.sh start --dir "$broker/secured" --port free --secure)
-  say "Kafka is at ${bootstrap#BOOTSTRAP=}, and what reaches a secured one in ${secured#*SECURITY=}"
+  say "Kafka is at ${bootstrap#BOOTSTRAP=}, the files for a secured one are in ${secured#*SECURITY=}"
   # shellcheck disable=SC2086 # a list of packages
   STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} \
     go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
@@ -88,7 +88,7 @@ chaos() { scripts/chaos.sh --runs 2; }
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
 [ $# -gt 0 ] || { sed -n '2,8s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | unit | simulate | race | fuzz | mnist | kafka | chaos) ;; *) fail "no step $step" ;; esac
+  case $step in format | vet | unit | simulate | race | fuzz | mnist | kafka | chaos) ;; *) fail "unknown step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"

@@ -1,8 +1,8 @@
-// Package sink turns a feature block and weights into scores, and scores into
-// what the next stage reads:
+// Package sink turns a feature block and weights into scores, and predictions into the residuals that the next stage is fitted
+// to:
 //
-//	score before, block, weights ──Scores──▶ score ──Link──▶ prediction, loss, residual
+//	score before, block, weights ──Scores──▶ score ──internal/link──▶ prediction ──Residuals──▶ residual
+//	scores, residuals ──Messages──▶ residuals messages
 //
-// It is used in every visit, and once more when a stage is final: then the
-// scores and residuals become messages.
+// Scores and residuals are computed in every visit. They are published once, when a stage is final.
 package sink

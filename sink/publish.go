@@ -14,18 +14,18 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Parts are the first and the last row, not included, of each part into which
-// the residuals of so many rows of so many classes are cut.
+// Parts yields the first row and the end row (excluded) of each message that the residuals of rows × classes are cut into.
 func Parts(rows, classes int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		most := schemas.MaxResidualRows(classes)
-		for from := 0; from < rows && yield(from, min(from+most, rows)); from += most {
+		size := schemas.MaxResidualRows(classes)
+		for from := 0; from < rows && yield(from, min(from+size, rows)); from += size {
 		}
 	}
 }
 
-// Messages makes the residuals messages of one examples message: as many parts
-// as its classes need.
+// Messages encodes the scores and residuals (n × k each) after a stage of one examples message, which is at offset. It returns
+// one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
+// allocates, which is freed. An error is one of encoding.
 func Messages(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense, mem memory.Allocator) ([]schemas.Message, error) {
 	var messages []schemas.Message
 	for from, to := range Parts(score.Rows, score.Cols) {
@@ -42,13 +42,15 @@ func Messages(id schemas.Identity, attempt string, offset int64, score, residual
 	return messages, nil
 }
 
-// Digester is over the scores that a seal vouches for, in row order.
+// Digester computes the digest of the scores that a seal vouches for. The zero value is ready. It is not safe for concurrent
+// use.
 type Digester struct {
 	sha    hash.Hash
 	buffer []byte
 }
 
-// Add takes the scores of the next part: its examples message, its first row.
+// Add adds the scores of the next part in row order: the offset of its examples message, its first row, and its scores
+// (row-major).
 func (d *Digester) Add(offset int64, row int, score []float32) {
 	if d.sha == nil {
 		d.sha = sha256.New()
@@ -61,7 +63,7 @@ func (d *Digester) Add(offset int64, row int, score []float32) {
 	d.sha.Write(d.buffer)
 }
 
-// Digest of all that was added.
+// Digest returns the digest of all scores added so far.
 func (d *Digester) Digest() schemas.Digest {
 	if d.sha == nil {
 		d.sha = sha256.New()

@@ -30,7 +30,7 @@ func mustNear(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// simplex is the projection of v by bisection on its threshold.
+// simplex projects v by bisection on its threshold.
 func simplex(v []float64) []float64 {
 	low, high := slices.Min(v)-1, slices.Max(v)
 	for range 100 {
@@ -85,13 +85,13 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 	const k = 3
 	for _, size := range []struct{ n, p int }{{1, 1}, {0, 5}, {65, 63}, {64, 64}, {63, 65}} {
 		before, block := normals(5, size.n, k, 0.3), normals(6, size.n, size.p, 1)
-		var chain []CalibratedPass
+		var passes []CalibratedPass
 		for i := range uint64(3) {
-			chain = append(chain, CalibratedPass{kernel.NewWeights(normals(7+i, size.p, k, 0.05)), normals(17+i, 3*k, k, 0.5)})
+			passes = append(passes, CalibratedPass{kernel.NewWeights(normals(7+i, size.p, k, 0.05)), normals(17+i, 3*k, k, 0.5)})
 		}
 		for n := range 4 {
-			for _, open := range []bool{false, true} { // the last link without a calibration
-				f := &Fitted{Passes: slices.Clone(chain[:n])}
+			for _, open := range []bool{false, true} { // the last pass has no calibration yet
+				f := &Fitted{Passes: slices.Clone(passes[:n])}
 				if open && n > 0 {
 					f.Passes[n-1].Calibration = kernel.Dense{}
 				}
@@ -104,8 +104,8 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 						g := make([]float64, 3*k)
 						for c := range z {
 							for j, x := range block.Row(i) {
-								z[c] += float64(x) * float64(chain[l].W.Row(j)[c])
-								total[c] += float64(x) * float64(chain[l].W.Row(j)[c])
+								z[c] += float64(x) * float64(passes[l].W.Row(j)[c])
+								total[c] += float64(x) * float64(passes[l].W.Row(j)[c])
 							}
 							g[c], g[k+c], g[2*k+c] = z[c], z[c]*z[c], z[c]*z[c]*z[c]
 						}
@@ -115,7 +115,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 						for c := range z {
 							z[c] = 0
 							for j, v := range g {
-								z[c] += v * float64(chain[l].Calibration.Row(j)[c])
+								z[c] += v * float64(passes[l].Calibration.Row(j)[c])
 							}
 						}
 						z = simplex(z)
@@ -130,29 +130,29 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 		score := kernel.NewDense(size.n, k)
 		(&Fitted{}).Scores(kernel.Gonum(), score, before, block)
 		if !slices.Equal(score.Data, before.Data) {
-			t.Error("no weights change the score")
+			t.Error("a stage without weights changes the score")
 		}
 		one, other, shown := kernel.NewDense(size.n, k), kernel.NewDense(size.n, k), kernel.NewDense(size.n, k)
-		known := &Fitted{W: chain[0].W}
+		known := &Fitted{W: passes[0].W}
 		known.Scores(kernel.Gonum(), one, before, block)
 		known.Shown(kernel.Gonum(), &Workspace{}, shown, before, block)
-		(&Fitted{Passes: chain[:1]}).Scores(kernel.Gonum(), other, before, block)
+		(&Fitted{Passes: passes[:1]}).Scores(kernel.Gonum(), other, before, block)
 		if !slices.Equal(one.Data, other.Data) {
-			t.Error("the step of a pass changes the score by something else than the same weights of a known link")
+			t.Error("the weights of a pass change the score by something else than the same weights of a known link")
 		}
 		if !slices.Equal(one.Data, shown.Data) {
-			t.Error("a stage with a known link shows something else than its score")
+			t.Error("a stage with a known link predicts from something else than its score")
 		}
 	}
 }
 
 func TestPartsCoverAllRows(t *testing.T) {
 	for _, k := range []int{1, 10, 1000, 200_000} {
-		most := schemas.MaxResidualRows(k)
-		for _, n := range []int{0, 1, most - 1, most, most + 1, 3*most + 2} {
+		size := schemas.MaxResidualRows(k)
+		for _, n := range []int{0, 1, size - 1, size, size + 1, 3*size + 2} {
 			next := 0
 			for from, to := range Parts(n, k) {
-				if from != next || to <= from || to-from > most {
+				if from != next || to <= from || to-from > size {
 					t.Errorf("%d rows of %d classes: a part from %d to %d after %d", n, k, from, to, next)
 				}
 				next = to
@@ -185,12 +185,12 @@ func TestMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
-				t.Errorf("a part is %v of offset %d from row %d", r.Identity, r.Offset, r.Row)
+				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
 			}
 			scores, residuals = append(scores, r.Score...), append(residuals, r.Residual...)
 		}
 		if !slices.Equal(scores, score.Data) || !slices.Equal(residuals, residual.Data) {
-			t.Errorf("%d messages do not have the %d rows", len(messages), n)
+			t.Errorf("%d messages do not hold the %d rows", len(messages), n)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestMessages(t *testing.T) {
 func TestDigester(t *testing.T) {
 	var d Digester
 	if d.Digest() != schemas.DigestOf(nil) {
-		t.Error("the digest of nothing")
+		t.Error("the digest of no scores is not that of no bytes")
 	}
 	var bytes []byte
 	for part, score := range [][]float32{{1, 2}, {}, {float32(math.Inf(-1))}} {

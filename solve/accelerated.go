@@ -6,24 +6,36 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// accelerated is the paper's step with Nesterov's momentum, restarted where the
-// step turns against it (O'Donoghue and Candès 2015), or where J has risen:
+// MethodAccelerated is the paper's step with Nesterov's momentum.
+const MethodAccelerated = "accelerated"
+
+func acceleratedMethod() method {
+	return method{
+		name:      MethodAccelerated,
+		doc:       "the same with Nesterov's momentum",
+		wholeGram: true,
+		start:     func() descent { return &accelerated{} },
+	}
+}
+
+// accelerated makes the paper's step with Nesterov's momentum. It restarts where the step turns against the momentum
+// (O'Donoghue and Candès 2015), and where J has risen:
 //
 //	U' = V − (L·S+λI)⁻¹ ∇J(V),  V' = U' + (t−1)/t' (U' − U),  t' = (1 + √(1 + 4t²))/2
 //
-// The points that are visited, and whose J is known, are the V.
+// The points that are visited, whose J is known, are the V.
 type accelerated struct {
-	size     float64 // of the step; halved for good where it raises J without momentum
+	size     float64 // of the step; halved for good by a trial without momentum that raises J
 	t        float64
-	u        []float64 // U' of the point accepted last
-	momentum bool      // the trial from there has any
+	u        []float64 // U' of the last accepted point
+	momentum bool      // whether the trial from there has momentum
 }
 
 func (a *accelerated) accept(before, at *point) []float64 {
 	if before == nil {
 		a.size, a.t, a.u = 1, 1, wide(at.w)
 	}
-	step := scaled(a.size, at.natural)
+	step := scaled(a.size, at.preconditioned)
 	ahead, gained := wide(at.w), make([]float64, len(at.w))
 	floats.Sub(ahead, step)
 	floats.SubTo(gained, ahead, a.u)
@@ -39,26 +51,18 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	return step
 }
 
-// reject drops the momentum, and where there was none halves the step.
+// reject drops the momentum. If there was none it halves the step.
 func (a *accelerated) reject(at *point) []float64 {
 	if !a.momentum {
-		if a.size /= 2; a.size < smallest {
+		if a.size /= 2; a.size < minStep {
 			return nil
 		}
 	}
-	step := scaled(a.size, at.natural)
+	step := scaled(a.size, at.preconditioned)
 	a.u = wide(at.w)
 	floats.Sub(a.u, step)
 	a.t, a.momentum = 1, false
 	return step
 }
 
-func (a *accelerated) enough(*point, float64) bool { return true }
-
-func wide(w []float32) []float64 {
-	out := make([]float64, len(w))
-	for i, x := range w {
-		out[i] = float64(x)
-	}
-	return out
-}
+func (a *accelerated) sufficient(*point, float64) bool { return true }

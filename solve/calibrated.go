@@ -9,13 +9,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// calibrated is Algorithm 2, calibrated least squares, for an unknown link. A
-// pass is two visits:
+// calibrated is Algorithm 2, calibrated least squares, for a link that is learnt. A pass is two visits:
 //
 //	2i      fit y − ŷ by least squares, W; ỹ = ŷ + Wx      (lines 3, 4)
 //	2i + 1  fit y by least squares on G(ỹ); clip            (lines 5, 6)
 //
-// It goes through a clip, so it is not halved; it ends when its loss no longer
+// After the cubes and the clip the loss is not convex in a step, so no step is halved. The stage ends when the loss no longer
 // falls.
 type calibrated struct {
 	common
@@ -23,37 +22,36 @@ type calibrated struct {
 	loss  float64 // the last that fell
 	made  int     // complete passes behind that loss
 	best  int     // passes that are final if no better loss comes
-	bound float64 // of the loss once the last calibration counts
+	bound float64 // upper bound of the loss after the last calibration
 	next  Step
 	done  bool
 }
 
-// calibrationRidge keeps the 3k × 3k system solvable where classes are empty;
-// the scores it works on are of the order of 1.
+// calibrationRidge keeps the 3k × 3k system solvable if classes are empty. Its scores are of the order of 1.
 const calibrationRidge = 1e-6
 
-func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pass, error) {
+func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	c.visit = v
-	if v%2 == 1 {
+	if !c.link.HasGradient(v) {
 		return nil, c.calibrate(sums)
 	}
-	scores, err := c.open(sums)
+	losses, err := c.open(sums)
 	if err != nil {
 		return nil, err
 	}
-	loss := scores[schemas.Train].MeanLoss()
+	loss := losses[schemas.Train].MeanLoss()
 	c.passes++
-	pass := &Pass{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
-	if !pass.Accepted {
+	evaluation := &Evaluation{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
+	if !evaluation.Accepted {
 		c.done = true
-		return pass, nil
+		return evaluation, nil
 	}
 	c.loss, c.made = loss, v/2
-	if c.stop.observe(scores) {
+	if c.stop.observe(losses) {
 		c.best = c.made
 	}
 	if c.done = c.stop.ended(); c.done {
-		return pass, nil
+		return evaluation, nil
 	}
 	cross, err := c.cross(sums)
 	if err != nil {
@@ -65,7 +63,7 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Pas
 		w[i] = float32(x)
 	}
 	c.next = Step{W: w}
-	return pass, nil
+	return evaluation, nil
 }
 
 // calibrate fits M = (Ê[G Gᵀ] + εI)⁻¹ Ê[G yᵀ] from the moments of G(ỹ).
@@ -107,8 +105,8 @@ func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
 	for i, x := range solution.RawMatrix().Data {
 		calibration[i] = float32(x)
 	}
-	// Half of Ê|y − Mᵀ G|² = ½(1 − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩), where
-	// Ê|y|² = 1; the clip only brings it nearer to y, which lies in the simplex.
+	// The bound is ½ Ê|y − Mᵀ G|² = ½(1 − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩), as Ê|y|² = 1. The clip projects on the simplex, in
+	// which y lies, so it only lowers the loss.
 	var product mat.Dense
 	product.Mul(mat.NewSymDense(p, full), solution)
 	c.bound = 0.5
@@ -124,9 +122,9 @@ func (c *calibrated) Next() (Step, error) {
 		return Step{Final: true, Of: 2 * c.best, Passes: c.best}, nil
 	}
 	next := c.next
-	if c.visit%2 == 1 && c.passes >= c.stage.Passes {
-		// The loss of the whole chain is known to be at most bound. With a stop
-		// rule, what counts is the split's loss, and that of the last link is not known.
+	if !c.link.HasGradient(c.visit) && c.passes >= c.stage.Passes {
+		// The loss after this pass is not measured, but at most bound. With a stop rule the loss of the split counts, which has
+		// no such bound, so this pass does not count.
 		next.Final = true
 		if c.bound < c.loss && c.stop.rule == nil {
 			next.Passes = c.visit/2 + 1

@@ -12,8 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// reference is Algorithm 2 in float64, written from the paper: after each pass
-// its W, its M and what is shown.
+// reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after it.
 type reference struct {
 	w, m, shown []*mat.Dense
 	loss        []float64 // half the mean squared distance before each pass, and after the last
@@ -47,7 +46,7 @@ func (pr *problem) algorithm2(passes int, lambda float64) (r reference) {
 	return r
 }
 
-// squared is half the weighted mean of |y − shown|² over the training rows.
+// squared returns half the weighted mean of |y − shown|² over the training rows.
 func (pr *problem) squared(y, shown *mat.Dense) float64 {
 	total, weight := 0.0, 0.0
 	for i, w := range pr.weight {
@@ -63,7 +62,7 @@ func (pr *problem) squared(y, shown *mat.Dense) float64 {
 	return total / weight
 }
 
-// ridge is (Ê[x xᵀ] + λI)⁻¹ Ê[x rᵀ], λ on the first penalised columns, by LU.
+// ridge returns (Ê[x xᵀ] + λI)⁻¹ Ê[x rᵀ] by LU, with λ on the first penalised columns.
 func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.Dense {
 	gram, cross := pr.moments(x, r)
 	_, p := x.Dims()
@@ -104,7 +103,7 @@ func cubic(z *mat.Dense) *mat.Dense {
 	return g
 }
 
-// onSimplex projects by bisection on the threshold.
+// onSimplex projects v on the simplex by bisection on the threshold.
 func onSimplex(v []float64) {
 	low, high := slices.Min(v)-1, slices.Max(v)
 	for range 100 {
@@ -123,12 +122,10 @@ func onSimplex(v []float64) {
 	}
 }
 
-// calibrate drives a calibrated fit to its end, a visit at a time, as a worker
-// with float64 would. bounds are what it holds the loss after each pass to be
-// at most.
-func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Pass, final Step, bounds []float64) {
+// calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each pass.
+func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Evaluation, final Step, bounds []float64) {
 	t.Helper()
-	fit := NewFit(stage, pr.shape, new(Room))
+	fit := NewFit(stage, pr.shape, new(Buffer))
 	n, k := pr.offset.Dims()
 	y := mat.NewDense(n, k, nil)
 	for i, c := range pr.class {
@@ -200,20 +197,20 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		}
 		for i, bound := range bounds {
 			if want.loss[i+1] > bound+1e-9 {
-				t.Errorf("%v: the loss after pass %d is %v, held to be at most %v", size, i+1, want.loss[i+1], bound)
+				t.Errorf("%v: the loss after pass %d is %v, its bound is %v", size, i+1, want.loss[i+1], bound)
 			}
 		}
 		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
 			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
 		}
-		// the first W, before anything is amplified
+		// only the first W: later ones amplify the rounding of the first to float32
 		for i, w := range chain[0].W {
 			if v := want.w[0].RawMatrix().Data[i]; math.Abs(float64(w)-v) > 1e-6*(1+math.Abs(v)) {
 				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
 			}
 		}
 		if final.Of != 2*final.Passes || final.Passes < len(got)-1 || final.Passes > passes {
-			t.Errorf("%v: final is %d links, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
+			t.Errorf("%v: %d passes are final, visit %d, after %d passes", size, final.Passes, final.Of, len(got))
 		}
 	}
 }
@@ -221,7 +218,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 	pr := problemOf(2, 60, 4, 2)
 	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
-		fit := NewFit(stageOf(link.Calibrated, 10, 1e-2), pr.shape, new(Room))
+		fit := NewFit(stageOf(link.Calibrated, 10, 1e-2), pr.shape, new(Buffer))
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
 		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
 		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
@@ -248,11 +245,11 @@ func TestCalibratedOfOneClass(t *testing.T) {
 	pr := problemOf(3, 50, 4, 1)
 	_, passes, final, _ := pr.calibrate(t, stageOf(link.Calibrated, 10, 1e-2))
 	if last := passes[len(passes)-1]; len(passes) > 4 || final.Passes < 1 || last.Objective > 1e-9 {
-		t.Errorf("%d passes, the last is %+v, final is %d links", len(passes), last, final.Passes)
+		t.Errorf("%d passes, the last is %+v, %d passes are final", len(passes), last, final.Passes)
 	}
 }
 
-// With a stop rule the links that count are those of the split's least loss.
+// With a stop rule the passes up to the split's smallest loss count.
 func TestCalibratedStopRule(t *testing.T) {
 	pr := problemOf(4, 150, 60, 2)
 	for i := range pr.split {
@@ -266,29 +263,29 @@ func TestCalibratedStopRule(t *testing.T) {
 	for i, c := range pr.class {
 		y.Set(i, c, 1)
 	}
-	held := *pr // the other half as if it were trained on
+	held := *pr // the same rows with the two splits exchanged
 	held.split = slices.Clone(pr.split)
 	for i, s := range pr.split {
 		held.split[i] = schemas.Holdout - s
 	}
-	for links := range passes {
+	for made := range passes {
 		shown := pr.offset
-		if links > 0 {
-			shown = want.shown[links-1]
+		if made > 0 {
+			shown = want.shown[made-1]
 		}
-		if loss := held.squared(y, shown); loss < best && passes[links].Accepted {
-			best, at = loss, links
+		if loss := held.squared(y, shown); loss < best && passes[made].Accepted {
+			best, at = loss, made
 		}
 	}
 	if final.Passes != at || len(passes) == 50 {
-		t.Errorf("%d passes: final is %d links, the holdout's best is %d", len(passes), final.Passes, at)
+		t.Errorf("%d passes: %d passes are final, the holdout's best is %d", len(passes), final.Passes, at)
 	}
 	for i := range pr.split {
 		pr.split[i] = schemas.Train
 	}
 	stage.Passes = 1
 	if _, _, final, _ = pr.calibrate(t, stage); final.Passes != 1 {
-		t.Errorf("a rule for a split without rows leaves %d links of 1", final.Passes)
+		t.Errorf("a rule for a split without rows leaves %d passes of 1", final.Passes)
 	}
 }
 
@@ -301,7 +298,7 @@ func TestCalibrationErrors(t *testing.T) {
 		"not finite": {math.NaN(), new(*NotFiniteError)},
 		"negative":   {-1e9, new(*SingularError)},
 	} {
-		fit := NewFit(stageOf(link.Calibrated, 3, 1e-3), pr.shape, new(Room))
+		fit := NewFit(stageOf(link.Calibrated, 3, 1e-3), pr.shape, new(Buffer))
 		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {
 			t.Fatal(err)
 		}

@@ -11,28 +11,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Methods to find the minimum of J.
-const (
-	MethodAuto        = "auto"        // L-BFGS, until a pass gains little
-	MethodPaper       = "paper"       // Algorithm 1 with its fixed step, safeguarded by J
-	MethodAccelerated = "accelerated" // the same with Nesterov's momentum
-	MethodLBFGS       = "lbfgs"       // L-BFGS that starts from the inverse Gram matrix
-)
-
-// Where the Gram matrix comes from.
-const (
-	GramAuto = "auto" // a sample where that is faster
-	GramAll  = "all"  // all training rows
-)
-
 const maxPasses = 10_000
 
-// Defaults are how a stage is fitted that says nothing.
+// Defaults returns how a stage is fitted if its configuration does not say it.
 func Defaults() schemas.Stage {
 	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
 }
 
-// Check says what is impossible about how a stage is fitted, by its keys.
+// Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
 func Check(s schemas.Stage) (problems []schemas.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -46,10 +32,8 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	if !(s.Ridge >= 0) || math.IsInf(s.Ridge, 1) {
 		bad("ridge", s.Ridge, "a number ≥ 0")
 	}
-	switch s.Method {
-	case MethodAuto, MethodPaper, MethodAccelerated, MethodLBFGS:
-	default:
-		bad("method", s.Method, "auto, paper, accelerated or lbfgs")
+	if names := methodNames(); !slices.Contains(names, s.Method) {
+		bad("method", s.Method, either(names))
 	}
 	switch s.GramRows {
 	case GramAuto, GramAll:
@@ -71,8 +55,49 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	return problems
 }
 
-// either lists at least two names: `a, b or c`.
-func either(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+// Keys returns the documentation of the keys of a stage that say how it is fitted, in the order of docs/configuration.md.
+func Keys() []schemas.Key {
+	var links, quadratic, learnt, ways []string
+	for _, l := range link.All() {
+		name := "`" + l.Name + "`"
+		links = append(links, fmt.Sprintf("%s (%s)", name, l.Doc))
+		if l.Quadratic {
+			quadratic = append(quadratic, name)
+		}
+		if l.Learnt {
+			learnt = append(learnt, name)
+		}
+	}
+	for _, m := range methods() {
+		ways = append(ways, fmt.Sprintf("`%s` (%s)", m.name, m.doc))
+	}
+	return []schemas.Key{
+		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
+		{Name: "passes", Meaning: "the number of passes, at most: visits that give a loss and a gradient"},
+		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge"},
+		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +
+			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
+		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows that the Gram matrix is made of, whole messages spread over the topic: "+
+			"`%s`, a number, or `%s`: 10,000 or %d for each column, whichever is more, where that is faster. The matrix is a preconditioner: "+
+			"the passes find the same minimum, except with the link %s, which makes each step once", GramAll, GramAuto, rowsPerColumn, either(learnt))},
+		{Name: "scores", Meaning: "the previous predictions as k more features"},
+		{Name: "stop.split", Meaning: "end the stage when this split's loss has stopped falling: `holdout` or `test`. Without any key under `stop` the stage makes all its passes"},
+		{Name: "stop.patience", Meaning: "passes without a fall that end it"},
+	}
+}
+
+func methodNames() (names []string) {
+	for _, m := range methods() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// either lists alternatives: `a, b or c`.
+func either(alternatives []string) string {
+	last := len(alternatives) - 1
+	if last == 0 {
+		return alternatives[0]
+	}
+	return strings.Join(alternatives[:last], ", ") + " or " + alternatives[last]
 }

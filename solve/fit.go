@@ -9,24 +9,24 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Shape is what a fit has to know of its block.
+// Shape is the shape of a stage's block and scores.
 type Shape struct {
-	Columns   int // p, intercept included
-	Penalised int // the first so many columns
+	Columns   int // p, the columns of the block, intercept included
+	Penalised int // the first columns of the block, which λ applies to: all but the intercept
 	Classes   int // k
 }
 
-// Step is what a solver publishes next.
+// Step is the content of one weights record: what a visit is made with, or the end of a stage.
 type Step struct {
-	W           []float32 // p × k; nil in a calibration's record
-	Calibration []float32 // 3k × k; nil in a weights' record
-	// Final ends the stage with W, whose loss is known, or with the first Passes passes of a stage with a learnt link.
+	W           []float32 // weights (p × k); nil in the record of a calibration
+	Calibration []float32 // calibration (3k × k); nil in all other records
+	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
 	Final  bool
-	Of     int // visit whose weights are final
+	Of     int // the visit (0, 1, …) that was, or would be, made with the final weights
 	Passes int // passes of Algorithm 2 that count; 0 if the link is known
 }
 
-// Tensors of the step's record.
+// Tensors returns the tensors of the step's record.
 func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
 	if s.W != nil {
 		t = append(t, schemas.Matrix(schemas.TensorW, shape.Columns, shape.Classes, s.W))
@@ -37,7 +37,7 @@ func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
 	return t
 }
 
-// StepOf is the inverse of Tensors, for a record that was read back.
+// StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError if they have other shapes.
 func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
 	if _, ok := t.Find(schemas.TensorW); ok {
 		if s.W, err = t.Shaped(schemas.TensorW, shape.Columns, shape.Classes); err != nil {
@@ -50,31 +50,30 @@ func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
 	return s, err
 }
 
-// Pass is what a visit with a gradient said.
-type Pass struct {
-	Number    int     // 1, 2, …
-	Objective float64 // J; for a calibrated stage its loss
-	Accepted  bool    // J has not risen
+// Evaluation is the result of a visit that gives a loss and a gradient.
+type Evaluation struct {
+	Number    int     // number of the pass: 1, 2, …
+	Objective float64 // J at the visit's weights; for a learnt link the mean loss
+	Accepted  bool    // whether the objective has not risen
 }
 
-// Fit is the state of one stage's fit. Observe takes the visits in order, each
-// with the weights that it was made with as they were published; Next says
-// what to publish after the last.
+// Fit is the state of one stage's fit. Call Precondition once, then Observe for each visit in order, and Next after the last
+// visit. It is not safe for concurrent use.
 type Fit interface {
-	// Precondition takes the Gram matrix of visit 0, which may be there before that has ended, and the weight of the rows
-	// behind it: the fields gram and gram_rows.
+	// Precondition factors the Gram matrix of visit 0, which may be complete before the rest of the visit. sums has the
+	// fields gram and gram_rows.
 	Precondition(sums schemas.Tensors[float64]) error
-	// Observe takes visit v, made with the published step w, and its reduced
-	// sums, and tells what it said if it had a gradient.
-	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error)
+	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It returns nil if the
+	// visit gives no gradient.
+	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
+	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
-	// Lambda is λ; 0 before the first visit.
-	Lambda() float64
 }
 
-// NewFit starts a stage's fit. Another that is started in the same room ends it.
-func NewFit(stage schemas.Stage, shape Shape, room *Room) Fit {
-	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), room: room}
+// NewFit starts the fit of a stage whose configuration was checked. The fit uses buffer until the next fit is started with
+// it.
+func NewFit(stage schemas.Stage, shape Shape, buffer *Buffer) Fit {
+	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer}
 	switch {
 	case common.link.Learnt:
 		return &calibrated{common: common}
@@ -84,45 +83,39 @@ func NewFit(stage schemas.Stage, shape Shape, room *Room) Fit {
 	return &generalized{common: common}
 }
 
-// NoWeightError says that there is nothing to fit.
+// NoWeightError says that there is nothing to fit to.
 type NoWeightError struct{}
 
 func (NoWeightError) Error() string {
 	return "no training row has a label and a weight above 0"
 }
 
-// NotFiniteError says that a sum is not a finite number: features or scores
-// have overflown single precision.
-type NotFiniteError struct{ What string }
-
-func (e *NotFiniteError) Error() string {
-	return fmt.Sprintf("%s is not a finite number: features of that size overflow; scale them", e.What)
+// NotFiniteError says that a sum is not a finite number, because features or scores have overflown float32.
+type NotFiniteError struct {
+	What string // the sum, as in "the Gram matrix"
 }
 
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("%s is not a finite number: the features are too large for float32; scale them", e.What)
+}
+
+// common is the state that all fits share.
 type common struct {
 	stage   schemas.Stage
 	link    link.Link
 	shape   Shape
 	stop    stop
-	room    *Room
-	factor  *Preconditioner
-	pending *pending // a sample that its own λ does not make invertible
+	buffer  *Buffer
+	factor  *preconditioner
+	pending *pending // Gram matrix of a sample that is singular with the λ of the sample
 	lambda  float64
-	opened  bool
-	sampled bool // the Gram matrix is of a sample
-	weight  float64
+	opened  bool    // whether the first visit was observed
+	sampled bool    // whether the Gram matrix is of a sample
+	weight  float64 // Σw of the training rows
 	passes  int
 }
 
-func (c *common) Lambda() float64 {
-	if !c.opened {
-		return 0
-	}
-	return c.lambda
-}
-
-// Precondition factors the Gram matrix. That of a sample has the sample's λ,
-// which is near that of all rows.
+// Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.
 func (c *common) Precondition(sums schemas.Tensors[float64]) error {
 	p, penalised := c.shape.Columns, c.shape.Penalised
 	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
@@ -134,86 +127,87 @@ func (c *common) Precondition(sums schemas.Tensors[float64]) error {
 		return err
 	}
 	if weight[0] <= 0 {
-		return nil // the visit tells why
+		return nil // Observe returns the error
 	}
 	trace := 0.0
 	for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
 		trace += gram[at]
 	}
 	c.lambda = c.ridge(trace, weight[0])
-	c.factor, err = c.preconditioner(gram, weight[0])
+	c.factor, err = c.factored(gram, weight[0])
 	if errors.As(err, new(*SingularError)) {
 		c.pending, err = &pending{gram, weight[0], err}, nil
 	}
 	return err
 }
 
-// pending is a Gram matrix that waits for the λ of all rows: a sample may be of
-// rows that have nothing in the columns that others have.
+// pending is a Gram matrix that is factored once the λ of all rows is known. The rows of a sample may be 0 in columns where
+// others are not.
 type pending struct {
 	gram   []float64
 	weight float64
-	why    error
+	why    error // error of factoring it with the λ of the sample
 }
 
-func (c *common) preconditioner(gram []float64, weight float64) (*Preconditioner, error) {
-	return NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.room)
+func (c *common) factored(gram []float64, weight float64) (*preconditioner, error) {
+	return newPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.buffer)
 }
 
-// ridge is λ, of the second moments' trace over the penalised columns.
+// ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ.
 func (c *common) ridge(trace, weight float64) float64 {
 	return c.stage.Ridge * trace / weight / float64(c.shape.Penalised)
 }
 
-// open reads what every visit has. A loss that is not finite is an error where
-// the stage begins; later it is one that has risen.
-func (c *common) open(sums schemas.Tensors[float64]) (scores [schemas.Splits]schemas.Score, err error) {
-	scores = schemas.ScoresOf(sums)
-	c.weight = scores[schemas.Train].Weight
+// open reads the losses of a visit, and in the first visit settles λ and the preconditioner. A loss that is not finite is an
+// error in the first visit; in later ones it counts as risen.
+func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]schemas.Losses, err error) {
+	losses = schemas.LossesOf(sums)
+	c.weight = losses[schemas.Train].Weight
 	if c.weight <= 0 {
-		return scores, NoWeightError{}
+		return losses, NoWeightError{}
 	}
 	if !c.opened {
-		for split, s := range scores {
+		for split, s := range losses {
 			if split := schemas.Split(split); !finite(s.Loss) && (split == schemas.Train || c.stop.watches(split)) {
-				return scores, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
+				return losses, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
 		if c.factor == nil && c.pending == nil {
-			return scores, &NoSampleError{c.stage.GramRows}
+			return losses, &NoSampleError{c.stage.GramRows}
 		}
-		// λ is of all rows, whatever rows the Gram matrix is of: it is a part of J.
+		// λ is a part of J, so it is that of all rows, whichever rows the Gram matrix is of.
 		if trace, ok := sums.Find(schemas.FieldTrace); ok {
 			if len(trace.Data) != 1 {
-				return scores, &schemas.ShapeError{Tensor: schemas.FieldTrace, Got: trace.Shape, Want: []int{1}}
+				return losses, &schemas.ShapeError{Tensor: schemas.FieldTrace, Got: trace.Shape, Want: []int{1}}
 			}
 			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !finite(c.lambda) {
-				return scores, &NotFiniteError{"the Gram matrix"}
+				return losses, &NotFiniteError{"the Gram matrix"}
 			}
 		}
 		if p := c.pending; p != nil {
 			if !c.sampled {
-				return scores, p.why
+				return losses, p.why
 			}
-			if c.factor, err = c.preconditioner(p.gram, p.weight); err != nil {
-				return scores, err
+			if c.factor, err = c.factored(p.gram, p.weight); err != nil {
+				return losses, err
 			}
 			c.pending = nil
 		}
 		c.opened = true
 	}
-	return scores, nil
+	return losses, nil
 }
 
-// NoSampleError says that the messages which a Gram matrix was to be made of
-// have no training rows.
-type NoSampleError struct{ GramRows string }
+// NoSampleError says that the messages that were chosen for the Gram matrix have no training rows.
+type NoSampleError struct {
+	GramRows string // value of the key gram_rows
+}
 
 func (e *NoSampleError) Error() string {
-	return fmt.Sprintf("gram_rows: %s: the messages that this chooses have no training row with a weight: gram_rows: all would help", e.GramRows)
+	return fmt.Sprintf("gram_rows: %s: the messages that it chooses have no training row with a weight above 0: set gram_rows to all", e.GramRows)
 }
 
-// cross is the mean cross moment Ê[x rᵀ] of the visit, p × k.
+// cross returns the mean cross moment Ê[x rᵀ] of a visit (p × k).
 func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 	sum, err := sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
 	if err != nil {
@@ -229,8 +223,7 @@ func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 	return mean, nil
 }
 
-// ridgeGradient is ∇J = Ê[(g(Wx) − y) xᵀ] + λW at these penalised weights; the
-// sums have y − g(Wx).
+// ridgeGradient returns ∇J = Ê[x (g(Wx) − y)ᵀ] + λW (p × k) at the penalised weights. The residuals in the sums are y − g(Wx).
 func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float32) ([]float64, error) {
 	gradient, err := c.cross(sums)
 	if err != nil {
@@ -245,8 +238,8 @@ func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float3
 	return gradient, nil
 }
 
-// start is the weights of a visit, which are none when a stage begins, those of
-// them that are penalised, and what these add to J.
+// start returns the weights of a visit (zeros if the stage begins without), those of them that are penalised, and the ridge
+// term λ/2 |W|² of J.
 func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 	k := c.shape.Classes
 	if w = step.W; w == nil {
@@ -262,13 +255,13 @@ func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// stop is the rule that ends a stage when a split's loss stops falling. A split
-// without rows ends nothing.
+// stop is the rule that ends a stage when the loss of a split has stopped falling. It never ends a stage by a split without
+// rows.
 type stop struct {
 	rule  *schemas.Stop
 	split schemas.Split
 	best  float64
-	since int // passes since best
+	since int // accepted passes since the best
 }
 
 func newStop(rule *schemas.Stop) stop {
@@ -279,19 +272,19 @@ func newStop(rule *schemas.Stop) stop {
 	return s
 }
 
-// watches tells whether there is a rule for that split.
+// watches reports whether the rule is about that split.
 func (s *stop) watches(split schemas.Split) bool { return s.rule != nil && s.split == split }
 
-// observe tells whether this is the best pass so far, by the rule's split if
-// there is a rule. Without one the last pass is, because J or the loss falls.
-func (s *stop) observe(scores [schemas.Splits]schemas.Score) (best bool) {
-	if s.rule != nil && scores[s.split].Weight == 0 {
+// observe reports whether this accepted pass is the best so far by the rule. Without a rule the last one is the best, as J or
+// the loss has not risen.
+func (s *stop) observe(losses [schemas.Splits]schemas.Losses) (best bool) {
+	if s.rule != nil && losses[s.split].Weight == 0 {
 		s.rule = nil
 	}
 	if s.rule == nil {
 		return true
 	}
-	if loss := scores[s.split].MeanLoss(); loss < s.best {
+	if loss := losses[s.split].MeanLoss(); loss < s.best {
 		s.best, s.since = loss, 0
 		return true
 	}
@@ -299,4 +292,5 @@ func (s *stop) observe(scores [schemas.Splits]schemas.Score) (best bool) {
 	return false
 }
 
+// ended reports whether the rule ends the stage.
 func (s *stop) ended() bool { return s.rule != nil && s.since >= s.rule.Patience }

@@ -19,7 +19,7 @@ func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
 	return s
 }
 
-// λ = ridge · trace(S)/p over the penalised columns.
+// wantLambda returns ridge · trace(S)/p over the penalised columns.
 func (pr *problem) wantLambda(ridge float64) float64 {
 	trace, weight := 0.0, 0.0
 	for i, w := range pr.weight {
@@ -31,11 +31,10 @@ func (pr *problem) wantLambda(ridge float64) float64 {
 			trace += w * pr.x.At(i, j) * pr.x.At(i, j)
 		}
 	}
-	return pr.majored * ridge * trace / weight / float64(pr.shape.Penalised)
+	return pr.gramFactor * ridge * trace / weight / float64(pr.shape.Penalised)
 }
 
-// The oracle: least squares by QR on all rows times √(w/Σw), with √λ·I below
-// for the penalised columns.
+// byQR is the oracle: least squares by QR on all rows times √(w/Σw), with rows √λ·I below for the penalised columns.
 func (pr *problem) byQR(lambda float64) *mat.Dense {
 	n, p, k := len(pr.class), pr.shape.Columns, pr.shape.Classes
 	a, b, total := mat.NewDense(n+p, p, nil), mat.NewDense(n+p, k, nil), 0.0
@@ -74,12 +73,12 @@ func TestIdentityIsRidgeRegression(t *testing.T) {
 				}
 				visits, final, fit := pr.run(t, stageOf(link.Identity, 12, 1e-3), start)
 				if len(visits) != 1 || final.Of != 1 {
-					t.Errorf("%d visits, the final weights are those of visit %d", len(visits), final.Of)
+					t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
 				}
-				if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
-					t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+				if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
+					t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
 				}
-				want := pr.byQR(fit.Lambda())
+				want := pr.byQR(lambdaOf(fit))
 				for i, v := range final.W {
 					if w := want.RawMatrix().Data[i]; math.Abs(float64(v)-w) > 1e-6 {
 						t.Fatalf("weight %d is %v, by QR %v", i, v, w)
@@ -95,8 +94,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
 		_, gradient := pr.objective(l, lambda, w)
-		// what the fit makes of the sums is the same gradient
-		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Room)), random(2, 21, 1)
+		// the fit computes the same gradient from the sums
+		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Buffer)), random(2, 21, 1)
 		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
@@ -108,10 +107,10 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, natural: f.natural}
-			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.natural))
+			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: f.preconditioned}
+			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.preconditioned))
 		}
-		j, own := pr.objective(l, g.Lambda(), w)
+		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
 			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
 		}
@@ -119,8 +118,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.natural[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.natural[i], s)
+			if math.Abs(s-g.accepted.preconditioned[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.preconditioned[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
@@ -139,9 +138,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// mustDescend checks the safeguard: J falls along the accepted passes, a pass
-// is accepted if and only if J has not risen, and the final weights are those
-// of the accepted visit that they name.
+// mustDescend checks the safeguard: J does not rise along the accepted passes, a pass is accepted if and only if J has not
+// risen, and the final weights are those of the accepted visit that they name.
 func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambda float64) {
 	t.Helper()
 	best := math.Inf(1)
@@ -178,13 +176,13 @@ func TestSoftmaxConverges(t *testing.T) {
 				start = random(3, size.p*size.k, 1)
 			}
 			visits, final, fit := pr.run(t, stageOf(link.Softmax, 2000, 1e-2), start)
-			pr.mustDescend(t, visits, final, fit.Lambda())
+			pr.mustDescend(t, visits, final, lambdaOf(fit))
 			for _, v := range visits {
 				if v.pass.Objective < visits[final.Of].pass.Objective {
 					t.Errorf("pass %d is better than the final weights", v.pass.Number)
 				}
 			}
-			_, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+			_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(size.p, size.k, final.W))
 			if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
 				t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
 			}
@@ -192,31 +190,30 @@ func TestSoftmaxConverges(t *testing.T) {
 	}
 }
 
-// A Gram matrix that is too small, as a sampled one may be, makes steps that
-// are too long: the safeguard halves them.
+// A Gram matrix that is too small, as that of a sample may be, makes steps that are too long. The safeguard halves them.
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
-	pr.majored = 0.01
+	pr.gramFactor = 0.01
 	stage := stageOf(link.Softmax, 2000, 1e-2)
 	visits, final, fit := pr.run(t, stage, nil)
-	pr.mustDescend(t, visits, final, fit.Lambda())
+	pr.mustDescend(t, visits, final, lambdaOf(fit))
 	rejected := 0
 	for _, v := range visits {
 		rejected += int(indicator(!v.pass.Accepted))
 	}
 	if rejected < 3 {
-		t.Errorf("%d passes were rejected of a Gram matrix 100 times too small", rejected)
+		t.Errorf("%d passes were rejected, with a Gram matrix 100 times too small", rejected)
 	}
-	_, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(8, 3, final.W))
+	_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(8, 3, final.W))
 	if norm := mat.Norm(gradient, 2); norm > 1e-5 {
 		t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
 	}
 }
 
-// A trial whose loss is no number has risen, like any other.
+// A trial whose loss is not finite counts as one that raises J.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
-	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Room))
+	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Buffer))
 	if _, err := observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -254,29 +251,29 @@ func TestSingleClassIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// The stop rule ends the stage at the point where the split's loss was least.
+// The stop rule ends the stage with the weights at which the split's loss was smallest.
 func TestStopRule(t *testing.T) {
 	pr := problemOf(7, 150, 20, 2)
 	for i := range pr.split {
-		pr.split[i] = schemas.Split(i % 2) // half is held out: it overfits
+		pr.split[i] = schemas.Split(i % 2) // with half of the rows held out the fit overfits
 	}
 	for _, patience := range []int{1, 3} {
 		stage := stageOf(link.Softmax, 200, 1e-6)
 		stage.Stop = &schemas.Stop{Split: "holdout", Patience: patience}
 		visits, final, fit := pr.run(t, stage, nil)
-		pr.mustDescend(t, visits, final, fit.Lambda())
+		pr.mustDescend(t, visits, final, lambdaOf(fit))
 		best, since, at := math.Inf(1), 0, 0
 		for v, visit := range visits {
 			if !visit.pass.Accepted {
 				continue
 			}
-			if loss := schemas.ScoresOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
+			if loss := schemas.LossesOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
 				best, since, at = loss, 0, v
 			} else {
 				since++
 			}
 			if since == patience && v != len(visits)-1 {
-				t.Errorf("patience %d: went on after visit %d", patience, v)
+				t.Errorf("patience %d: did not stop at visit %d", patience, v)
 			}
 		}
 		if since != patience || final.Of != at || at == 0 {
@@ -294,14 +291,14 @@ func TestStopRuleOfAnEmptySplitEndsNothing(t *testing.T) {
 	}
 }
 
-// A solver that takes over folds the same visits and goes on with the same bits.
+// A solver that takes over observes the same visits and continues with the same bits.
 func TestFitIsAFold(t *testing.T) {
 	pr := problemOf(9, 100, 6, 3)
-	pr.majored = 0.1
+	pr.gramFactor = 0.1
 	stage := stageOf(link.Softmax, 12, 1e-3)
 	visits, final, _ := pr.run(t, stage, nil)
 	for upTo := 1; upTo <= len(visits); upTo++ {
-		fit := NewFit(stage, pr.shape, new(Room))
+		fit := NewFit(stage, pr.shape, new(Buffer))
 		for v, visit := range visits[:upTo] {
 			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
 				t.Fatal(err)
@@ -312,7 +309,7 @@ func TestFitIsAFold(t *testing.T) {
 			want = visits[upTo].step
 		}
 		if next, _ := fit.Next(); !slices.Equal(next.W, want.W) {
-			t.Errorf("after %d visits another solver goes on with other weights", upTo)
+			t.Errorf("after %d visits another solver continues with other weights", upTo)
 		}
 	}
 }
@@ -335,7 +332,7 @@ func TestErrors(t *testing.T) {
 			pr := problemOf(10, 10, 20, 3)
 			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
-			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Room)), 0, Step{}, sums)
+			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Buffer)), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, l, err)
 			}
@@ -343,7 +340,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Features of another unit than the intercept's do not make the system singular.
+// The units of the features do not make the system singular.
 func TestUnitsOfFeatures(t *testing.T) {
 	pr := problemOf(11, 200, 6, 2)
 	want, _, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-3), nil)

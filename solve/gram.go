@@ -7,38 +7,42 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A Gram matrix of a sample is as good a preconditioner as one of all rows once
-// it has a few rows for each column. Measured on MNIST, softmax, p = 1024: from
-// 5,000, 10,000 and 60,000 rows L-BFGS needs 7, 7 and 6 passes to the same J.
+// Values of the key `gram_rows` beside a number.
 const (
-	leastSample   = 10_000
+	GramAuto = "auto" // a sample where that is faster
+	GramAll  = "all"  // all training rows
+)
+
+// A Gram matrix of a sample is as good a preconditioner as one of all rows if it has a few rows for each column. Measured on
+// MNIST with softmax and p = 1024: from 5,000, 10,000 and 60,000 rows L-BFGS needs 7, 7 and 6 passes to the same J.
+const (
+	minSample     = 10_000
 	rowsPerColumn = 5
 )
 
-// dear is how many columns a Gram matrix has to have for ten more passes over
-// p columns and some ten classes to cost less than all of its rows.
-const dear = 2400
+// sampleThreshold is how many columns a block must have for a Gram matrix of all rows to cost more than ten more passes over
+// these columns and some ten classes.
+const sampleThreshold = 2400
 
-// GramRows is how many of so many training rows the Gram matrix of a stage with
-// p columns is made of: rows if all.
+// GramRows returns how many of the given number of training rows the Gram matrix of a stage with p columns is made of.
 func GramRows(stage schemas.Stage, p int, rows int64) int64 {
-	l, least := link.Named(stage.Link), max(leastSample, rowsPerColumn*int64(p))
+	l, sample := link.Named(stage.Link), max(minSample, rowsPerColumn*int64(p))
 	switch {
 	case l.Quadratic && stage.Passes == 1:
-		return rows // the one pass that there is has to be exact
+		return rows // the one pass must be exact
 	case stage.GramRows != GramAuto:
 		if n, err := strconv.ParseInt(stage.GramRows, 10, 64); err == nil {
 			return min(n, rows)
 		}
 		return rows
-	case 2*least > rows:
-		return rows // nothing is gained
+	case 2*sample > rows:
+		return rows // a sample would save little
 	case l.Learnt:
 		return rows // Algorithm 2 makes each step once
-	case stage.Method == MethodPaper || stage.Method == MethodAccelerated:
-		return rows // a fixed step that a sample does not majorise is halved for good
-	case l.Quadratic && int64(p)*(rows-least) < dear*rows:
-		return rows // it ends after one pass then
+	case methodNamed(stage.Method).wholeGram:
+		return rows
+	case l.Quadratic && int64(p)*(rows-sample) < sampleThreshold*rows:
+		return rows // the stage then ends after one pass
 	}
-	return least
+	return sample
 }

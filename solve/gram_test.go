@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// sampled is the sums with a Gram matrix of the first so many rows only.
+// sampled returns the sums with the Gram matrix of the first rows only, and the trace of all.
 func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tensors[float64] {
 	p := pr.shape.Columns
 	weight, trace := 0.0, 0.0
@@ -37,8 +37,7 @@ func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tens
 	return append(sums, schemas.Vector(schemas.FieldTrace, []float64{trace}))
 }
 
-// With a Gram matrix of a sample the passes find the minimum that a direct solve
-// finds, and J never rises.
+// With the Gram matrix of a sample the passes find the minimum that a direct solve finds, and J never rises.
 func TestIdentityWithASampledGramMatrix(t *testing.T) {
 	for _, size := range []struct{ n, p, k, rows, passes int }{
 		{500, 20, 3, 100, 12}, {500, 20, 1, 60, 15}, {2000, 65, 10, 400, 15}, {300, 10, 2, 300, 3}, {500, 20, 3, 8, 100},
@@ -46,7 +45,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			pr := problemOf(1, size.n, size.p, size.k)
 			stage := stageOf(link.Identity, size.passes, 1e-3)
-			fit, before := NewFit(stage, pr.shape, new(Room)), math.Inf(1)
+			fit, before := NewFit(stage, pr.shape, new(Buffer)), math.Inf(1)
 			var step Step
 			for v := 0; !step.Final; v++ {
 				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
@@ -64,15 +63,15 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 					t.Fatalf("%d passes", v+1)
 				}
 			}
-			if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
-				t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+			if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
+				t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
 			}
 			w := wideMatrix(size.p, size.k, step.W)
-			j, _ := pr.objective(stage.Link, fit.Lambda(), w)
+			j, _ := pr.objective(stage.Link, lambdaOf(fit), w)
 			if math.Abs(j-before) > 1e-6 {
-				t.Errorf("J is %v where it was to be %v", j, before)
+				t.Errorf("J is %v, the last pass reported %v", j, before)
 			}
-			w.Sub(w, pr.byQR(fit.Lambda()))
+			w.Sub(w, pr.byQR(lambdaOf(fit)))
 			var off mat.Dense
 			off.Mul(pr.x, w)
 			if rms := mat.Norm(&off, 2) / math.Sqrt(float64(size.n*size.k)); !(rms <= 1e-4) {
@@ -84,7 +83,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 
 func TestSampleWithoutTrainingRows(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
-	fit, sums := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Room)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
+	fit, sums := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Buffer)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
 	rows, _ := sums.Find(schemas.FieldGramRows)
 	rows.Data[0] = 0
 	if _, err := observe(fit, 0, Step{}, sums); err == nil {
@@ -92,7 +91,7 @@ func TestSampleWithoutTrainingRows(t *testing.T) {
 	}
 }
 
-// A sample that has nothing in any column has the λ of all rows.
+// If all features of the sample are 0, λ is that of all rows.
 func TestSampleOfNothing(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
 	for i := range 10 {
@@ -100,13 +99,13 @@ func TestSampleOfNothing(t *testing.T) {
 			pr.x.Set(i, j, 0)
 		}
 	}
-	fit := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Room))
+	fit := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Buffer))
 	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10))
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)
 	}
-	if want := pr.wantLambda(1e-3); math.Abs(fit.Lambda()-want) > 1e-12*want {
-		t.Errorf("λ is %v, expected %v", fit.Lambda(), want)
+	if want := pr.wantLambda(1e-3); math.Abs(lambdaOf(fit)-want) > 1e-12*want {
+		t.Errorf("λ is %v, expected %v", lambdaOf(fit), want)
 	}
 }
 

@@ -11,24 +11,24 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 )
 
-// Every method goes down along its accepted passes, to the same minimum of J,
-// also with a Gram matrix that does not bound J's curvature, warm and cold.
+// Every method descends along its accepted passes to the same minimum of J, from zero weights and from others, also with a
+// Gram matrix that does not bound the curvature of J.
 func TestMethodsFindTheSameMinimum(t *testing.T) {
 	for _, size := range []struct {
 		n, p, k int
 		warm    bool
 	}{{300, 8, 2, false}, {300, 8, 2, true}, {150, 6, 10, false}, {40, 64, 3, false}} {
-		for _, majored := range []float64{0.01, 1} {
-			least := math.Inf(1)
+		for _, gramFactor := range []float64{0.01, 1} {
+			lowest := math.Inf(1)
 			for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
-				t.Run(fmt.Sprint(size, " ", majored, " ", name), func(t *testing.T) {
+				t.Run(fmt.Sprint(size, " ", gramFactor, " ", name), func(t *testing.T) {
 					pr := problemOf(3, size.n, size.p, size.k)
-					pr.majored = majored
+					pr.gramFactor = gramFactor
 					var start []float32
 					if size.warm {
 						start = random(3, size.p*size.k, 1)
 					}
-					slow := majored < 1 && (name == MethodPaper || name == MethodAccelerated)
+					slow := gramFactor < 1 && (name == MethodPaper || name == MethodAccelerated)
 					stage := stageOf(link.Softmax, 2000, 1e-2)
 					if stage.Method = name; slow {
 						stage.Passes = 50
@@ -43,15 +43,15 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 							best = v.pass.Objective
 						}
 					}
-					j, gradient := pr.objective(link.Softmax, fit.Lambda(), wideMatrix(size.p, size.k, final.W))
+					j, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(size.p, size.k, final.W))
 					if slow {
-						return // 1 % of the step, in the directions that the matrix does not see
+						return // the step is halved to about 1 %, which is too short where the features are 0
 					}
 					if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
 						t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
 					}
-					if least = min(least, j); j > least+1e-9 {
-						t.Errorf("J ends at %v, another method's at %v", j, least)
+					if lowest = min(lowest, j); j > lowest+1e-9 {
+						t.Errorf("J ends at %v, another method's at %v", j, lowest)
 					}
 				})
 			}
@@ -59,7 +59,7 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 	}
 }
 
-// L-BFGS needs the fewest passes by far, momentum fewer than none.
+// L-BFGS needs fewer passes than momentum, and momentum fewer than the fixed step.
 func TestMethodsByPasses(t *testing.T) {
 	passes := map[string]int{}
 	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
@@ -67,12 +67,12 @@ func TestMethodsByPasses(t *testing.T) {
 		stage := stageOf(link.Softmax, 2000, 1e-4)
 		stage.Method = name
 		visits, _, _ := pr.run(t, stage, nil)
-		least := math.Inf(1)
+		lowest := math.Inf(1)
 		for _, v := range visits {
-			least = min(least, v.pass.Objective)
+			lowest = min(lowest, v.pass.Objective)
 		}
 		for _, v := range visits {
-			if v.pass.Objective > least*(1+1e-6) {
+			if v.pass.Objective > lowest*(1+1e-6) {
 				passes[name]++
 			}
 		}
@@ -83,7 +83,7 @@ func TestMethodsByPasses(t *testing.T) {
 	}
 }
 
-// auto is L-BFGS that ends when a pass gains less than 4 %.
+// auto is L-BFGS that ends when a pass lowers J by less than 4 %.
 func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 	var objectives [2][]float64
 	for i, name := range []string{MethodAuto, MethodLBFGS} {
@@ -99,7 +99,7 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 		t.Fatalf("J by pass is %v, of L-BFGS %v", auto, all)
 	}
 	for i := 3; i < len(auto); i++ {
-		if gain := 1 - auto[i]/auto[i-1]; gain >= worthwhile == (i == len(auto)-1) {
+		if gain := 1 - auto[i]/auto[i-1]; gain >= minGain == (i == len(auto)-1) {
 			t.Errorf("pass %d of %d gains %.1f %%", i+1, len(auto), 100*gain)
 		}
 	}

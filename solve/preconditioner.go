@@ -7,24 +7,23 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Preconditioner is the Cholesky factor of L·S + λI, the fixed second-moment
-// matrix by whose inverse every step of Algorithm 1 is multiplied (its line 2).
-// The intercept, if there is one, is the last column and not penalised.
+// preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
+// matrix of second moments. The intercept, if there is one, is the last column and not penalised.
 //
-// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But J
-// curves up to L·S + λI, which L (S+λI) does not bound where L < 1: directions
-// that S does not see would go from W to −W and back, at the same J for ever.
-type Preconditioner struct {
+// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But the curvature of J is up to L·S + λI, which
+// L (S+λI) does not bound where L < 1: in the null space of S the iterates would go from W to −W and back for ever, at the
+// same J.
+type preconditioner struct {
 	factor kernel.Cholesky // of D (L·S + λI) D
-	scale  []float64       // D: what makes the diagonal ones
+	scale  []float64       // diagonal of D, which makes the diagonal of the product 1
 }
 
-// SingularError says that L·S + λI can't be inverted with any use.
+// SingularError says that L·S + λI, or the matrix of a calibration, is singular or close to it.
 type SingularError struct {
-	Size   int
+	Size   int     // columns of the matrix
 	Weight float64 // Σw of the rows behind S
-	Lambda float64
-	Cond   float64 // estimate of the condition number; 0: not even positive definite
+	Lambda float64 // λ
+	Cond   float64 // estimate of the condition number; 0: the matrix is not positive definite
 }
 
 func (e *SingularError) Error() string {
@@ -32,44 +31,41 @@ func (e *SingularError) Error() string {
 	if e.Cond > 0 {
 		what = fmt.Sprintf("has a condition number of about %.1g", e.Cond)
 	}
-	return fmt.Sprintf("the Gram matrix of %d features over a weight of %g, λ = %.3g, %s: a larger ridge or fewer features would help",
+	return fmt.Sprintf("the Gram matrix of %d features over a weight of %g, λ = %.3g, %s: set a larger ridge, or fewer features",
 		e.Size, e.Weight, e.Lambda, what)
 }
 
-// worstCondition leaves three digits of a float64 solve.
-const worstCondition = 1e13
+// maxCondition is the condition number that leaves three digits of a float64 solve.
+const maxCondition = 1e13
 
-// Room is memory in which the matrices of fits that follow each other are
-// factored: where it is new each time, mapping and clearing it takes as long as a
-// quarter of that. The zero value is ready.
-type Room struct{ matrix []float64 }
+// Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each takes a quarter as long as
+// factoring the matrix. The zero value is ready. Only one fit at a time may use it.
+type Buffer struct{ matrix []float64 }
 
-// square is p × p values, which may be anything.
-func (r *Room) square(p int) []float64 {
-	if cap(r.matrix) < p*p {
-		r.matrix = make([]float64, p*p)
+// square returns p × p values of any content.
+func (b *Buffer) square(p int) []float64 {
+	if cap(b.matrix) < p*p {
+		b.matrix = make([]float64, p*p)
 	}
-	return r.matrix[:p*p]
+	return b.matrix[:p*p]
 }
 
-// NewPreconditioner factors L·S + λI, S = gram/weight with gram the packed lower
-// triangle of Σ w x xᵀ over p columns, of which the first penalised get λ. gram
-// is not changed. It may be used until another is made in the same room.
-func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, room *Room) (*Preconditioner, error) {
+// newPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p columns; λ
+// applies to the first penalised columns. It does not change gram. The result is valid until the buffer is used again.
+func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	c := &Preconditioner{scale: make([]float64, p)}
-	// Features of other units than the intercept's 1 are no trouble once the
-	// diagonal is (van der Sluis 1969).
-	full, f := room.square(p), smoothness/weight
+	c := &preconditioner{scale: make([]float64, p)}
+	// With a diagonal of ones the units of the features make no difference to the condition (van der Sluis 1969).
+	full, f := buffer.square(p), smoothness/weight
 	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
 		d := f * gram[at]
 		if i < penalised {
 			d += lambda
 		}
-		// what is not finite in a sum of squares is on its diagonal too
+		// if any value of a Gram matrix is not finite, one on its diagonal is not
 		if math.IsNaN(d) || math.IsInf(d, 0) {
 			return nil, &NotFiniteError{"the Gram matrix"}
 		}
@@ -89,15 +85,15 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if c.factor, ok = kernel.Factor(full, p); !ok {
 		return nil, singular
 	}
-	if !(c.factor.Cond() < worstCondition) {
+	if !(c.factor.Cond() < maxCondition) {
 		singular.Cond = c.factor.Cond()
 		return nil, singular
 	}
 	return c, nil
 }
 
-// Solve is (L·S + λI)⁻¹ g for a p × k matrix g, row-major.
-func (c *Preconditioner) Solve(g []float64, k int) []float64 {
+// Solve returns (L·S + λI)⁻¹ g for a matrix g (p × k, row-major).
+func (c *preconditioner) Solve(g []float64, k int) []float64 {
 	scaled := make([]float64, len(g))
 	c.rescale(scaled, g, k)
 	c.factor.Solve(scaled, k)
@@ -105,8 +101,8 @@ func (c *Preconditioner) Solve(g []float64, k int) []float64 {
 	return scaled
 }
 
-// rescale writes D g into dst.
-func (c *Preconditioner) rescale(dst, g []float64, k int) {
+// rescale writes D g into dst (p × k).
+func (c *preconditioner) rescale(dst, g []float64, k int) {
 	for i, s := range c.scale {
 		for j := i * k; j < (i+1)*k; j++ {
 			dst[j] = s * g[j]

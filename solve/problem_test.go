@@ -12,26 +12,24 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// problem is a small data set in memory with what a stage is fitted to: the
-// visits of a worker in float64, without a worker.
+// problem is a small data set in memory, whose visits it computes in float64.
 type problem struct {
-	shape   Shape
-	x       *mat.Dense // n × p; the last column is 1 if not all are penalised
-	class   []int
-	weight  []float64
-	split   []schemas.Split
-	offset  *mat.Dense // n × k: the score before the stage
-	majored float64    // what the Gram matrix is multiplied by; 1: the true one
+	shape      Shape
+	x          *mat.Dense // n × p; the last column is 1 if not all are penalised
+	class      []int
+	weight     []float64
+	split      []schemas.Split
+	offset     *mat.Dense // n × k: the score before the stage
+	gramFactor float64    // factor of the Gram matrix; 1: the true matrix
 }
 
-// problemOf draws n rows of p features, an intercept among them, and labels
-// that depend on them.
+// problemOf draws n rows of p features, the last of them an intercept, and labels that depend on the features.
 func problemOf(seed uint64, n, p, k int) *problem {
 	r := rand.New(rand.NewPCG(seed, 1))
 	pr := &problem{
 		shape: Shape{Columns: p, Penalised: max(p-1, 1), Classes: k},
 		x:     mat.NewDense(n, p, nil), offset: mat.NewDense(n, k, nil),
-		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), majored: 1,
+		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), gramFactor: 1,
 	}
 	truth := mat.NewDense(p, k, nil)
 	truth.Apply(func(_, _ int, _ float64) float64 { return r.NormFloat64() }, truth)
@@ -49,7 +47,7 @@ func problemOf(seed uint64, n, p, k int) *problem {
 				best, pr.class[i] = v, c
 			}
 			if k > 10 || i < k {
-				pr.class[i] = i % k // none is empty: its intercept would have no end
+				pr.class[i] = i % k // no class is empty: its intercept would grow without bound
 			}
 			pr.offset.Set(i, c, 0.3*r.NormFloat64())
 		}
@@ -57,7 +55,7 @@ func problemOf(seed uint64, n, p, k int) *problem {
 	return pr
 }
 
-// scores is offset + XW.
+// scores returns offset + XW.
 func (pr *problem) scores(w []float32) *mat.Dense {
 	z := mat.DenseCopyOf(pr.offset)
 	if w != nil {
@@ -91,12 +89,11 @@ func softmax(z []float64) []float64 {
 	return p
 }
 
-// sums of a visit that predicts from scores z: losses, cross moment, and the
-// Gram matrix of the features.
+// sums returns the sums of a visit with the scores z: losses, cross moment, and Gram matrix.
 func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	n, k := z.Dims()
 	p := pr.shape.Columns
-	splits, residual := make([]float64, schemas.Splits*schemas.ScoreFields), mat.NewDense(n, k, nil)
+	splits, residual := make([]float64, schemas.Splits*schemas.LossFields), mat.NewDense(n, k, nil)
 	for i := range n {
 		row, loss, best := z.RawRowView(i), 0.0, 0
 		g := row
@@ -115,7 +112,7 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 				best = c
 			}
 		}
-		at := splits[int(pr.split[i])*schemas.ScoreFields:]
+		at := splits[int(pr.split[i])*schemas.LossFields:]
 		at[0] += pr.weight[i]
 		at[1]++
 		at[2] += pr.weight[i] * indicator(best != pr.class[i])
@@ -123,12 +120,12 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	}
 	gram, cross := pr.moments(pr.x, residual)
 	for i := range gram {
-		gram[i] *= pr.majored
+		gram[i] *= pr.gramFactor
 	}
 	return schemas.Tensors[float64]{
-		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
 		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
-		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.ScoreFields]}),
+		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.LossFields]}),
 	}
 }
 
@@ -139,7 +136,7 @@ func indicator(is bool) float64 {
 	return 0
 }
 
-// moments of the training rows: the packed Σ w x xᵀ, and Σ w x rᵀ.
+// moments returns the packed Σ w x xᵀ and Σ w x rᵀ of the training rows.
 func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 	n, p := x.Dims()
 	_, k := r.Dims()
@@ -165,8 +162,8 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 	return gram, product.RawMatrix().Data
 }
 
-// observe hands a visit to a fit, the first with its Gram matrix.
-func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Pass, error) {
+// observe gives the sums of a visit to a fit, the Gram matrix of visit 0 first.
+func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	if v == 0 {
 		if err := fit.Precondition(sums); err != nil {
 			return nil, err
@@ -175,21 +172,32 @@ func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Pass, erro
 	return fit.Observe(v, w, sums)
 }
 
-// visited is one visit of a fit: its weights, and what they were worth.
+// lambdaOf returns the λ of a fit.
+func lambdaOf(fit Fit) float64 {
+	switch fit := fit.(type) {
+	case *quadratic:
+		return fit.lambda
+	case *generalized:
+		return fit.lambda
+	}
+	panic("solve: no λ of this fit is tested")
+}
+
+// visited is one visit of a fit: the step that it was made with, its sums, and their evaluation.
 type visited struct {
 	step Step
-	pass *Pass
+	pass *Evaluation
 	sums schemas.Tensors[float64]
 }
 
-// run drives a fit with a known link to its end.
+// run makes all visits of a fit with a known link.
 func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
-	fit = NewFit(stage, pr.shape, new(Room))
+	fit = NewFit(stage, pr.shape, new(Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {
-			sums = slices.Delete(sums, 1, 2) // the Gram matrix comes once
+			sums = slices.Delete(sums, 1, 2) // only visit 0 has the Gram matrix
 		}
 		pass, err := observe(fit, v, step, sums)
 		if err != nil {
@@ -203,21 +211,21 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 		if next.Final {
 			return visits, next, fit
 		}
-		// what is published is read back
+		// the next visit is made with the record that was published
 		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// objective is J(W) in float64 and its gradient.
+// objective returns J(W) in float64, and its gradient.
 func (pr *problem) objective(l schemas.Link, lambda float64, w *mat.Dense) (float64, *mat.Dense) {
 	z := mat.DenseCopyOf(pr.offset)
 	var step mat.Dense
 	step.Mul(pr.x, w)
 	z.Add(z, &step)
 	sums := pr.sums(l, z)
-	train := schemas.ScoresOf(sums)[schemas.Train]
+	train := schemas.LossesOf(sums)[schemas.Train]
 	cross, _ := sums.Find(schemas.FieldCross)
 	gradient, j := mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil), train.MeanLoss()
 	for i, v := range cross.Data {

@@ -6,35 +6,33 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// quadratic is Algorithm 1 for the identity link. J is quadratic, so with a Gram
-// matrix of all rows it ends after one pass. With one of a sample that is the
-// preconditioner of conjugate gradients: J's curvature along a step is known
-// from the gradients at its ends, so each visit is at a full step from the
-// minimum over all steps before it, and moves that minimum by the exact length.
-// The classes are independent problems, each with its own lengths.
+// quadratic is Algorithm 1 for a quadratic loss, where J is quadratic too. With the Gram matrix of all rows one pass finds the
+// minimum. With the Gram matrix of a sample it makes preconditioned conjugate gradients: each visit is at a full step from the
+// minimum over all steps before it. The gradients at both ends of a step give the curvature of J along it, and so the exact
+// length that moves the minimum. The classes are independent problems, each with its own lengths.
 type quadratic struct {
 	common
-	visit      int
-	w          []float64 // the minimum so far, p × k
-	objective  float64   // J there
-	gradient   []float64 // ∇J there
-	natural    []float64 // (S+λI)⁻¹ ∇J
-	directions []conjugate
-	done       bool
+	visit          int
+	w              []float64 // the minimum so far, p × k
+	objective      float64   // J there
+	gradient       []float64 // ∇J there
+	preconditioned []float64 // (S+λI)⁻¹ ∇J
+	directions     []conjugate
+	done           bool
 }
 
-// conjugate is a direction with what the Hessian H makes of it.
+// conjugate is a direction d with the product H d of the Hessian and it.
 type conjugate struct {
 	d, hd     []float64 // p × k
-	curvature []float64 // ⟨d, H d⟩ of each class
+	curvature []float64 // ⟨d, H d⟩ of each class; 0 if only rounding is left of it
 }
 
-// converged is the decrement a class at which predictions are off by an RMS of
-// some 3e-5: the decrement is about the mean square of what they are off by.
-const converged = 1e-9
+// maxDecrement is the decrement per class that ends the stage. The decrement is about the mean squared error of the
+// predictions, so this is an RMS error of some 3e-5.
+const maxDecrement = 1e-9
 
-func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass, error) {
-	scores, err := q.open(sums)
+func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+	losses, err := q.open(sums)
 	if err != nil {
 		return nil, err
 	}
@@ -47,21 +45,20 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Pass
 	q.visit, q.passes = v, q.passes+1
 	if q.w == nil {
 		q.w, q.gradient = wide(weights), gradient
-		q.objective = scores[schemas.Train].MeanLoss() + ridge
+		q.objective = losses[schemas.Train].MeanLoss() + ridge
 	} else {
 		q.step(weights, gradient)
 	}
-	q.natural = q.factor.Solve(q.gradient, k)
+	q.preconditioned = q.factor.Solve(q.gradient, k)
 	decrement := 0.0
-	for _, x := range dots(q.gradient, q.natural, k) {
+	for _, x := range dots(q.gradient, q.preconditioned, k) {
 		decrement += x
 	}
-	q.done = !(decrement > converged*float64(k))
-	return &Pass{Number: q.passes, Objective: q.objective, Accepted: true}, nil
+	q.done = !(decrement > maxDecrement*float64(k))
+	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
 }
 
-// step moves the minimum along what was visited, made conjugate to the steps
-// before it.
+// step moves the minimum along the step to the visited weights, which it makes conjugate to the steps before.
 func (q *quadratic) step(visited []float32, gradient []float64) {
 	k := q.shape.Classes
 	c := conjugate{d: wide(visited), hd: gradient}
@@ -82,7 +79,7 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 	slope := dots(q.gradient, c.d, k)
 	for class, curvature := range c.curvature {
 		if !(curvature > 0) || math.IsInf(curvature, 0) {
-			c.curvature[class] = 0 // nothing but rounding is left of this class
+			c.curvature[class] = 0 // only rounding is left of this class
 			continue
 		}
 		q.objective -= slope[class] * slope[class] / curvature / 2
@@ -100,11 +97,11 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 func (q *quadratic) Next() (Step, error) {
 	full := make([]float32, len(q.w))
 	for i, x := range q.w {
-		full[i] = float32(x - q.natural[i])
+		full[i] = float32(x - q.preconditioned[i])
 	}
 	switch {
 	case !q.sampled:
-		// the Hessian is S+λI, so this is the minimum, ½ the decrement below what was measured
+		// the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
 		return Step{W: full, Final: true, Of: q.visit + 1}, nil
 	case q.done || q.passes >= q.stage.Passes:
 		for i, x := range q.w {
@@ -115,7 +112,7 @@ func (q *quadratic) Next() (Step, error) {
 	return Step{W: full}, nil
 }
 
-// dots are the inner products of the columns of two p × k matrices.
+// dots returns the inner products of the columns of two p × k matrices.
 func dots(a, b []float64, k int) []float64 {
 	sums := make([]float64, k)
 	for i, x := range a {

@@ -13,25 +13,23 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// table is raw rows with weights; NaN is missing.
+// table is raw rows with weights. NaN is a missing value.
 type table struct {
 	rows    [][]float64
 	weights []float64
 }
 
-// surveyed is the sums over the table about a shift, as a worker takes them.
-func (t table) surveyed(shift []float64) Surveyed {
+// surveyed returns the sums over the table about a shift, as a worker adds them.
+func (t table) surveyed(shift []float64) SurveySums {
 	d := len(shift)
-	splits := make([]float64, schemas.Splits*schemas.ScoreFields)
+	splits := make([]float64, schemas.Splits*schemas.LossFields)
 	first, squares, present, gram := make([]float64, d), make([]float64, d), make([]float64, d), make([]float64, d*(d+1)/2)
-	var sample []float32
 	for n, row := range t.rows {
 		w := t.weights[n]
 		splits[0] += w
 		splits[1]++
 		z := make([]float64, d)
 		for j, v := range row {
-			sample = append(sample, float32(v))
 			if !math.IsNaN(v) {
 				z[j] = v - shift[j]
 				present[j] += w
@@ -46,8 +44,8 @@ func (t table) surveyed(shift []float64) Surveyed {
 			}
 		}
 	}
-	s := Surveyed{Sample: sample, Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
-		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.ScoreFields}, Data: splits},
+	s := SurveySums{Labels: []string{"a", "b"}, Shift: make([]float32, d), Sums: schemas.Tensors[float64]{
+		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
 		schemas.Vector(schemas.FieldSums, first), schemas.Vector(schemas.FieldSquares, squares),
 		schemas.Vector(schemas.FieldPresent, present), schemas.Vector(schemas.FieldGram, gram),
 	}}
@@ -57,7 +55,7 @@ func (t table) surveyed(shift []float64) Surveyed {
 	return s
 }
 
-// rowsOf is n rows of d features with different deviations and covariances.
+// rowsOf draws n rows of d features with different deviations and covariances.
 func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t table) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range n {
@@ -72,16 +70,7 @@ func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t table) {
 
 func ones(*rand.Rand) float64 { return 1 }
 
-func mustFind(t *testing.T, tensors schemas.Tensors[float32], name string) schemas.Tensor[float32] {
-	t.Helper()
-	tensor, ok := tensors.Find(name)
-	if !ok {
-		t.Fatalf("the survey lacks %s", name)
-	}
-	return tensor
-}
-
-// Features that never change have no part in any component, and components beyond those that do are nothing.
+// Constant features have no part in any component. Components beyond the number of other features are zero.
 func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	const d, still = 5, 2
 	data := rowsOf(1, 301, d, ones)
@@ -89,11 +78,11 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 		row[0], row[3] = 7, 0
 	}
 	for _, pca := range []int{1, d - still, d} {
-		tensors, err := Survey(schemas.Prepare{PCA: pca}, data.surveyed(data.rows[0]))
+		found, err := Survey(data.surveyed(data.rows[0]), false, pca)
 		if err != nil {
 			t.Fatal(err)
 		}
-		basis := mustFind(t, tensors, schemas.TensorBasis).Data
+		basis := found.Basis
 		for c := range pca {
 			length := 0.0
 			for j := range d {
@@ -111,20 +100,20 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	for _, row := range data.rows {
 		copy(row, data.rows[0])
 	}
-	if tensors, err := Survey(schemas.Prepare{PCA: 2}, data.surveyed(data.rows[0])); err != nil {
+	if found, err := Survey(data.surveyed(data.rows[0]), false, 2); err != nil {
 		t.Error(err)
-	} else if basis := mustFind(t, tensors, schemas.TensorBasis).Data; slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }) {
-		t.Errorf("nothing changes, yet there are components %v", basis)
+	} else if basis := found.Basis; slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }) {
+		t.Errorf("all features are constant, but the components are %v", basis)
 	}
 }
 
 func TestSurveyAgainstItsDefinition(t *testing.T) {
-	for _, scale := range []string{"none", "standard"} {
+	for _, standardize := range []bool{false, true} {
 		for _, pca := range []int{0, 1, 4, 5} {
-			t.Run(fmt.Sprint(scale, pca), func(t *testing.T) {
+			t.Run(fmt.Sprint(standardize, pca), func(t *testing.T) {
 				const d = 5
 				data := rowsOf(1, 301, d, func(r *rand.Rand) float64 { return float64(1 + r.IntN(3)) })
-				tensors, err := Survey(schemas.Prepare{Scale: scale, PCA: pca}, data.surveyed(data.rows[0]))
+				found, err := Survey(data.surveyed(data.rows[0]), standardize, pca)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -143,12 +132,12 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 				factors := make([]float64, d)
 				for j := range d {
 					mean[j], deviation[j], factors[j] = mean[j]/weight, math.Sqrt(deviation[j]/weight), 1
-					if scale == "standard" {
+					if standardize {
 						factors[j] = 1 / deviation[j]
 					}
 				}
-				same(t, mustFind(t, tensors, schemas.TensorCenter).Data, mean)
-				same(t, mustFind(t, tensors, schemas.TensorScale).Data, factors)
+				same(t, found.Center, mean)
+				same(t, found.Scale, factors)
 
 				prepared, covariance := mat.NewDense(301, d, nil), mat.NewSymDense(d, nil)
 				for n, row := range data.rows {
@@ -158,25 +147,11 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 					covariance.SymRankOne(covariance, data.weights[n]/weight, prepared.RowView(n))
 				}
 				if pca > 0 {
-					basis := wideMatrix(d, pca, mustFind(t, tensors, schemas.TensorBasis).Data)
-					pr := mat.NewDense(301, pca, nil)
-					pr.Mul(prepared, basis)
-					checkDirections(t, covariance, basis)
-					prepared = pr
-				} else if _, ok := tensors.Find(schemas.TensorBasis); ok {
+					checkDirections(t, covariance, wideMatrix(d, pca, found.Basis))
+				} else if found.Basis != nil {
 					t.Error("there is a basis without principal components")
 				}
-				var distances []float64
-				for i := range 301 {
-					for j := range i {
-						var difference mat.VecDense
-						difference.SubVec(prepared.RowView(i), prepared.RowView(j))
-						distances = append(distances, mat.Dot(&difference, &difference))
-					}
-				}
-				slices.Sort(distances)
-				same(t, mustFind(t, tensors, schemas.TensorSpread).Data, []float64{distances[len(distances)/2]})
-				if labels := mustFind(t, tensors, schemas.TensorLabels).Text; !slices.Equal(labels, []string{"a", "b"}) {
+				if labels := found.Labels; !slices.Equal(labels, []string{"a", "b"}) {
 					t.Errorf("the labels are %v", labels)
 				}
 			})
@@ -194,8 +169,8 @@ func same(t *testing.T, got []float32, want []float64) {
 	}
 }
 
-// checkDirections checks that columns are orthonormal eigenvectors of falling
-// eigenvalues, none left out above the least, their largest component positive.
+// checkDirections checks that the columns are orthonormal eigenvectors of the largest eigenvalues, in descending order, and that
+// the largest component of each is positive.
 func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 	t.Helper()
 	var eigen mat.EigenSym
@@ -223,8 +198,8 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 	}
 }
 
-// Columns that are constant, always missing or so nearly constant that float32
-// can't tell become 0; one far from 0 that varies does not.
+// Columns that are constant, always missing, or constant but for the rounding of float32 have factor 0. A column that is far
+// from 0 and varies has another factor.
 func TestConstantColumns(t *testing.T) {
 	nan := math.NaN()
 	data := table{rows: [][]float64{}, weights: nil}
@@ -237,22 +212,22 @@ func TestConstantColumns(t *testing.T) {
 		data.rows = append(data.rows, []float64{7, nan, 0, float64(float32(1e4 + r.NormFloat64())), missing, indicator(i == 50)})
 		data.weights = append(data.weights, 1)
 	}
-	for _, scale := range []string{"none", "standard"} {
-		tensors, err := Survey(schemas.Prepare{Scale: scale, PCA: 2}, data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}))
+	for _, standardize := range []bool{false, true} {
+		found, err := Survey(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		factors, center := mustFind(t, tensors, schemas.TensorScale).Data, mustFind(t, tensors, schemas.TensorCenter).Data
+		factors, center := found.Scale, found.Center
 		for j, varies := range []bool{false, false, false, true, true, true} {
 			if (factors[j] != 0) != varies {
-				t.Errorf("%s: the factor of column %d is %v", scale, j, factors[j])
+				t.Errorf("standardize %v: the factor of column %d is %v", standardize, j, factors[j])
 			}
 		}
-		// the mean is of the rows in which the feature is there
+		// the mean is over the rows in which the value is present
 		if math.Abs(float64(center[4])-10_000.5) > 1e-3 || center[1] != 0 {
 			t.Errorf("the centre is %v", center)
 		}
-		for i, v := range mustFind(t, tensors, schemas.TensorBasis).Data[:6] {
+		for i, v := range found.Basis[:6] {
 			if v != 0 {
 				t.Errorf("component %d of the basis at constant columns is %v", i, v)
 			}
@@ -260,32 +235,29 @@ func TestConstantColumns(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
-	equal := table{slices.Repeat([][]float64{{1, 2}}, 10), slices.Repeat([]float64{1}, 10)}
-	mostly := table{append(slices.Repeat([][]float64{{0, 0}}, 9), []float64{3, 4}), slices.Repeat([]float64{1}, 10)}
-	single := table{[][]float64{{1, 2}}, []float64{1}}
-	units := table{[][]float64{{1, 0}, {0, 5}, {nan, -7}}, []float64{1, 1, 1}}
-	for name, test := range map[string]struct {
-		table table
-		scale string
-		want  float64
-	}{
-		"equal rows":        {equal, "none", 1},
-		"mostly equal rows": {mostly, "none", 25 * 9 / 45.0},
-		"one row":           {single, "none", 1},
-		"rows of length 1":  {units, "unit", 2},
-	} {
-		s := test.table.surveyed([]float64{0, 0})
-		if test.scale == "unit" { // the sums are of what the sample is divided by
-			s = table{[][]float64{{1, 0}, {0, 1}, {0, -1}}, []float64{1, 1, 1}}.surveyed([]float64{0, 0})
-			s.Sample = test.table.surveyed([]float64{0, 0}).Sample
-		}
-		tensors, err := Survey(schemas.Prepare{Scale: test.scale}, s)
+// The record has what was found in the order in which the weights' digest reads it.
+func TestTensorsOfAPreparation(t *testing.T) {
+	for _, components := range []int{0, 2} {
+		found, err := Survey(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := float64(mustFind(t, tensors, schemas.TensorSpread).Data[0]); math.Abs(got-test.want) > 0.12*test.want {
-			t.Errorf("%s: %v, expected %v", name, got, test.want)
+		var names []string
+		for _, tensor := range found.Tensors(2.5) {
+			names = append(names, tensor.Name)
+			if tensor.Name == schemas.TensorSpread && tensor.Data[0] != 2.5 {
+				t.Errorf("the spread is %v", tensor.Data)
+			}
+			if tensor.Name == schemas.TensorBasis && !slices.Equal(tensor.Shape, []int{3, components}) {
+				t.Errorf("the basis is %v", tensor.Shape)
+			}
+		}
+		want := []string{schemas.TensorCenter, schemas.TensorScale, schemas.TensorBasis, schemas.TensorSpread, schemas.TensorLabels}
+		if components == 0 {
+			want = slices.Delete(want, 2, 3)
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%d components: the record has %v, expected %v", components, names, want)
 		}
 	}
 }
@@ -295,23 +267,22 @@ var nan = math.NaN()
 func TestSurveyErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		pca   int
-		spoil func(*Surveyed)
+		spoil func(*SurveySums)
 		want  any
 	}{
-		"components":      {4, func(*Surveyed) {}, new(*WidthError)},
-		"no labels":       {0, func(s *Surveyed) { s.Labels = nil }, new(*LabelsError)},
-		"too many labels": {0, func(s *Surveyed) { s.Labels = make([]string, mostClasses+1) }, new(*LabelsError)},
-		"no weight":       {0, func(s *Surveyed) { clear(s.Sums[0].Data) }, new(NoWeightError)},
-		"mean":            {0, func(s *Surveyed) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
-		"variance":        {0, func(s *Surveyed) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
-		"covariance":      {2, func(s *Surveyed) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
-		"distance":        {0, func(s *Surveyed) { s.Sample[0], s.Sample[4], s.Sample[8] = 3e38, -3e38, 1e38 }, new(*NotFiniteError)},
-		"no moments":      {0, func(s *Surveyed) { s.Sums = s.Sums[:2] }, new(*schemas.ShapeError)},
-		"no covariance":   {2, func(s *Surveyed) { s.Sums = s.Sums[:4] }, new(*schemas.ShapeError)},
+		"components":      {4, func(*SurveySums) {}, new(*WidthError)},
+		"no labels":       {0, func(s *SurveySums) { s.Labels = nil }, new(*LabelsError)},
+		"too many labels": {0, func(s *SurveySums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
+		"no weight":       {0, func(s *SurveySums) { clear(s.Sums[0].Data) }, new(NoWeightError)},
+		"mean":            {0, func(s *SurveySums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"variance":        {0, func(s *SurveySums) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
+		"covariance":      {2, func(s *SurveySums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"no moments":      {0, func(s *SurveySums) { s.Sums = s.Sums[:2] }, new(*schemas.ShapeError)},
+		"no covariance":   {2, func(s *SurveySums) { s.Sums = s.Sums[:4] }, new(*schemas.ShapeError)},
 	} {
 		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
 		test.spoil(&s)
-		if _, err := Survey(schemas.Prepare{Scale: "none", PCA: test.pca}, s); !errors.As(err, test.want) || err.Error() == "" {
+		if _, err := Survey(s, false, test.pca); !errors.As(err, test.want) || err.Error() == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Stream is an endless sequence of draws that can be entered anywhere. To write
-// it in another language:
+// Stream is an endless sequence of random draws. Draw i depends on i alone, so draws can be made in any order. To repeat them
+// in another language:
 //
 //	mix(z)     = z₁ = z + 0x9e3779b97f4a7c15
 //	             z₂ = (z₁ xor floor(z₁ / 2^30)) · 0xbf58476d1ce4e5b9
@@ -20,30 +20,33 @@ import (
 //	normal(i)  = sqrt(−2 ln uniform(2j)) · cos(2π uniform(2j+1))   for i = 2j
 //	             sqrt(−2 ln uniform(2j)) · sin(2π uniform(2j+1))   for i = 2j + 1
 //
-// Integers are modulo 2^64, the rest is in double precision, rounded to single
-// where a matrix is single. Purposes are the constants below.
+// Integers are modulo 2^64. All else is in double precision, and rounded to single precision where it enters a matrix of it.
+//
+// A purpose is a number that says what the draws are for. A stage has one kind of features, so it is enough that the purposes
+// of a kind differ from each other. Directions and offsets, which several kinds draw, are below; a kind declares the others in
+// its own file, as draw… constants from 1 to 15. Adding 16·l to a purpose gives it a stream for each factor l of a monomial.
+//
+// The zero value is a stream like any other, but no stage's.
 type Stream struct{ key uint64 }
 
-// Purposes keep the draws of a stage apart.
+// Purposes that several kinds share.
 const (
 	drawDirections = 1 // + 16·l for factor l of a monomial
 	drawOffsets    = 2
-	drawColumns    = 3
-	drawDegrees    = 4
 )
 
-// NewStream is the stream of one purpose of one stage.
+// NewStream returns the draws of one stage for one purpose.
 func NewStream(seed uint64, stage int, purpose uint64) Stream {
 	return Stream{schemas.Hash(seed, uint64(stage), purpose)}
 }
 
-// Word is the i-th 64 random bits.
+// Word returns 64 random bits, draw i.
 func (s Stream) Word(i uint64) uint64 { return schemas.Mix(s.key + i*0x9e3779b97f4a7c15) }
 
-// Uniform is the i-th uniform draw from (0, 1).
+// Uniform returns draw i from the uniform distribution on (0, 1). It is never 0 or 1.
 func (s Stream) Uniform(i uint64) float64 { return (float64(s.Word(i)>>12) + 0.5) / (1 << 52) }
 
-// Normal is the i-th standard normal draw (Box and Muller 1958).
+// Normal returns draw i from the standard normal distribution (Box and Muller 1958).
 func (s Stream) Normal(i uint64) float64 {
 	pair := i &^ 1
 	radius, angle := math.Sqrt(-2*math.Log(s.Uniform(pair))), 2*math.Pi*s.Uniform(pair+1)
@@ -53,5 +56,5 @@ func (s Stream) Normal(i uint64) float64 {
 	return radius * math.Sin(angle)
 }
 
-// Below is the i-th uniform draw from 0 … n−1.
+// Below returns draw i, uniform over 0 … n−1, for n from 1 to 2^52.
 func (s Stream) Below(i uint64, n int) int { return int(s.Uniform(i) * float64(n)) }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The generator written again from the documentation of Stream alone.
+// written is a second implementation of Stream, from its documentation alone.
 type written struct{ key uint64 }
 
 func mix(z uint64) uint64 {
@@ -50,8 +50,7 @@ func TestStreamIsAsDocumented(t *testing.T) {
 	}
 }
 
-// Golden draws of seed 1, stage 2, purpose 3; computed with a second
-// implementation in Python.
+// The golden draws of seed 1, stage 2, purpose 3 come from a second implementation in Python.
 func TestStreamGolden(t *testing.T) {
 	s := NewStream(1, 2, 3)
 	golden := []struct {
@@ -73,7 +72,7 @@ func TestStreamGolden(t *testing.T) {
 
 func TestUniformIsNeverAtItsEnds(t *testing.T) {
 	for _, word := range []uint64{0, 1, math.MaxUint64, math.MaxUint64 - 1, 1 << 63} {
-		s := Stream{unmix(word)} // whose word 0 it is
+		s := Stream{unmix(word)} // the stream with this word 0
 		if s.Word(0) != word {
 			t.Fatalf("word 0 is %x, expected %x", s.Word(0), word)
 		}
@@ -97,7 +96,7 @@ func unmix(z uint64) uint64 {
 		}
 		return x
 	}
-	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's iteration
+	inverse := func(odd uint64) uint64 { // inverse modulo 2^64 by Newton's iteration
 		x := odd
 		for range 6 {
 			x *= 2 - odd*x
@@ -109,8 +108,8 @@ func unmix(z uint64) uint64 {
 	return undo(z, 30) - 0x9e3779b97f4a7c15
 }
 
-// Draws have the moments of their distributions, and streams do not resemble
-// each other: each statistic is within five of its deviations.
+// Draws have the moments of their distributions and streams are uncorrelated: each statistic is within five standard
+// deviations of its expectation.
 func TestDrawsAreRandom(t *testing.T) {
 	const n = 100_000
 	streams := []Stream{NewStream(7, 0, drawDirections), NewStream(7, 1, drawDirections), NewStream(8, 0, drawDirections), NewStream(7, 0, drawOffsets)}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -14,7 +16,7 @@ import (
 
 const seed = 5
 
-// plain prepares nothing: m inputs at a spread.
+// plain returns a preparation that changes nothing, for m inputs with a median squared distance of spread.
 func plain(m int, spread float64) *Preparation {
 	p := &Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
 	for j := range p.Scale {
@@ -46,9 +48,10 @@ func expand(m *Map, x, predictions kernel.Dense) kernel.Dense {
 	return block
 }
 
-func kinds(size int) []schemas.Features {
+func variants(size int) []schemas.Features {
 	return []schemas.Features{
 		{Kind: RFF, Size: size, BandwidthScale: 2, Degree: 2},
+		{Kind: SORF, Size: size, BandwidthScale: 2, Degree: 2},
 		{Kind: Logits, Size: size, BandwidthScale: 2, Degree: 2},
 		{Kind: Polynomial, Size: size, BandwidthScale: 2, Degree: 3},
 		{Kind: Columns, Size: size, BandwidthScale: 1, Degree: 1},
@@ -56,13 +59,13 @@ func kinds(size int) []schemas.Features {
 	}
 }
 
-// Each feature, computed one by one in float64 from the documented draws, is
-// what a map expands to; previous predictions and the intercept follow.
+// A map expands to the features computed one by one in float64 from the documented draws, followed by the previous predictions
+// and the intercept.
 func TestExpandAgainstTheDefinition(t *testing.T) {
 	const inputs, rows, stage, spread = 70, 9, 3, 11.0
 	x, predictions := normals(rows, inputs, 1), normals(rows, 4, 1)
 	for _, size := range []int{1, 63, 64, 65} {
-		for _, f := range kinds(size) {
+		for _, f := range variants(size) {
 			for _, extra := range []struct {
 				scores    int
 				intercept bool
@@ -107,7 +110,7 @@ func wide(row []float32) []float64 {
 	return out
 }
 
-// defined is the features of one row by their definition.
+// defined returns the features of one row by their definition.
 func defined(f schemas.Features, stage int, spread float64, x []float32) []float64 {
 	out, m := make([]float64, f.Size), len(x)
 	deviation := math.Sqrt(2 / (spread * f.BandwidthScale))
@@ -119,6 +122,10 @@ func defined(f schemas.Features, stage int, spread float64, x []float32) []float
 		}
 		return sum
 	}
+	var angles []float64
+	if f.Kind == SORF {
+		angles = structured(x, stage, f.Size, deviation)
+	}
 	columns := make([]int, m)
 	for i := range columns {
 		columns[i] = i
@@ -128,6 +135,8 @@ func defined(f schemas.Features, stage int, spread float64, x []float32) []float
 		switch {
 		case f.Kind == RFF:
 			out[j] = math.Sqrt(2/float64(f.Size)) * math.Cos(project(of(1), j)+2*math.Pi*of(2).uniform(u))
+		case f.Kind == SORF:
+			out[j] = math.Sqrt(2/float64(f.Size)) * math.Cos(angles[j]+2*math.Pi*of(2).uniform(u))
 		case f.Kind == Logits:
 			out[j] = 1 / (1 + math.Exp(-project(of(1), j)-of(2).normal(u)))
 		case f.Kind == Polynomial:
@@ -148,15 +157,15 @@ func defined(f schemas.Features, stage int, spread float64, x []float32) []float
 
 func TestExpandIsDeterministic(t *testing.T) {
 	p, x := plain(10, 3), normals(20, 10, 1)
-	for _, f := range kinds(8) {
+	for _, f := range variants(8) {
 		m := mustMap(t, f, 0, p, 0, true)
 		block := expand(m, x, kernel.Dense{})
 		again := mustMap(t, f, 0, p, 0, true)
-		// buffers that hold something else
+		// Reused buffers hold other values in other shapes.
 		dirty, scratch := normals(50, 30, 1e9), normals(3, 3, 1e9)
 		again.Expand(kernel.Gonum(), &dirty, &scratch, x, kernel.Dense{})
 		if !slices.Equal(block.Data, dirty.Data) {
-			t.Errorf("%s: the same map has other bits", f.Kind)
+			t.Errorf("%s: equal maps expand to other bits", f.Kind)
 		}
 		other := expand(mustMap(t, f, 1, p, 0, true), x, kernel.Dense{})
 		if slices.Equal(block.Data, other.Data) {
@@ -167,12 +176,12 @@ func TestExpandIsDeterministic(t *testing.T) {
 
 func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	p, x := plain(100, 3), normals(5, 100, 1)
-	for i, f := range kinds(40) {
+	for i, f := range variants(40) {
 		small := expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{})
-		larger := kinds(65)[i]
+		larger := variants(65)[i]
 		large := expand(mustMap(t, larger, 0, p, 0, false), x, kernel.Dense{})
 		scale := 1.0
-		if f.Kind == RFF { // each has a share of the kernel
+		if f.Kind == RFF || f.Kind == SORF { // the amplitude is √(2/p)
 			scale = math.Sqrt(65.0 / 40)
 		}
 		for i := range x.Rows {
@@ -200,7 +209,7 @@ func TestFourierFeaturesApproximateTheKernel(t *testing.T) {
 			for c, v := range block.Row(i) {
 				product += float64(v) * float64(block.Row(j)[c])
 			}
-			// a mean of terms 2·cos·cos within ±2, whose deviation is at most √1.5
+			// A mean of terms 2·cos·cos, each within ±2 and with a standard deviation of at most √1.5.
 			want := math.Exp(-squared / (spread * bandwidth))
 			if math.Abs(product-want) > 5*math.Sqrt(1.5/size) {
 				t.Errorf("rows %d and %d: %v, the kernel is %v", i, j, product, want)
@@ -219,7 +228,7 @@ func TestLogitsLieBetweenZeroAndOne(t *testing.T) {
 	}
 }
 
-// columnsOf is which inputs a map of columns takes.
+// columnsOf returns the inputs that a map of columns takes.
 func columnsOf(t *testing.T, f schemas.Features, inputs int) []int {
 	x := kernel.NewDense(1, inputs)
 	for j := range x.Data {
@@ -256,7 +265,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestExpandOfNoRows(t *testing.T) {
-	for _, f := range kinds(5) {
+	for _, f := range variants(5) {
 		m := mustMap(t, f, 0, plain(6, 1), 2, true)
 		if block := expand(m, kernel.Dense{Cols: 6}, kernel.Dense{Cols: 2}); block.Rows != 0 || block.Cols != 8 {
 			t.Errorf("%s: %d × %d", f.Kind, block.Rows, block.Cols)
@@ -265,7 +274,7 @@ func TestExpandOfNoRows(t *testing.T) {
 }
 
 func TestExpandRefusesOtherShapes(t *testing.T) {
-	m := mustMap(t, kinds(5)[0], 0, plain(6, 1), 2, true)
+	m := mustMap(t, variants(5)[0], 0, plain(6, 1), 2, true)
 	for _, shapes := range [][2]kernel.Dense{
 		{kernel.NewDense(3, 5), kernel.NewDense(3, 2)},
 		{kernel.NewDense(3, 6), kernel.NewDense(3, 3)},
@@ -275,7 +284,7 @@ func TestExpandRefusesOtherShapes(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%d × %d inputs with %d × %d predictions are taken", shapes[0].Rows, shapes[0].Cols, shapes[1].Rows, shapes[1].Cols)
+					t.Errorf("%d × %d inputs with %d × %d predictions do not panic", shapes[0].Rows, shapes[0].Cols, shapes[1].Rows, shapes[1].Cols)
 				}
 			}()
 			expand(m, shapes[0], shapes[1])
@@ -305,6 +314,68 @@ func TestCheck(t *testing.T) {
 	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: ScaleNone, PCA: -1}} {
 		if problems := CheckPrepare(p); len(problems) != 1 {
 			t.Errorf("%+v: %v", p, problems)
+		}
+	}
+}
+
+// Every field of the configuration has a key, in the order of the fields, and every kind is in its documentation.
+func TestKeys(t *testing.T) {
+	for _, c := range []struct {
+		fields any
+		keys   []schemas.Key
+	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, PrepareKeys()}} {
+		var fields, names []string
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(c.fields)) {
+			fields = append(fields, f.Tag.Get("json"))
+		}
+		for _, k := range c.keys {
+			names = append(names, k.Name)
+			if k.Meaning == "" || strings.ContainsAny(k.Meaning, "|\n") {
+				t.Errorf("%s: the meaning %q is no cell of a table", k.Name, k.Meaning)
+			}
+		}
+		if !slices.Equal(names, fields) {
+			t.Errorf("the keys are %v, expected %v", names, fields)
+		}
+	}
+	for _, k := range kinds() {
+		if !strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")") {
+			t.Errorf("the meaning of kind lacks %s", k.name)
+		}
+		for _, key := range k.keys {
+			if !slices.ContainsFunc(Keys(), func(s schemas.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
+				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
+			}
+		}
+		if problems := Check(DefaultsOf(k.name)); len(problems) > 0 {
+			t.Errorf("%s: the defaults: %v", k.name, problems)
+		}
+	}
+	if DefaultsOf("fourier") != Defaults() {
+		t.Errorf("the defaults of no kind are %+v", DefaultsOf("fourier"))
+	}
+}
+
+// BenchmarkExpand makes blocks of 1024 features of tiles of 64 rows, as a worker does.
+func BenchmarkExpand(b *testing.B) {
+	blas, err := kernel.Open("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, inputs := range []int{50, 784} {
+		for _, kind := range []string{RFF, SORF} {
+			b.Run(fmt.Sprint(kind, "/", inputs), func(b *testing.B) {
+				m, err := NewMap(schemas.Features{Kind: kind, Size: 1024, BandwidthScale: 2}, seed, 0, plain(inputs, float64(2*inputs)), 0, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var block, scratch kernel.Dense
+				x := normals(64, inputs, 1)
+				m.Expand(blas, &block, &scratch, x, kernel.Dense{})
+				for b.Loop() {
+					m.Expand(blas, &block, &scratch, x, kernel.Dense{})
+				}
+			})
 		}
 	}
 }

@@ -8,18 +8,26 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Preparation turns raw features into the inputs of the feature maps. It is
-// the survey's result; the zero value prepares nothing and panics.
+// Values of the key `scale` under `prepare`.
+const (
+	ScaleNone     = "none"     // raw features as they are
+	ScaleStandard = "standard" // each feature divided by its standard deviation
+	ScaleUnit     = "unit"     // each row divided by its Euclidean length
+)
+
+// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey, and
+// [NewPreparation] reads it. It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
 type Preparation struct {
-	Unit   bool         // divide each row by its length first
-	Center []float32    // d
-	Scale  []float32    // d
-	Basis  kernel.Dense // d × m; zero: the inputs are the d features
-	Spread float64
-	Labels *schemas.Labels
+	Unit   bool            // divide each row by its Euclidean length first
+	Center []float32       // d means, subtracted from the features
+	Scale  []float32       // d factors that multiply them then; 0 for a constant feature
+	Basis  kernel.Dense    // d × m: the principal components, one a column; zero: the inputs are the d features
+	Spread float64         // median squared distance between prepared rows
+	Labels *schemas.Labels // the classes of the run
 }
 
-// NewPreparation reads the survey's result.
+// NewPreparation reads the survey's result. Its error is a *[schemas.ShapeError] for a tensor that is absent or has another
+// shape, or wraps [schemas.ErrDamaged] for labels that can't be a set of classes.
 func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation, error) {
 	center, ok := t.Find(schemas.TensorCenter)
 	if !ok || len(center.Shape) != 1 || len(center.Data) == 0 {
@@ -39,7 +47,7 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 		return nil, &schemas.ShapeError{Tensor: schemas.TensorLabels, Want: []int{-1}}
 	}
 	if err := schemas.CheckLabels(labels.Text); err != nil {
-		return nil, fmt.Errorf("%w: %w", schemas.ErrDamaged, err)
+		return nil, fmt.Errorf("read labels of the survey: %w: %w", schemas.ErrDamaged, err)
 	}
 	prepared := &Preparation{
 		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
@@ -55,10 +63,20 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	return prepared, nil
 }
 
-// Width is the number of raw features, d.
+// NewInputs returns a preparation that can be applied, but has neither spread nor labels: the survey prepares its sample by it
+// to find the spread. center and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0.
+func NewInputs(p schemas.Prepare, center, scale, basis []float32) *Preparation {
+	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
+	if p.PCA > 0 {
+		prepared.Basis = kernel.Dense{Rows: len(center), Cols: p.PCA, Data: basis}
+	}
+	return prepared
+}
+
+// Width returns d, the number of raw features.
 func (p *Preparation) Width() int { return len(p.Center) }
 
-// Inputs is the number of prepared ones, m.
+// Inputs returns m, the number of inputs: of components where there is a basis, else d.
 func (p *Preparation) Inputs() int {
 	if p.Basis.Cols > 0 {
 		return p.Basis.Cols
@@ -66,16 +84,16 @@ func (p *Preparation) Inputs() int {
 	return len(p.Center)
 }
 
-// Apply prepares raw rows (n × d, a missing value as NaN), which it overwrites,
-// into dst (n × m). Without a basis dst may share raw's memory.
+// Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing value
+// becomes the mean of its feature. Without a basis, dst may be raw. Other shapes panic.
 func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	if raw.Cols != p.Width() || dst.Cols != p.Inputs() || dst.Rows != raw.Rows {
-		panic(fmt.Sprintf("stages: prepare %d × %d into %d × %d by %d to %d", raw.Rows, raw.Cols, dst.Rows, dst.Cols, p.Width(), p.Inputs()))
+		panic(fmt.Sprintf("stages: Apply: raw is %d × %d and dst %d × %d, want %d and %d columns", raw.Rows, raw.Cols, dst.Rows, dst.Cols, p.Width(), p.Inputs()))
 	}
 	if p.Unit {
 		UnitRows(raw)
 	}
-	kernel.Standardize(raw, p.Center, p.Scale) // a missing value is the mean
+	kernel.Standardize(raw, p.Center, p.Scale) // 0 for a missing value, which is the mean of centred features
 	if p.Basis.Cols > 0 {
 		blas.Mul(dst, raw, p.Basis, false)
 	} else {
@@ -83,8 +101,8 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	}
 }
 
-// UnitRows divides each row by its Euclidean length; rows of zeros stay, and
-// missing values (NaN) count as zeros and stay missing.
+// UnitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to
+// the length and stay missing.
 func UnitRows(x kernel.Dense) {
 	for i := range x.Rows {
 		row, sum := x.Row(i), 0.0
@@ -96,9 +114,17 @@ func UnitRows(x kernel.Dense) {
 		if sum == 0 {
 			continue
 		}
-		scale := 1 / math.Sqrt(sum) // of the smallest rows it has no float32
+		scale := 1 / math.Sqrt(sum) // float64: for rows of subnormal numbers it exceeds the range of float32
 		for j, v := range row {
 			row[j] = float32(float64(v) * scale)
 		}
+	}
+}
+
+// ScaleRows does what a preparation does to each raw row by itself, before anything that the survey finds is used: it divides
+// the row by its length if the preparation says so. The survey takes its moments of rows that are scaled so.
+func ScaleRows(p schemas.Prepare, x kernel.Dense) {
+	if p.Scale == ScaleUnit {
+		UnitRows(x)
 	}
 }

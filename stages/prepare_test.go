@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// surveyed is a survey's result over three features, the last one constant.
+// surveyed returns a survey's result over three features, of which the last is constant.
 func surveyed() schemas.Tensors[float32] {
 	return schemas.Tensors[float32]{
 		schemas.Vector(schemas.TensorCenter, []float32{1, 2, 3}),
@@ -25,7 +25,7 @@ func TestApply(t *testing.T) {
 	nan := float32(math.NaN())
 	raw := []float32{
 		2, 4, 3,
-		nan, 6, 100, // a missing value is the mean; a constant feature is 0 whatever it is
+		nan, 6, 100, // a missing value becomes the mean, and a constant feature 0 whatever its value
 		3, nan, nan,
 	}
 	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, surveyed())
@@ -66,9 +66,9 @@ func TestApplyDividesByTheLength(t *testing.T) {
 	nan := float32(math.NaN())
 	x := kernel.Dense{Rows: 5, Cols: 2, Data: []float32{
 		3, 4,
-		0, 0, // stays
-		nan, -7, // what is missing has no length
-		1e-44, 0, // whose inverse no float32 holds
+		0, 0, // has no length and stays
+		nan, -7, // the missing value adds nothing to the length
+		1e-44, 0, // 1/1e-44 exceeds the range of float32
 		3e38, 0,
 	}}
 	p.Apply(kernel.Gonum(), x, x)

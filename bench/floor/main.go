@@ -1,7 +1,6 @@
-// Command floor times the kernel floor of a run: the calls of BLAS, LAPACK and vector functions that it can't do without,
-// of the same shapes and as many, on as many cores, with every value in memory before the clock starts, and nothing else.
-// What a run takes beyond that is its own. With -own the products with few columns are by the program's own loops, which a BLAS
-// is slower than.
+// Command floor measures the kernel floor of a run: only the calls of BLAS, LAPACK and vector functions that the run needs, with
+// the same shapes, as often and on as many cores, with all values in memory before the clock starts. The rest of a run's time
+// is overhead. With -own the products with few columns use the program's own loops, which are faster than a BLAS.
 package main
 
 import (
@@ -22,18 +21,19 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// shape is what decides the calls of a run.
+// shape determines the calls of a run.
 type shape struct {
-	train, test      int // rows
-	raw, inputs      int // features, principal components
-	columns, classes int // of a block
-	message          int // rows of one
-	gramRows         int // behind a stage's Gram matrix
-	passes           []int
-	softmax, own     bool
+	train, test      int   // rows
+	raw, inputs      int   // features, principal components
+	columns, classes int   // of a block, of the scores
+	message          int   // rows of a message
+	gramRows         int   // rows that a stage's Gram matrix is summed over
+	passes           []int // of each stage
+	softmax          bool  // the link is softmax, otherwise identity
+	own              bool  // see the flag -own
 }
 
-// tile is how many rows go through a pass together.
+// tile is how many rows a pass processes at a time.
 const tile = 64
 
 func main() {
@@ -45,10 +45,10 @@ func main() {
 	flag.IntVar(&s.columns, "columns", 1024, "columns of a block")
 	flag.IntVar(&s.classes, "classes", 10, "classes")
 	flag.IntVar(&s.message, "message", 1024, "rows of a message")
-	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows behind a Gram matrix")
+	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows that a Gram matrix is summed over")
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
-	predict := flag.Bool("predict", false, "only the products of predicting with as many stages")
-	flag.BoolVar(&s.own, "own", false, "the products with few columns by the program's own loops, not the BLAS")
+	predict := flag.Bool("predict", false, "only the products of a prediction with as many stages as -passes has")
+	flag.BoolVar(&s.own, "own", false, "do the products with few columns by the program's own loops instead of the BLAS")
 	link := flag.String("link", "softmax", "softmax or identity")
 	flag.Parse()
 	for _, n := range strings.Split(*passes, ",") {
@@ -80,7 +80,7 @@ func main() {
 	}
 }
 
-// floor is the memory that the calls work on.
+// floor holds the operands of the calls.
 type floor struct {
 	shape
 	blas     *kernel.BLAS
@@ -89,9 +89,10 @@ type floor struct {
 	basis, directions kernel.Dense
 	offsets           []float32
 	weights           kernel.Weights
-	seconds           map[string]float64 // by part
+	seconds           map[string]float64 // by part of the run
 }
 
+// message holds the matrices of one message, a row for each example.
 type message struct {
 	raw, inputs, block, score, prediction kernel.Dense
 	logs                                  []float64
@@ -100,11 +101,11 @@ type message struct {
 	train                                 bool
 }
 
-// own is what one goroutine has.
-type own struct {
+// sums are the sums of one goroutine.
+type sums struct {
 	gram, wide kernel.Dense
 	cross      kernel.Cross
-	// The cross moment of bare calls: Rᵀ·Z is one of BLAS's shapes that copies the least.
+	// Operands of the cross moment by the BLAS, as Rᵀ·Z, the shape for which a BLAS copies least.
 	residuals, transposed kernel.Dense // classes × tile, classes × columns
 }
 
@@ -133,7 +134,7 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 	return f
 }
 
-// filled has values like noise: of zeros and denormal numbers products take another time.
+// filled returns a matrix of pseudo-random values. Products of zeros and denormal numbers would take another time.
 func filled(rows, columns int, scale float64) kernel.Dense {
 	d := kernel.NewDense(rows, columns)
 	x := uint64(rows)<<32 | uint64(columns)
@@ -144,8 +145,8 @@ func filled(rows, columns int, scale float64) kernel.Dense {
 	return d
 }
 
-// each runs f over all messages on all cores, and adds the time to a part's.
-func (f *floor) each(part string, all []*own, do func(*own, int, *message)) {
+// each calls do for all messages, with one goroutine for each of all, and adds the time to the part's.
+func (f *floor) each(part string, all []*sums, do func(*sums, int, *message)) {
 	began := time.Now()
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -160,34 +161,35 @@ func (f *floor) each(part string, all []*own, do func(*own, int, *message)) {
 	f.seconds[part] += time.Since(began).Seconds()
 }
 
+// run makes the calls of a training run.
 func (f *floor) run() {
-	all := make([]*own, runtime.GOMAXPROCS(0))
+	all := make([]*sums, runtime.GOMAXPROCS(0))
 	for i := range all {
-		all[i] = &own{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw)}
+		all[i] = &sums{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw)}
 		all[i].cross.Begin(f.columns, f.classes)
 		all[i].residuals, all[i].transposed = filled(f.classes, tile, 1), kernel.NewDense(f.classes, f.columns)
 	}
 	covariance, second := definite(f.raw), definite(f.columns)
 	cross, step := mat.NewDense(f.columns, f.classes, nil), mat.NewDense(f.columns, f.classes, nil)
 	began := time.Now()
-	f.each("second moments", all, func(o *own, _ int, m *message) {
+	f.each("second moments", all, func(o *sums, _ int, m *message) {
 		if m.train {
 			f.blas.Gram(o.wide, m.raw, true)
 		}
 	})
 	f.alone("eigenvectors", func() { new(mat.EigenSym).Factorize(covariance, true) })
-	f.each("projection", all, func(_ *own, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
 	for _, passes := range f.passes {
 		var factor mat.Cholesky
-		f.each("expansion", all, func(_ *own, _ int, m *message) { f.expand(m) })
-		f.each("gram", all, func(o *own, i int, m *message) {
+		f.each("expansion", all, func(_ *sums, _ int, m *message) { f.expand(m) })
+		f.each("gram", all, func(o *sums, i int, m *message) {
 			if m.train && (i+1)*f.gramRows/f.train > i*f.gramRows/f.train {
 				f.blas.Gram(o.gram, m.block, true)
 			}
 		})
 		f.alone("solves", func() { factor.Factorize(second) })
 		for pass := range passes {
-			f.each("passes", all, func(o *own, _ int, m *message) { f.pass(o, m, pass > 0, m.train) })
+			f.each("passes", all, func(o *sums, _ int, m *message) { f.pass(o, m, pass > 0, m.train) })
 			all[0].cross.AddTo(cross.RawMatrix().Data)
 			f.alone("solves", func() {
 				if err := factor.SolveTo(step, cross); err != nil {
@@ -195,18 +197,18 @@ func (f *floor) run() {
 				}
 			})
 		}
-		f.each("publication", all, func(o *own, _ int, m *message) { f.pass(o, m, true, false) })
+		f.each("publication", all, func(o *sums, _ int, m *message) { f.pass(o, m, true, false) })
 	}
 	f.seconds["total"] = time.Since(began).Seconds()
 }
 
-// predict is the matrix products of predicting all rows.
+// predict makes the matrix products of a prediction for all rows.
 func (f *floor) predict() {
-	all := make([]*own, runtime.GOMAXPROCS(0))
+	all := make([]*sums, runtime.GOMAXPROCS(0))
 	began := time.Now()
-	f.each("projection", all, func(_ *own, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
 	for range f.passes {
-		f.each("products", all, func(_ *own, _ int, m *message) {
+		f.each("products", all, func(_ *sums, _ int, m *message) {
 			for from := 0; from < m.inputs.Rows; from += tile {
 				to := min(from+tile, m.inputs.Rows)
 				block := m.block.Slice(from, to)
@@ -218,7 +220,7 @@ func (f *floor) predict() {
 	f.seconds["total"] = time.Since(began).Seconds()
 }
 
-// definite is a symmetric matrix of that size which has a Cholesky factor.
+// definite returns a positive definite n×n matrix.
 func definite(n int) *mat.SymDense {
 	a := filled(n, n, 1/math.Sqrt(float64(n)))
 	s := mat.NewSymDense(n, nil)
@@ -231,6 +233,7 @@ func definite(n int) *mat.SymDense {
 	return s
 }
 
+// expand computes the block of a message.
 func (f *floor) expand(m *message) {
 	for from := 0; from < m.inputs.Rows; from += tile {
 		to := min(from+tile, m.inputs.Rows)
@@ -240,8 +243,8 @@ func (f *floor) expand(m *message) {
 	}
 }
 
-// pass is the scores and predictions of a message, and its cross moment.
-func (f *floor) pass(o *own, m *message, weights, cross bool) {
+// pass computes the scores (with weights) and predictions of a message, and adds its cross moment (with cross).
+func (f *floor) pass(o *sums, m *message, weights, cross bool) {
 	for from := 0; from < m.inputs.Rows; from += tile {
 		to := min(from+tile, m.inputs.Rows)
 		block, p := m.block.Slice(from, to), m.prediction.Slice(from, to)
@@ -263,6 +266,7 @@ func (f *floor) pass(o *own, m *message, weights, cross bool) {
 	}
 }
 
+// alone calls do on one core, and adds the time to the part's.
 func (f *floor) alone(part string, do func()) {
 	began := time.Now()
 	do()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -16,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 func newCheck() *cobra.Command {
@@ -72,15 +72,15 @@ func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 		return err
 	}
 
-	stages := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(stages, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
+	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(rows, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
 	next := 1
 	for _, s := range c.Stages {
-		fmt.Fprintf(stages, "%s\t%s\t%s\t%d\t%g\t%s\t%s\t%s\n",
+		fmt.Fprintf(rows, "%s\t%s\t%s\t%d\t%g\t%s\t%s\t%s\n",
 			numbers(next, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
 		next += s.Repeat
 	}
-	if err := stages.Flush(); err != nil {
+	if err := rows.Flush(); err != nil {
 		return err
 	}
 	return errors.Join(append(missing, missingMore...)...)
@@ -127,24 +127,11 @@ func numbers(first, count int) string {
 }
 
 func features(s schemas.Stage) string {
-	f := s.Features
-	size := strconv.Itoa(f.Size)
-	if f.Size == 0 {
-		size = "all"
-	}
-	words := []string{size, f.Kind}
-	switch {
-	case f.Kind == "rff":
-		words = append(words, fmt.Sprintf("bandwidth %g", f.BandwidthScale))
-	case f.Kind == "polynomial":
-		words = append(words, fmt.Sprintf("degree %d", f.Degree))
-	case f.Replacement:
-		words = append(words, "with replacement")
-	}
+	text := stages.Describe(s.Features)
 	if s.Scores {
-		words = append(words, "and scores")
+		text += " and scores"
 	}
-	return strings.Join(words, " ")
+	return text
 }
 
 func stop(s *schemas.Stop) string {

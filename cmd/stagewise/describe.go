@@ -7,7 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // describe is the head of a run: what, where, and with which arithmetic.
@@ -33,7 +33,7 @@ func whereabouts(c *config.Config) string {
 }
 
 // conclude is the end of a run: what it is worth, and where the model is.
-func conclude(w io.Writer, file string, r *pipeline.Report, report, model string) {
+func conclude(w io.Writer, file string, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
 		fmt.Fprintf(w, "test error %s, train error %s, %.1f s\n", percent(r.TestError), percent(&r.TrainError), r.Seconds)
 	} else {

@@ -3,7 +3,7 @@ package main
 import (
 	"log/slog"
 
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -19,54 +19,54 @@ func newLogs(handler slog.Handler) *logs {
 	return &logs{logger, logger}
 }
 
-func (l *logs) Record(e pipeline.Event) {
+func (l *logs) Record(e run.Event) {
 	switch e := e.(type) {
-	case pipeline.Ingested:
+	case run.Ingested:
 		if e.Done {
 			l.Info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
 		}
-	case pipeline.Serving:
+	case run.Serving:
 		l.Info("serving", "metrics", "http://"+e.Address+"/metrics")
-	case pipeline.Began:
+	case run.Began:
 		l.Logger = l.all.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
-	case pipeline.Quarantined:
+	case run.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
-	case pipeline.Surveyed:
+	case run.Surveyed:
 		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "elapsed", e.Elapsed)
-	case pipeline.Passed:
-		train := e.Scores[schemas.Train]
+	case run.Passed:
+		train := e.Metrics[schemas.Train]
 		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", train.Loss, "train_error", train.Error}
-		if test := e.Scores[schemas.Test]; test.Rows > 0 {
+		if test := e.Metrics[schemas.Test]; test.Rows > 0 {
 			attributes = append(attributes, "test_error", test.Error, "test_loss", test.Loss)
 		}
 		l.Info("passed", attributes...)
-	case pipeline.StageEnded:
+	case run.StageEnded:
 		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", e.Seconds, "train_error", e.TrainError, "train_loss", e.TrainLoss}
 		if e.TestError != nil && e.TestLoss != nil {
 			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
 		}
 		l.Info("stage ended", attributes...)
-	case pipeline.Ended:
+	case run.Ended:
 		l.Info("ended", "state", e.State, "reason", e.Reason)
 		l.Logger = l.all
-	case pipeline.Owned:
+	case run.Owned:
 		l.Info("owns", "partitions", e.Partitions)
-	case pipeline.Visited:
+	case run.Visited:
 		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
-	case pipeline.Sealed:
+	case run.Sealed:
 		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
-	case pipeline.Solved:
+	case run.Solved:
 		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited", e.Waited, "elapsed", e.Elapsed)
-	case pipeline.Advanced:
+	case run.Advanced:
 		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
-	case pipeline.Waiting:
+	case run.Waiting:
 		if e.Over {
 			l.Info("goes on", "after", e.What)
 		} else {
 			l.Warn("waiting", "for", e.What, "since", e.Since, "because", e.Err)
 		}
-	case pipeline.Noticed:
+	case run.Noticed:
 		l.Warn(e.Text)
 	}
 }

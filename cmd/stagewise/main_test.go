@@ -24,7 +24,7 @@ func in(t *testing.T, files map[string]string) {
 
 func stagewise(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = run(context.Background(), args, &out, &err)
+	code = execute(context.Background(), args, &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -67,15 +67,15 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
 		{"check -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
 		{"ingest -c empty.yaml", "no files to ingest: neither examples.train nor examples.test names any"},
-		{"train -c syntax.yaml", "syntax.yaml:2: YAML: did not find expected node content: expected a file that can be read"},
+		{"train -c syntax.yaml", "syntax.yaml:2: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
 		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
 			"bad.yaml:2: stages.0.link: probit: expected identity, softmax or calibrated\n" +
 			"bad.yaml:3: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage, from 0; there are 2"},
+		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage: the list has those from 0 to 1"},
 		{"check -c good.yaml --set stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},
 		{"train -c secure.yaml", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory"},
-		{"topics list -c secure.yaml --set security.sasl.password=hunter2", "--set: security.sasl.password: (not shown): expected it in the environment\n" +
-			"secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory"},
+		{"topics list -c secure.yaml --set security.sasl.password=hunter2", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory\n" +
+			"--set: security.sasl.password: (not shown): expected the password in the environment"},
 		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},

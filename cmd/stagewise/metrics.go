@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -24,7 +24,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
 	waiting  map[string]string // for what, and why
-	last     pipeline.Progressed
+	last     run.Progressed
 
 	rows, visits, quarantined            prometheus.Counter
 	seconds, runs                        *prometheus.CounterVec
@@ -72,21 +72,21 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) Record(e pipeline.Event) {
+func (m *metrics) Record(e run.Event) {
 	switch e := e.(type) {
-	case pipeline.Quarantined:
+	case run.Quarantined:
 		m.quarantined.Inc()
-	case pipeline.Owned:
+	case run.Owned:
 		m.partitions.Set(float64(len(e.Partitions)))
-	case pipeline.Progressed:
+	case run.Progressed:
 		m.at(e.Stage, e.Visit)
 		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
-			m.last = pipeline.Progressed{}
+			m.last = run.Progressed{}
 		}
 		m.rows.Add(float64(e.Rows - m.last.Rows))
 		m.last = e
 		m.left.Set(max(0, float64(e.Of-e.Rows)))
-	case pipeline.Visited:
+	case run.Visited:
 		phase := "visit"
 		if e.Stage == schemas.Survey {
 			phase = "survey"
@@ -94,25 +94,25 @@ func (m *metrics) Record(e pipeline.Event) {
 		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
 		m.visits.Add(float64(len(e.Partitions)))
 		m.left.Set(0)
-	case pipeline.Sealed:
+	case run.Sealed:
 		m.seconds.WithLabelValues("residuals").Add(e.Elapsed.Seconds())
 		m.rows.Add(float64(e.Rows))
-	case pipeline.Solved:
+	case run.Solved:
 		m.seconds.WithLabelValues("gather").Add(e.Waited.Seconds())
 		m.seconds.WithLabelValues("solve").Add(e.Elapsed.Seconds())
 		m.at(e.Stage, e.Visit)
-	case pipeline.Passed:
+	case run.Passed:
 		m.at(e.Stage, e.Visit)
 		m.pass.Set(float64(e.Pass))
 		m.objective.Set(e.Objective)
-		for split, s := range e.Scores {
+		for split, s := range e.Metrics {
 			m.err.WithLabelValues(split.String()).Set(s.Error)
 			m.loss.WithLabelValues(split.String()).Set(s.Loss)
 		}
-	case pipeline.Ended:
+	case run.Ended:
 		m.runs.WithLabelValues(e.State).Inc()
 		m.partitions.Set(0)
-	case pipeline.Waiting:
+	case run.Waiting:
 		m.waitFor(e)
 	}
 }
@@ -122,7 +122,7 @@ func (m *metrics) at(stage, visit int) {
 	m.visit.Set(float64(visit))
 }
 
-func (m *metrics) waitFor(e pipeline.Waiting) {
+func (m *metrics) waitFor(e run.Waiting) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if delete(m.waiting, e.What); !e.Over {

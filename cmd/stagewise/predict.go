@@ -13,14 +13,14 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 func newPredict() *cobra.Command {
 	var (
-		model, input, output, format, label string
-		header                              bool
+		modelFile, input, output, format, label string
+		header                                  bool
 	)
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Short: "Label and probabilities of each row of a file, as CSV", Args: cobra.NoArgs,
@@ -32,11 +32,11 @@ func newPredict() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := readModel(model)
+			m, err := readModel(modelFile)
 			if err != nil {
 				return failed(err)
 			}
-			o := m.Examples()
+			o := inputOptions(m)
 			o.Format, o.Label = cmp.Or(format, o.Format), cmp.Or(ingest.Column(label), o.Label)
 			if cmd.Flags().Changed("header") {
 				o.Header = &header
@@ -46,7 +46,7 @@ func newPredict() *cobra.Command {
 			}))
 		},
 	}
-	cmd.Flags().StringVar(&model, "model", "", "the model, a `file` that train or weights export wrote")
+	cmd.Flags().StringVar(&modelFile, "model", "", "the model, a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&input, "input", "i", "", "the rows, a `file` of a format that can be ingested, with or without labels")
 	cmd.Flags().StringVarP(&output, "output", "o", standard, "where to write, a `file`")
 	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows, if not what the model was trained on or the file's name tells")
@@ -60,13 +60,21 @@ func newPredict() *cobra.Command {
 	return cmd
 }
 
-func readModel(path string) (*pipeline.Model, error) {
+// inputOptions says how the files that a model was trained on were read.
+func inputOptions(m *model.Model) ingest.Options {
+	o, plan := ingest.Defaults(), m.Manifest.Plan
+	o.Format, o.Label, o.Weight, o.Header = plan.Input.Format, ingest.Column(plan.Input.Label), ingest.Column(plan.Input.Weight), plan.Input.Header
+	o.Missing = plan.Missing
+	return o
+}
+
+func readModel(path string) (*model.Model, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read model: %w", err)
 	}
 	defer f.Close()
-	m, err := pipeline.ReadModel(f)
+	m, err := model.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("read model %s: %w", path, err)
 	}
@@ -74,7 +82,7 @@ func readModel(path string) (*pipeline.Model, error) {
 }
 
 // predict writes a row for each row of the input, batch by batch.
-func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *pipeline.Model, input string, o ingest.Options) error {
+func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
 	labels := m.Labels()
 	out := csv.NewWriter(w)
 	fields := append([]string{"label"}, labels...)

@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -35,11 +35,11 @@ func (p *progress) finish() { p.bar.clear() }
 // mostQuarantined is how many bad messages are worth a line each.
 const mostQuarantined = 5
 
-func (p *progress) Record(e pipeline.Event) {
+func (p *progress) Record(e run.Event) {
 	switch e := e.(type) {
-	case pipeline.Ingested:
+	case run.Ingested:
 		p.ingested(e)
-	case pipeline.Began:
+	case run.Began:
 		p.stages = e.Stages
 		if e.Followed {
 			p.line("run %s, on which others work", e.Run)
@@ -48,32 +48,32 @@ func (p *progress) Record(e pipeline.Event) {
 		} else {
 			p.line("run %s", e.Run)
 		}
-	case pipeline.Progressed:
+	case run.Progressed:
 		p.progressed(e)
-	case pipeline.Quarantined:
+	case run.Quarantined:
 		if p.bad++; p.bad <= mostQuarantined {
 			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
 		} else if p.bad == mostQuarantined+1 {
 			p.line("quarantined more; they are all on the quarantine topic")
 		}
-	case pipeline.Surveyed:
+	case run.Surveyed:
 		p.surveyed(e)
-	case pipeline.Passed:
+	case run.Passed:
 		p.passed = fmt.Sprintf("pass %d/%d", e.Pass, p.passes(e.Stage))
-		if s, ok := e.Scores[schemas.Train]; ok {
+		if s, ok := e.Metrics[schemas.Train]; ok {
 			p.passed += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
-	case pipeline.StageEnded:
+	case run.StageEnded:
 		p.stage(e)
-	case pipeline.Advanced:
-		p.progressed(pipeline.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
-	case pipeline.Waiting:
+	case run.Advanced:
+		p.progressed(run.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
+	case run.Waiting:
 		if e.Over {
 			p.line("%s: goes on", e.What)
 		} else {
 			p.line("%s: waiting for %v: %v", e.What, e.Since.Round(time.Second), e.Err)
 		}
-	case pipeline.Noticed:
+	case run.Noticed:
 		p.line("%s", e.Text)
 	}
 }
@@ -83,7 +83,7 @@ func (p *progress) line(format string, values ...any) {
 	fmt.Fprintf(p.out, format+"\n", values...)
 }
 
-func (p *progress) ingested(e pipeline.Ingested) {
+func (p *progress) ingested(e run.Ingested) {
 	files := strings.Join(e.Files, ", ")
 	switch {
 	case e.Known:
@@ -95,7 +95,7 @@ func (p *progress) ingested(e pipeline.Ingested) {
 	}
 }
 
-func (p *progress) surveyed(e pipeline.Surveyed) {
+func (p *progress) surveyed(e run.Surveyed) {
 	var rows []string
 	for split := schemas.Train; split < schemas.Splits; split++ {
 		if n := e.Rows[split]; n > 0 {
@@ -114,7 +114,7 @@ func (p *progress) surveyed(e pipeline.Surveyed) {
 }
 
 // progressed draws how far the whole run is; the survey has a bar of its own.
-func (p *progress) progressed(e pipeline.Progressed) {
+func (p *progress) progressed(e run.Progressed) {
 	part := -1.0
 	if e.Of > 0 {
 		part = float64(e.Rows) / float64(e.Of)
@@ -151,7 +151,7 @@ const (
 	row  = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
 )
 
-func (p *progress) stage(e pipeline.StageEnded) {
+func (p *progress) stage(e run.StageEnded) {
 	p.bar.clear()
 	if !p.titled {
 		fmt.Fprint(p.out, head)

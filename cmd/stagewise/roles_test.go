@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Services work on what is submitted, whoever follows it, and end well when they are told to end.
@@ -28,7 +28,7 @@ func TestServices(t *testing.T) {
 	for _, role := range []string{"work", "solve"} {
 		ended, log := make(chan int, 1), &bytes.Buffer{}
 		services[role], logs[role] = ended, log
-		go func() { ended <- run(ctx, append([]string{role, "--log", "json"}, on...), &bytes.Buffer{}, log) }()
+		go func() { ended <- execute(ctx, append([]string{role, "--log", "json"}, on...), &bytes.Buffer{}, log) }()
 	}
 
 	code, out, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
@@ -43,12 +43,12 @@ func TestServices(t *testing.T) {
 	if code, _, stderr := stagewise(append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"}, on...)...); code != exitDone {
 		t.Fatalf("train --attach: %d: %s", code, stderr)
 	}
-	report := func(file string) *pipeline.Report {
+	report := func(file string) *schemas.Report {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &pipeline.Report{}
+		r := &schemas.Report{}
 		if err := json.Unmarshal(content, r); err != nil {
 			t.Fatal(err)
 		}

@@ -12,18 +12,20 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 func newTrain() *cobra.Command {
 	var (
-		from          choice
-		report, model string
-		attach        string
-		detach        bool
-		supersede     bool
-		show          telling
+		from              choice
+		report, modelFile string
+		attach            string
+		detach            bool
+		supersede         bool
+		show              telling
 	)
 	cmd := &cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the files that are named, then train one version", Args: cobra.NoArgs,
@@ -32,7 +34,7 @@ func newTrain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(show.check(), writable(report), writable(model)); err != nil {
+			if err := errors.Join(show.check(), writable(report), writable(modelFile)); err != nil {
 				return err
 			}
 			if detach && attach != "" {
@@ -64,25 +66,25 @@ func newTrain() *cobra.Command {
 					describe(people, c, blas)
 				}
 				var (
-					result  *pipeline.Report
-					trained *pipeline.Model
+					result  *schemas.Report
+					trained *model.Model
 					err     error
-					run     = attach
+					id      = attach
 					options = pipeline.TrainOptions{Supersede: supersede}
 				)
 				defer finish()
 				if detach {
-					if run, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+					if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
 						return err
 					}
-					if report == "" && model == "" {
+					if report == "" && modelFile == "" {
 						finish()
-						fmt.Fprintf(cmd.OutOrStdout(), "run %s\n", run)
+						fmt.Fprintf(cmd.OutOrStdout(), "run %s\n", id)
 						return nil
 					}
 				}
-				if run != "" {
-					result, trained, err = pipeline.Attach(cmd.Context(), log, c.Name, run, recorder)
+				if id != "" {
+					result, trained, err = pipeline.Attach(cmd.Context(), log, c.Name, id, recorder)
 				} else {
 					result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
 				}
@@ -92,11 +94,11 @@ func newTrain() *cobra.Command {
 				if err := writeReport(report, cmd.OutOrStdout(), result); err != nil {
 					return err
 				}
-				if err := writeModel(model, cmd.OutOrStdout(), trained); err != nil {
+				if err := writeModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
 					return err
 				}
 				if show.toPeople() {
-					conclude(people, from.file, result, report, model)
+					conclude(people, from.file, result, report, modelFile)
 				}
 				return nil
 			}))
@@ -105,7 +107,7 @@ func newTrain() *cobra.Command {
 	from.flags(cmd)
 	show.flags(cmd)
 	cmd.Flags().StringVar(&report, "report", "", "write the report, JSON, to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&model, "model", "", "write the model to a `file`, for predict")
+	cmd.Flags().StringVar(&modelFile, "model", "", "write the model to a `file`, for predict")
 	cmd.Flags().BoolVar(&detach, "detach", false, "leave the run to workers and solvers elsewhere, and print its id; with --report or --model, wait for its end")
 	cmd.Flags().StringVar(&attach, "attach", "", "submit nothing: follow this `run` to its end")
 	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel a run that another configuration has left unfinished; on the embedded broker this is implied")
@@ -171,29 +173,29 @@ func (t *telling) check() error {
 func (t *telling) toPeople() bool { return !t.quiet && t.log == "" }
 
 // recorder answers with the recorder that tells it so, and what to call when nothing more will happen.
-func (t *telling) recorder(out, stderr io.Writer) (recorder pipeline.Recorder, finish func()) {
+func (t *telling) recorder(out, stderr io.Writer) (recorder run.Recorder, finish func()) {
 	switch {
 	case t.quiet:
 		return nothing{}, func() {}
 	case t.log == "json":
-		return pipeline.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
+		return run.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
 	case t.log == "text":
-		return pipeline.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
+		return run.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
 	}
 	p := newProgress(out, stderr, time.Now)
-	return pipeline.Serialised(p), p.finish
+	return run.Serialised(p), p.finish
 }
 
 // trouble is the recorder of commands that have nothing to tell but what they wait for.
-func trouble(cmd *cobra.Command) pipeline.Recorder {
-	return pipeline.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
+func trouble(cmd *cobra.Command) run.Recorder {
+	return run.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
 }
 
 type nothing struct{}
 
-func (nothing) Record(pipeline.Event) {}
+func (nothing) Record(run.Event) {}
 
-func writeReport(path string, stdout io.Writer, r *pipeline.Report) error {
+func writeReport(path string, stdout io.Writer, r *schemas.Report) error {
 	if path == "" {
 		return nil
 	}
@@ -204,7 +206,7 @@ func writeReport(path string, stdout io.Writer, r *pipeline.Report) error {
 	})
 }
 
-func writeModel(path string, stdout io.Writer, m *pipeline.Model) error {
+func writeModel(path string, stdout io.Writer, m *model.Model) error {
 	if path == "" {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // blobs is a CSV of three classes, each around a corner of its own.
@@ -34,7 +34,7 @@ func blobs(rows int, seed uint64) string {
 	return b.String()
 }
 
-func trained(t *testing.T) (report pipeline.Report) {
+func trained(t *testing.T) (report schemas.Report) {
 	t.Helper()
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--report", "-", "--model", "model")
 	if code != exitDone || stderr != "" {
@@ -113,7 +113,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	code := run(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
+	code := execute(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
 	if code != exitFailed || stderr.String() != "stagewise: interrupted; the same command goes on where it was\n" {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// appendBytes is the most that one request carries, unless a single message is larger. Brokers take record batches of
-// 1,048,588 bytes as they come (message.max.bytes), and a message of 900 KB must fit with its headers.
-const appendBytes = 1_000_000
+// maxAppendBytes limits the size of one request, unless a single message is larger. Brokers accept record batches of up to
+// 1,048,588 bytes by default (message.max.bytes), and a message of 900 KB must fit with its headers.
+const maxAppendBytes = 1_000_000
 
-// Append writes messages to the end of a partition in their order, and returns the offset of the first when all replicas
-// in sync have all of them. Others may write between two requests' worth of them. It waits out trouble with the brokers
-// for as long as ctx lasts; then, and after an error, the first of the messages may have been written. A request that was
-// applied and yet answered with an error is sent again, so messages can be there twice, but never in another order.
-// Without messages it returns -1.
+// Append writes messages to the end of a partition, in order. It returns the offset of the first once all in-sync replicas
+// have all of them; without messages it returns -1. A long list takes several requests, and other writers may write between
+// them. Append retries transient errors of the brokers until ctx ends; after an error the first of the messages may be
+// written. A request that the broker applied but answered with an error is sent again, so messages may be written twice,
+// but never out of order.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
 	base = -1
-	for limit := appendBytes; len(messages) > 0; {
+	for limit := maxAppendBytes; len(messages) > 0; {
 		n, size := fit(messages, limit)
 		offset, err := l.produce(ctx, topic, partition, messages[:n])
 		if errors.Is(err, kafka.MessageSizeTooLarge) && n > 1 {
-			limit = size / 2 // a topic with a smaller max.message.bytes
+			limit = size / 2 // the topic has a smaller max.message.bytes
 			continue
 		}
 		if err != nil {
@@ -38,11 +38,11 @@ func (l *Log) Append(ctx context.Context, topic string, partition int, messages 
 	return base, nil
 }
 
-// fit returns how many messages, at least one, make a record batch of at most limit bytes, and its size.
+// fit returns how many of the first messages fit into a record batch of limit bytes, at least one, and the batch's size.
 func fit(messages []Message, limit int) (n, size int) {
 	const (
 		batchOverhead  = 61 // the header of a record batch
-		recordOverhead = 36 // at most: lengths, timestamp and offset deltas, number of headers
+		recordOverhead = 36 // upper bound: lengths, timestamp and offset deltas, number of headers
 		headerOverhead = 10
 	)
 	size = batchOverhead

@@ -11,7 +11,8 @@ import (
 
 func BenchmarkEmbedded(b *testing.B) { benchmarkLog(b, openEmbedded) }
 
-// benchmarkLog measures messages of 800 KB, and how long after an append begins a follower has the message.
+// benchmarkLog measures appends and reads of messages of 800 KB, and the time from the start of an append until a follower
+// returns the message.
 func benchmarkLog(b *testing.B, open func(testing.TB) *Log) {
 	const size = 800_000
 	fresh := func(b *testing.B) (*Log, string) {

@@ -14,22 +14,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// broker is the embedded one: kfake speaks Kafka's protocol on a port of the loopback interface and keeps its log under
-// the data directory. It survives SIGKILL (what was acknowledged is in the page cache; a torn last batch is cut off when
-// it loads), but takes no lock on its directory, so we do.
+// broker is the embedded broker. kfake speaks Kafka's protocol on a port of the loopback interface and keeps its log in the
+// data directory. Its log survives SIGKILL: acknowledged messages are in the page cache, and a torn last batch is cut off
+// on load. kfake does not lock the directory, so broker does.
 type broker struct {
 	lock     *flock.Flock
 	cluster  *kfake.Cluster
 	listener *listener
 }
 
-// never is when kfake cleans its logs by itself. It would compact every hour, without regard to min.compaction.lag.ms,
-// by deleting a partition's files before it writes them again.
-const never = 100 * 365 * 24 * time.Hour
+// compactionInterval turns kfake's own compaction off. It would compact every hour, ignore min.compaction.lag.ms, and delete a
+// partition's files before it writes them again.
+const compactionInterval = 100 * 365 * 24 * time.Hour
 
 func startBroker(dir string) (*broker, error) {
 	if dir == "" {
-		return nil, errors.New("open log: neither brokers nor a data directory are given")
+		return nil, errors.New("open log: set brokers or a data directory")
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func startBroker(dir string) (*broker, error) {
 			b.listener = newListener(port)
 			return b.listener, nil
 		}),
-		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(never.Milliseconds(), 10)}),
+		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
 	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the embedded broker on %s: %w", dir, err), unlock(lock))
@@ -60,8 +60,8 @@ func (b *broker) stop() error {
 	return unlock(b.lock)
 }
 
-// lockDir takes the lock of a data directory and writes into it whose it is. The operating system frees the lock of a
-// process that dies, so a lock file that lies about is no obstacle.
+// lockDir locks a data directory and writes this process's id into the lock file. The operating system releases the lock when
+// a process dies, so a leftover lock file does no harm.
 func lockDir(dir string) (*flock.Flock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -82,7 +82,7 @@ func lockDir(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// unlock leaves an empty file: removing it would let two processes lock two files of one name.
+// unlock empties the lock file but keeps it: if it were removed, two processes could lock two files of the same name.
 func unlock(lock *flock.Flock) error {
 	return errors.Join(os.Truncate(lock.Path(), 0), lock.Unlock())
 }

@@ -36,7 +36,7 @@ func TestLogSurvivesClose(t *testing.T) {
 	}
 }
 
-// The process that a broker is in reaches it through memory, others by its port; either finds what the other wrote.
+// The broker's own process connects through a pipe, other processes through the port. Both see each other's messages.
 func TestPipeAndPort(t *testing.T) {
 	ctx := testContext(t)
 	inside := openEmbedded(t)
@@ -81,9 +81,9 @@ func TestDataDirHasOneOwner(t *testing.T) {
 	openDir(t, dir)
 }
 
-func TestOpenSaysWhatIsMissing(t *testing.T) {
+func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	if _, err := Open(testContext(t), Options{}); err == nil {
-		t.Error("opened nothing")
+		t.Error("a log without brokers and directory was opened")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o644))
@@ -92,7 +92,7 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A process that is killed while it appends loses nothing that was acknowledged, and its lock with it.
+// A process that is killed while it appends loses no acknowledged message, and its lock is released.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -111,7 +111,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if acknowledged == 100 {
 			if _, err := Open(testContext(t), Options{DataDir: dir}); err == nil ||
 				!strings.Contains(err.Error(), strconv.Itoa(process.Process.Pid)) {
-				t.Errorf("its directory: %v", err)
+				t.Errorf("open a directory that is in use: %v", err)
 			}
 			noError(t, process.Process.Kill())
 		}
@@ -123,7 +123,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	first, end, err := l.Bounds(testContext(t), "t", 0)
 	noError(t, err)
 	if first != 0 || end < int64(acknowledged) {
-		t.Fatalf("%d acknowledged, [%d, %d) there", acknowledged, first, end)
+		t.Fatalf("%d acknowledged, the log holds [%d, %d)", acknowledged, first, end)
 	}
 	if got, err := read(t, l, "t", 0, end); err != io.EOF || !slices.Equal(texts(got), numbers(0, int(end))) {
 		t.Fatalf("%v, %v", texts(got), err)
@@ -133,14 +133,14 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// However much of its end a log lost, what is before is there, and it can be written and closed and opened again.
+// A log that lost any part of its end still holds all before that, and can be written, closed and opened again.
 func TestTornLog(t *testing.T) {
 	const n, size = 8, 1000
 	ctx := testContext(t)
 	whole := t.TempDir()
 	l := openDir(t, whole)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	// What a killed process leaves: copied while the broker runs, without the snapshot that Close writes.
+	// The files are copied while the broker runs, without the snapshot that Close writes, as a killed process leaves them.
 	for i := range n {
 		must(l.Append(ctx, "t", 0, numbered(i, size)))(t)
 	}
@@ -170,7 +170,7 @@ func TestTornLog(t *testing.T) {
 			noError(t, os.CopyFS(filepath.Join(dir, "log"), os.DirFS(filepath.Join(whole, "log"))))
 			noError(t, os.Truncate(filepath.Join(dir, segment), n*one-cut.segment))
 			noError(t, os.Truncate(filepath.Join(dir, index), n*15-cut.index))
-			for i := range int64(3) { // the second finds what the first left, cleanly closed
+			for i := range int64(3) { // the second round opens a log that was closed cleanly
 				l, err := Open(ctx, Options{DataDir: dir})
 				noError(t, err)
 				if base, err := l.Append(ctx, "t", 0, numbered(int(cut.left+i), size)); base != cut.left+i || err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// startCluster starts brokers that are not this log's own.
+// startCluster starts brokers that no log embeds.
 func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(options...)
@@ -25,7 +25,7 @@ func connect(t *testing.T, addresses []string) *Log {
 	return l
 }
 
-// appendAndFollow writes messages from to to-1 one by one and sees each come.
+// appendAndFollow appends the messages from … to−1 one by one and reads each with the follower.
 func appendAndFollow(t *testing.T, l *Log, f *Follower, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -50,21 +50,21 @@ func TestThreeBrokers(t *testing.T) {
 		t.Errorf("%d replicas", n)
 	}
 
-	// The leader moves, which a client learns from a refusal.
+	// The leader moves. A client learns it from an error.
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
 	for i := range 6 {
 		noError(t, cluster.MoveTopicPartition("t", 0, int32(i%3)))
 		appendAndFollow(t, l, f, 5*i, 5*i+5)
 	}
-	// The leader leaves, which it learns from a broken connection.
+	// The leader leaves the cluster. A client learns it from a broken connection.
 	noError(t, cluster.MoveTopicPartition("t", 0, 2))
 	appendAndFollow(t, l, f, 30, 31)
 	noError(t, cluster.RemoveNode(2))
 	appendAndFollow(t, l, f, 31, 40)
 }
 
-// While no broker can be reached nothing is known of the topic, which does not mean that there is none.
+// While no broker can be reached, a topic is not reported as unknown.
 func TestBrokersComeBack(t *testing.T) {
 	dir := t.TempDir()
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(dir))
@@ -95,7 +95,7 @@ func TestBrokersComeBack(t *testing.T) {
 	go func() {
 		defer close(appended)
 		if offset, err := l.Append(testContext(t), "t", 0, numbered(3, 10)); offset != 3 || err != nil {
-			t.Errorf("append across the outage: %d, %v", offset, err)
+			t.Errorf("append during the outage: %d, %v", offset, err)
 		}
 	}()
 	<-refused
@@ -106,7 +106,7 @@ func TestBrokersComeBack(t *testing.T) {
 	startCluster(t, kfake.Ports(number), kfake.DataDir(dir))
 	<-appended
 	if m := must(f.Next(testContext(t)))(t); m.Offset != 3 {
-		t.Errorf("the follower goes on at %d", m.Offset)
+		t.Errorf("the follower continues at %d", m.Offset)
 	}
 	appendAndFollow(t, l, f, 4, 6)
 }

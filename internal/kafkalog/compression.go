@@ -8,20 +8,23 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 )
 
-// batchBytes is the most that a record batch may be once it is decompressed: brokers take batches of 1 MiB as they come
-// (message.max.bytes), and what examples are made of does not shrink to a 256th.
-const batchBytes = 256 << 20
+// maxBatchBytes limits a record batch after decompression. Brokers accept batches of 1 MiB by default (message.max.bytes), and
+// messages of examples do not compress by a factor of 256.
+const maxBatchBytes = 256 << 20
 
-// BatchError says that a record batch claims to be larger than any that is honest. No broker refuses it: they limit what it
-// is when it is compressed, and check the records one after the other.
-type BatchError struct{ Most int }
-
-func (e *BatchError) Error() string {
-	return fmt.Sprintf("a record batch of more than %d bytes once it is decompressed", e.Most)
+// BatchError is a record batch that decompresses to more than Limit bytes. Brokers do not refuse such a batch: they limit its
+// compressed size, and check its records one by one.
+type BatchError struct {
+	// Limit is in bytes.
+	Limit int
 }
 
-// bounding is done once a process: kafka-go decompresses a batch whole, into memory, before any of it is seen here, and its
-// table of codecs, the one place to say how much is enough, is of the process.
+func (e *BatchError) Error() string {
+	return fmt.Sprintf("a record batch decompresses to more than %d bytes", e.Limit)
+}
+
+// bounding makes boundCompression run once. kafka-go decompresses a whole batch into memory before this package sees it, and
+// only its table of codecs, which the whole process shares, can limit that.
 var bounding sync.Once
 
 func boundCompression() {
@@ -34,11 +37,11 @@ func boundCompression() {
 	})
 }
 
-// boundedCodec decompresses so much and no more: a megabyte of zstd can be thirty thousand.
+// boundedCodec stops after maxBatchBytes: one megabyte of zstd can decompress to thirty thousand.
 type boundedCodec struct{ compress.Codec }
 
 func (c boundedCodec) NewReader(r io.Reader) io.ReadCloser {
-	return &boundedReader{c.Codec.NewReader(r), batchBytes}
+	return &boundedReader{c.Codec.NewReader(r), maxBatchBytes}
 }
 
 type boundedReader struct {
@@ -49,7 +52,7 @@ type boundedReader struct {
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if r.left -= n; r.left < 0 {
-		return 0, &BatchError{batchBytes}
+		return 0, &BatchError{maxBatchBytes}
 	}
 	return n, err
 }

@@ -22,23 +22,23 @@ func TestEmbedded(t *testing.T) {
 	testLog(t, openEmbedded, func(t *testing.T, l *Log, topic string) { l.broker.cluster.Compact() })
 }
 
-// testLog states what holds on every broker. compact makes the broker compact a topic, but for its last message.
+// testLog runs the tests that must pass on every broker. compact makes the broker compact a topic except its last message.
 func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T, l *Log, topic string)) {
 	for name, test := range map[string]func(*testing.T, *Log, string){
 		"messages come back as they were":          testRoundTrip,
 		"a range is exact":                         testRangeIsExact,
 		"large messages keep their order":          testLarge,
-		"a foreign message may be larger":          testLargerThanOurs,
+		"a message may be larger than a request":   testLarger,
 		"every compression is read":                testCompression,
 		"aborted transactions are not seen":        testTransactions,
 		"a transaction may be longer than a fetch": testLongTransaction,
 		"deleted offsets are an error":             testDeleted,
-		"a deleted topic made anew is an error":    testMadeAnew,
+		"a topic deleted and created is an error":  testRecreated,
 		"a follower sees what is appended":         testFollow,
 		"partitions do not disturb each other":     testPartitions,
 		"topics":                                   testTopics,
 		"a group divides the partitions":           testGroup,
-		"compacted offsets are passed over": func(t *testing.T, l *Log, topic string) {
+		"compacted offsets are skipped": func(t *testing.T, l *Log, topic string) {
 			testCompacted(t, l, topic, compact)
 		},
 	} {
@@ -103,7 +103,7 @@ func testRangeIsExact(t *testing.T, l *Log, topic string) {
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	const n = 129
 	messages := numberedUpTo(n, 0)
-	for rest := messages; len(rest) > 0; { // in batches of many lengths
+	for rest := messages; len(rest) > 0; { // in batches of various lengths
 		k := min(1+rand.IntN(40), len(rest))
 		must(l.Append(ctx, topic, 0, rest[:k]...))(t)
 		rest = rest[k:]
@@ -134,7 +134,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"segment.bytes": "4194304"}}))
 	var sent []Message
-	for i := range 60 { // sizes that fill requests to the brim and more than one fetch
+	for i := range 60 { // sizes that fill requests completely, and more than one fetch
 		sent = append(sent, numbered(i, []int{900 << 10, 3, 400 << 10, 499_000, 1}[i%5]))
 	}
 	base := must(l.Append(ctx, topic, 0, sent...))(t)
@@ -152,7 +152,7 @@ func testLarge(t *testing.T, l *Log, topic string) {
 	}
 }
 
-func testLargerThanOurs(t *testing.T, l *Log, topic string) {
+func testLarger(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "16000000"}}))
 	must(l.Append(ctx, topic, 0, numbered(0, 10), numbered(1, fetchBytes+1), numbered(2, 10)))(t)
@@ -160,7 +160,7 @@ func testLargerThanOurs(t *testing.T, l *Log, topic string) {
 	if err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) || len(got[1].Value) != fetchBytes+1 {
 		t.Fatalf("%v, %v", texts(got), err)
 	}
-	// And a broker that takes less than we put into a request still takes the messages one by one.
+	// A topic with a smaller limit than a request takes the messages in smaller batches.
 	small := topic + "-small"
 	noError(t, l.Create(ctx, Topic{Name: small, Partitions: 1, Config: map[string]string{"max.message.bytes": "20000"}}))
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), small)) })
@@ -219,7 +219,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 		if err != io.EOF || !slices.Equal(texts(got), slices.Concat(want...)) {
 			t.Fatalf("%v, %v, want %v", texts(got), err, slices.Concat(want...))
 		}
-		for from := int64(0); from < stable; from++ { // from any offset, markers and aborted ones too
+		for from := int64(0); from < stable; from++ { // from any offset, also a marker or an aborted record
 			tail, err := read(t, l, topic, from, stable)
 			want := slices.DeleteFunc(slices.Clone(got), func(m Message) bool { return m.Offset < from })
 			if err != io.EOF || !slices.Equal(texts(tail), texts(want)) {
@@ -228,7 +228,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 		}
 	}
 
-	// Two producers interleave with plain messages; one aborts, one commits; the first then commits another.
+	// Two producers interleave with plain messages. One aborts, one commits; the first then commits another transaction.
 	begin(a)
 	begin(b)
 	produce(a, 100, 103)
@@ -252,7 +252,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	end(b, kgo.TryAbort)
 	check(20, numbers(0, 6))
 
-	// A follower gets a transaction's messages when it is committed.
+	// A follower returns a transaction's messages after the commit.
 	f := l.Follow(topic, 0, 20)
 	defer f.Close()
 	begin(a)
@@ -260,7 +260,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if m, err := f.Next(soon); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("an open transaction shows %v, %v", number(m), err)
+		t.Fatalf("a message of an open transaction: %v, %v", number(m), err)
 	}
 	end(a, kgo.TryCommit)
 	for _, want := range numbers(6, 8) {
@@ -270,7 +270,7 @@ func testTransactions(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// waitForEnd waits for a transaction's marker, which a broker may write after it has said that the transaction is over.
+// waitForEnd waits for a transaction's marker. A broker may write it after it has confirmed the end of the transaction.
 func waitForEnd(t *testing.T, l *Log, topic string, want int64) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -337,7 +337,7 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 		t.Errorf("range of the rest: %v, %v", texts(got), err)
 	}
 	if got, err := read(t, l, topic, 2, 2); err != io.EOF || len(got) != 0 {
-		t.Errorf("an empty range needs nothing: %v, %v", texts(got), err)
+		t.Errorf("empty range: %v, %v", texts(got), err)
 	}
 	strict := l.Follow(topic, 0, 2)
 	defer strict.Close()
@@ -347,8 +347,8 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 	lenient := l.Follow(topic, 0, 2)
 	defer lenient.Close()
 	lenient.SkipDeleted = true
-	if m, err := lenient.Next(ctx); err != nil || number(m) != "4" || lenient.Position() != 5 {
-		t.Errorf("follower that skips: %s, %v, position %d", number(m), err, lenient.Position())
+	if m, err := lenient.Next(ctx); err != nil || number(m) != "4" || m.Offset != 4 {
+		t.Errorf("follower that skips: %s@%d, %v", number(m), m.Offset, err)
 	}
 }
 
@@ -357,7 +357,7 @@ func isDeleted(err error, want DeletedError) bool {
 	return ok && *got == want
 }
 
-func testMadeAnew(t *testing.T, l *Log, topic string) {
+func testRecreated(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	l.stall = 0
 	for n := range 2 {
@@ -383,8 +383,8 @@ func testFollow(t *testing.T, l *Log, topic string) {
 	for i := range 100 {
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		if m, err := f.Next(ended); err == nil || f.Position() != int64(i) {
-			t.Fatalf("before message %d: %v, %v, position %d", i, number(m), err, f.Position())
+		if m, err := f.Next(ended); err == nil {
+			t.Fatalf("before message %d: %v", i, number(m))
 		}
 		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
 		if m, err := f.Next(ctx); err != nil || m.Offset != int64(i) || number(m) != fmt.Sprint(i) {
@@ -432,14 +432,14 @@ func testTopics(t *testing.T, l *Log, topic string) {
 
 	l.settle = 0
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("partitions of no topic: %v", err)
+		t.Fatalf("partitions of an unknown topic: %v", err)
 	}
 	l.settle = settleTime
 	if _, err := l.Config(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("configuration of no topic: %v", err)
+		t.Fatalf("configuration of an unknown topic: %v", err)
 	}
 	noError(t, l.Create(ctx, compacted, plain))
-	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // stays as it is
+	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
 	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
 		t.Fatalf("%d partitions, %v", n, err)
 	}
@@ -465,7 +465,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 		t.Fatalf("append to a deleted topic: %v", err)
 	}
 	if _, _, err := l.Bounds(ctx, compacted.Name, 1); !errors.Is(err, ErrUnknownTopic) {
-		t.Fatalf("bounds of no partition: %v", err)
+		t.Fatalf("bounds of an unknown partition: %v", err)
 	}
 	if _, err := read(t, l, plain.Name, 0, 1); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("range of a deleted topic: %v", err)
@@ -473,7 +473,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	l.settle = settleTime
 	noError(t, l.Create(ctx, plain))
 	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
-		t.Fatalf("bounds of a topic made anew: %d, %d, %v", first, end, err)
+		t.Fatalf("bounds of a topic created again: %d, %d, %v", first, end, err)
 	}
 }
 
@@ -482,8 +482,9 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Compact: true, Config: map[string]string{
 		"min.cleanable.dirty.ratio": "0.01", "segment.ms": "200", "min.compaction.lag.ms": "0",
 	}}))
-	// (The first key stays, as kfake moves the start of the log when it does not.) Batches whose first, middle or last records go, and batches of which nothing is left. An idempotent producer's
-	// last batch stays, empty, for its sequence number.
+	// Compaction removes the first, middle or last records of some batches, and all records of others. It keeps the last batch
+	// of an idempotent producer, empty, for its sequence number. The first key is written once, so that it stays: without it
+	// kfake would move the start of the log.
 	keyed := func(keys string) (messages []Message) {
 		for _, k := range keys {
 			messages = append(messages, Message{Key: []byte(string(k)), Value: []byte(string(k) + ";")})
@@ -523,14 +524,14 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	if !strings.HasPrefix(string(got), "0") || len(last) != len(want) || len(all) >= 60 {
 		t.Fatalf("%d messages of %q, want %q", len(all), got, want)
 	}
-	for from := int64(0); from <= end; from++ { // any range ends, and has what the whole has there
+	for from := int64(0); from <= end; from++ { // any range ends and holds the same records as the whole
 		to := from + rand.Int64N(end-from+1)
 		part, err := read(t, l, topic, from, to)
 		want := slices.DeleteFunc(slices.Clone(all), func(m Message) bool { return m.Offset < from || m.Offset >= to })
 		if err == io.EOF && slices.Equal(texts(part), texts(want)) {
 			continue
 		}
-		// A broker's cleaner works when it likes: what it has taken since the whole was read is no fault of the range.
+		// The broker's cleaner may have removed more records since the whole was read. Then read the whole again.
 		now, again := read(t, l, topic, 0, end)
 		if again != io.EOF || len(now) >= len(all) {
 			t.Fatalf("[%d, %d): %v, %v, want %v", from, to, texts(part), err, texts(want))
@@ -539,11 +540,12 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	}
 	f := l.Follow(topic, 0, 0)
 	defer f.Close()
-	// the newest message stays, whatever the cleaner takes before it
-	newest := all[len(all)-1].Offset
-	for m := must(f.Next(ctx))(t); m.Offset < newest; m = must(f.Next(ctx))(t) {
+	// The cleaner never removes the newest message, so a follower ends there.
+	newest, m := all[len(all)-1].Offset, Message{Offset: -1}
+	for m.Offset < newest {
+		m = must(f.Next(ctx))(t)
 	}
-	if f.Position() != newest+1 {
-		t.Errorf("position %d", f.Position())
+	if m.Offset != newest {
+		t.Errorf("the follower skipped the newest message @%d: @%d", newest, m.Offset)
 	}
 }

@@ -11,23 +11,24 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// cursor is a place in a partition that moves with every fetch.
+// cursor is a position in a partition that moves with every fetch.
 //
-// Offsets need not hold a record: compaction, markers and aborted transactions leave gaps. A gap that ends in a record is
-// no trouble, as that record says where it is. But a batch whose last records compaction took away still covers their
-// offsets, the broker answers a fetch from there with that same batch, and kafka-go does not tell where it ends. When
-// nothing follows it in the answer the cursor feels its way: in steps of 1, 2, 4, … while the answer is the same batch,
-// and back to the last offset that is known to be empty when a step may have gone over something.
+// Not every offset holds a record: compaction, markers and aborted transactions leave gaps. A gap before a record is easy to
+// cross, because the record has its offset. But a batch whose last records were compacted away still covers their offsets:
+// the broker answers a fetch from such an offset with the same batch again, and kafka-go does not report where the batch
+// ends. If nothing follows that batch in the answer, the cursor probes: it moves by 1, 2, 4, … while the answer is the same
+// batch, and goes back to the last offset that is known to be empty if a step may have skipped a record.
 type cursor struct {
 	position int64 // the next offset to fetch
-	to       int64 // where a range ends
-	empty    int64 // with a step: the last offset that is known to hold no record
-	step     int64 // from empty to position; 0 when the offset before position is settled
+	to       int64 // the end of the range
+	empty    int64 // while probing: the last offset that is known to hold no record
+	step     int64 // while probing: position − empty; otherwise 0
 }
 
+// unbounded is the end of a range without end.
 const unbounded = math.MaxInt64
 
-// move takes the answer to a fetch at the position and returns the messages in it.
+// move advances the cursor by the answer to a fetch at its position, and returns the messages in it.
 func (c *cursor) move(f fetched) []Message {
 	if c.step > 1 && (len(f.batches) == 0 || f.batches[0].base > c.empty) {
 		c.position, c.step = c.empty+1, 1
@@ -50,7 +51,7 @@ func (c *cursor) move(f fetched) []Message {
 	}
 	// The batch at the position holds no record at or after it.
 	c.empty = c.position
-	last := min(c.to, f.stable) - 1 // not to step over the end, from where there is no way to see what was missed
+	last := min(c.to, f.stable) - 1 // not beyond the end: from there a skipped record would go unnoticed
 	c.position = max(c.empty+1, min(c.empty+max(1, 2*c.step), last))
 	c.step = c.position - c.empty
 	return nil
@@ -63,7 +64,7 @@ type source struct {
 	partition int
 	cursor
 	skipDeleted bool
-	stalled     time.Time // since when a range has met the end of the log; zero when it has not
+	stalled     time.Time // when a range first met the end of the log before its own; zero if it has not
 }
 
 // next returns the messages of one fetch, which may be none, or io.EOF at the end of the range.
@@ -75,9 +76,9 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	bytes := int32(fetchBytes)
 	switch {
 	case s.to-s.position == 1:
-		bytes = oneBatch
+		bytes = minFetchBytes
 	case s.log.Embedded():
-		bytes = embeddedBytes
+		bytes = embeddedFetchBytes
 	}
 	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
 		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes)
@@ -106,7 +107,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	return messages, nil
 }
 
-// outOfRange finds out why the broker does not have the position; nil means that the position was moved.
+// outOfRange finds out why the broker does not have the position. It returns nil if it has moved the position.
 func (s *source) outOfRange(ctx context.Context) error {
 	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
 	switch {
@@ -118,7 +119,7 @@ func (s *source) outOfRange(ctx context.Context) error {
 	case s.position < first || s.position > end:
 		return s.deleted(first, end)
 	}
-	return kafka.OffsetNotAvailable // the leader that answered had not caught up
+	return kafka.OffsetNotAvailable // the leader that answered the fetch was behind
 }
 
 func (s *source) deleted(first, end int64) error {

@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// fakeLog is a partition after compaction: batches that cover offsets up to end, of which some hold no record.
+// fakeLog is a partition after compaction: its batches cover offsets up to end, and some offsets hold no record.
 type fakeLog struct {
 	batches []fakeBatch
 	end     int64
 }
 
 type fakeBatch struct {
-	base, end int64   // what it covers
-	records   []int64 // what it holds
-	closes    bool    // a segment ends here, and with it every answer
+	base, end int64   // the offsets that it covers
+	records   []int64 // the offsets that hold a record
+	closes    bool    // a segment ends after this batch, and so does the answer to a fetch
 }
 
 func randomLog(random *rand.Rand) fakeLog {
@@ -35,7 +35,7 @@ func randomLog(random *rand.Rand) fakeLog {
 	return l
 }
 
-// fetch answers as a broker does, from the batch that covers the offset or comes after it, and tells as little as kafka-go.
+// fetch answers like a broker, from the batch that covers the offset or the next one, with only what kafka-go reports.
 func (l fakeLog) fetch(from int64) fetched {
 	f := fetched{stable: l.end}
 	for _, b := range l.batches {
@@ -57,9 +57,9 @@ func (l fakeLog) fetch(from int64) fetched {
 	return f
 }
 
-// Whatever compaction left, a cursor comes to the end of its range, with each record of it once, and in a number of
-// fetches that grows with the logarithm of the gaps.
-func TestCursorFindsItsWay(t *testing.T) {
+// After any compaction, a cursor returns each record of its range once and reaches the end. The number of fetches grows with
+// the logarithm of the gaps.
+func TestCursorCrossesGaps(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		l := randomLog(random)
@@ -76,7 +76,7 @@ func TestCursorFindsItsWay(t *testing.T) {
 		fetches := 0
 		for c := (cursor{position: from, to: to}); c.position < to; fetches++ {
 			if fetches > 1000 {
-				t.Fatalf("seed %d: no end in sight at %+v", seed, c)
+				t.Fatalf("seed %d: not at the end after 1000 fetches: %+v", seed, c)
 			}
 			for _, m := range c.move(l.fetch(c.position)) {
 				got = append(got, m.Offset)
@@ -85,13 +85,13 @@ func TestCursorFindsItsWay(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: [%d, %d) is %v, want %v", seed, from, to, got, want)
 		}
-		if most := len(l.batches) * 40; fetches > most {
+		if limit := len(l.batches) * 40; fetches > limit {
 			t.Errorf("seed %d: %d fetches for %d batches", seed, fetches, len(l.batches))
 		}
 	}
 }
 
-// Without an end, a cursor stops where the log does and takes up what is written later.
+// An unbounded cursor stops at the end of the log and returns messages that are appended later.
 func TestCursorAtTheEnd(t *testing.T) {
 	for seed := range uint64(1000) {
 		l := randomLog(rand.New(rand.NewPCG(seed, 1)))

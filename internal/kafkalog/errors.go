@@ -6,27 +6,33 @@ import (
 )
 
 var (
-	// ErrUnknownTopic says that the brokers have no such topic, or the topic no such partition.
+	// ErrUnknownTopic means that the brokers do not have the topic, or the topic does not have the partition.
 	ErrUnknownTopic = errors.New("unknown topic or partition")
-	// ErrClosed says that the log or the reader was closed.
+	// ErrClosed means that the log or the reader was closed.
 	ErrClosed = errors.New("log is closed")
 )
 
-// DeletedError says that a reader needs an offset that the partition no longer holds: retention deleted it, or the topic
-// was deleted and made anew. What remains is [First, End).
+// DeletedError means that the partition no longer holds an offset that a reader needs: retention deleted it, or the topic
+// was deleted and created again.
 type DeletedError struct {
-	Topic              string
-	Partition          int
-	Wanted, First, End int64
+	// Topic and Partition are what was read.
+	Topic     string
+	Partition int
+	// Wanted is the offset that the reader needs.
+	Wanted int64
+	// First and End are the offsets that remain, [First, End).
+	First, End int64
 }
 
 func (e *DeletedError) Error() string {
-	return fmt.Sprintf("%s[%d] no longer holds offset %d, but [%d, %d)", e.Topic, e.Partition, e.Wanted, e.First, e.End)
+	return fmt.Sprintf("%s[%d] no longer holds offset %d; it holds [%d, %d)", e.Topic, e.Partition, e.Wanted, e.First, e.End)
 }
 
-// LockedError says that a data directory is in use. PID is 0 when its owner did not say.
+// LockedError means that another process uses the data directory.
 type LockedError struct {
+	// Dir is the data directory.
 	Dir string
+	// PID is the id of the process that uses it, or 0 if it is unknown.
 	PID int
 }
 

@@ -25,22 +25,22 @@ func openTopic(t *testing.T) *Log {
 	return l
 }
 
-func TestPassingTroubleIsWaitedOut(t *testing.T) {
-	for _, trouble := range []*kerr.Error{
+func TestTransientErrorsAreRetried(t *testing.T) {
+	for _, failure := range []*kerr.Error{
 		kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition, kerr.NotEnoughReplicas,
 		kerr.KafkaStorageError, kerr.BrokerNotAvailable, kerr.ReplicaNotAvailable, kerr.NetworkException, kerr.FencedLeaderEpoch,
 	} {
-		t.Run(trouble.Message, func(t *testing.T) {
+		t.Run(failure.Message, func(t *testing.T) {
 			t.Parallel()
 			l := openTopic(t)
 			ctx := testContext(t)
 			fault := func(key kmsg.Key) *kfake.FaultHandle {
-				return l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: trouble, Count: 3})
+				return l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
 			}
 			hit := fault(kmsg.Produce)
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 			if hit.Hits() != 3 {
-				t.Errorf("produce met %d faults", hit.Hits())
+				t.Errorf("%d faults in produce requests", hit.Hits())
 			}
 			hit = fault(kmsg.ListOffsets)
 			if _, end, err := l.Bounds(ctx, "t", 0); end != 1 || err != nil {
@@ -54,7 +54,7 @@ func TestPassingTroubleIsWaitedOut(t *testing.T) {
 	}
 }
 
-// A connection that breaks is told from a broker that refuses, whichever of the two questions that Bounds asks is lost.
+// Bounds sends two requests. If the connection breaks during either, it retries.
 func TestBoundsOutliveAConnection(t *testing.T) {
 	for lost := range 2 {
 		l := openTopic(t)
@@ -72,7 +72,7 @@ func TestBoundsOutliveAConnection(t *testing.T) {
 	}
 }
 
-// A broker that takes a connection and breaks it is asked again, one that takes none is not there.
+// Open retries if a broker accepts a connection and breaks it. If no broker accepts a connection it fails at once.
 func TestOpenOutlivesAConnection(t *testing.T) {
 	broker := openEmbedded(t).Addr()[0]
 	front, err := net.Listen("tcp", "127.0.0.1:0")
@@ -115,16 +115,16 @@ func TestOpenOutlivesAConnection(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err := Open(testContext(t), Options{Brokers: []string{front.Addr().String()}}); err == nil || time.Since(began) > requestTimeout/2 {
-		t.Errorf("%v after %v where nobody is", err, time.Since(began))
+		t.Errorf("%v after %v without a broker", err, time.Since(began))
 	}
 }
 
-// A write that was applied and answered with an error is there twice, and what was sent after it comes after it.
+// A write that the broker applied but answered with an error is written twice, and later messages come after both.
 func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
-	for _, trouble := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
+	for _, failure := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		l := openTopic(t)
 		ctx := testContext(t)
-		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: trouble})
+		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		if base != 1 {
 			t.Errorf("base offset %d, want that of the acknowledged write", base)
@@ -136,7 +136,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	}
 }
 
-func TestLastingTroubleIsAnError(t *testing.T) {
+func TestPermanentErrorsAreReturned(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
 	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
@@ -154,23 +154,23 @@ func TestLastingTroubleIsAnError(t *testing.T) {
 	}
 }
 
-// What a broker will never do for us is an error at once, and says for what.
+// A permanent refusal is returned after one request, and the error names the partition.
 func TestRefusedWriteIsAnError(t *testing.T) {
 	l := openTopic(t)
-	for _, trouble := range []*kerr.Error{
+	for _, failure := range []*kerr.Error{
 		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks, kerr.PolicyViolation,
 		kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError,
 	} {
-		hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: trouble, Count: -1})
+		hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: -1})
 		_, err := l.Append(testContext(t), "t", 0, numbered(0, 10))
-		if !errors.Is(err, kafka.Error(trouble.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
-			t.Errorf("%s: %v after %d requests", trouble.Message, err, hit.Hits())
+		if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
+			t.Errorf("%s: %v after %d requests", failure.Message, err, hit.Hits())
 		}
 		hit.Remove()
 	}
 }
 
-// A broker that has enough of us says so and holds us back itself, or refuses for now.
+// A broker that throttles answers late, which is no error, or refuses for a while, which is retried.
 func TestThrottling(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
@@ -195,13 +195,13 @@ func TestThrottling(t *testing.T) {
 	}
 }
 
-// An outage is told of by each that waits for its end, and its end too.
-func TestOutageIsTold(t *testing.T) {
+// Each operation that waits for the end of an outage reports that it waits and that it succeeded.
+func TestOutageIsReported(t *testing.T) {
 	t.Parallel()
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
 	ctx := testContext(t)
-	told := make(chan Wait, 100)
-	l, err := Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { told <- w }})
+	reported := make(chan Wait, 100)
+	l, err := Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { reported <- w }})
 	noError(t, err)
 	defer l.Close()
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
@@ -222,32 +222,32 @@ func TestOutageIsTold(t *testing.T) {
 	}()
 	member := join(t, l, "g", "t")
 
-	troubles := map[string]error{"append to t[0]": kafka.NotLeaderForPartition, "read t[0]": kafka.NotLeaderForPartition,
+	failures := map[string]error{"append to t[0]": kafka.NotLeaderForPartition, "read t[0]": kafka.NotLeaderForPartition,
 		"join group g": kafka.GroupCoordinatorNotAvailable}
 	waiting, over := map[string]bool{}, map[string]bool{}
-	for len(over) < len(troubles) {
-		w := <-told
-		switch trouble, there := troubles[w.What]; {
-		case !there || w.Since < firstWait:
-			t.Errorf("told %+v", w)
+	for len(over) < len(failures) {
+		w := <-reported
+		switch failure, known := failures[w.What]; {
+		case !known || w.Since < minWaitInterval:
+			t.Errorf("reported %+v", w)
 		case w.Over && w.Err == nil:
 			over[w.What] = true
-		case !w.Over && errors.Is(w.Err, trouble):
+		case !w.Over && errors.Is(w.Err, failure):
 			waiting[w.What] = true
 		default:
-			t.Errorf("told %+v", w)
+			t.Errorf("reported %+v", w)
 		}
-		if len(waiting) == len(troubles) {
+		if len(waiting) == len(failures) {
 			outage.Remove()
 		}
 	}
 	noError(t, <-appended)
 	noError(t, <-read)
-	until(t, "it owns all", ownsAll(member, 1), member)
+	until(t, "the member owns all", ownsAll(member, 1), member)
 }
 
-// A caller's context ends the waiting, and the error says what was waited out.
-func TestContextEndsWaiting(t *testing.T) {
+// A caller's context ends the retries, and the error includes the last transient one.
+func TestContextEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx, cancel := context.WithCancel(testContext(t))
 	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
@@ -261,7 +261,7 @@ func TestContextEndsWaiting(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWaiting(t *testing.T) {
+func TestCloseEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
 	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
@@ -272,7 +272,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 		ended <- err
 	}()
 	go func() {
-		_, err := l.Follow("t", 0, 0).Next(ctx) // never closed: the log's Close is enough
+		_, err := l.Follow("t", 0, 0).Next(ctx) // never closed: closing the log ends it
 		ended <- err
 	}()
 	noError(t, hit.Wait(ctx, 1))
@@ -293,7 +293,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	noError(t, r.Close())
 }
 
-// A follower holds a connection while it waits, so others do not wait with it.
+// A follower's long poll has a connection of its own, so it delays no other call.
 func TestLongPollDelaysNobody(t *testing.T) {
 	l := openEmbedded(t)
 	ctx := testContext(t)
@@ -316,7 +316,7 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	}
 }
 
-// A broker that cuts every connection is waited out like one that answers with errors.
+// Broken connections are retried like transient errors.
 func TestBrokenConnections(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
@@ -339,10 +339,10 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// breaking is a broker's end of connections, some of which break in the middle of an answer.
+// breaking is a broker's listener. Some of its connections break in the middle of an answer.
 type breaking struct {
 	net.Listener
-	answers *atomic.Int64 // negative: not yet
+	answers *atomic.Int64 // answers sent; while it is negative, no connection breaks
 }
 
 func (b breaking) Accept() (net.Conn, error) {
@@ -363,7 +363,7 @@ func (c breakingConn) Write(answer []byte) (int, error) {
 	return n, errors.Join(io.ErrClosedPipe, c.Conn.Close())
 }
 
-// An answer that breaks off is no answer: what it answered is done again, so nothing is missing, and nothing out of order.
+// A request is sent again if its answer breaks off, so no message is missing or out of order.
 func TestAnswersThatBreakOff(t *testing.T) {
 	var answers atomic.Int64
 	answers.Store(-1 << 60)
@@ -386,7 +386,7 @@ func TestAnswersThatBreakOff(t *testing.T) {
 		switch m := must(f.Next(ctx))(t); number(m) {
 		case strconv.Itoa(want):
 			want++
-		case strconv.Itoa(want - 1): // written again
+		case strconv.Itoa(want - 1): // written twice
 		default:
 			t.Fatalf("%s, want %d", number(m), want)
 		}
@@ -400,7 +400,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	address := listener.Addr().String()
 	noError(t, listener.Close())
 	if _, err := Open(testContext(t), Options{Brokers: []string{address}}); err == nil || !strings.Contains(err.Error(), address) {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -409,19 +409,19 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Open(ctx, Options{Brokers: []string{silent.Addr().String()}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no answer: %v", err)
 	}
 }
 
-// Another process may have made the topic a moment ago, and the layout that we know be older.
-func TestTopicMadeElsewhere(t *testing.T) {
+// A topic that another process has just created is found, although our copy of the cluster's layout is older.
+func TestTopicCreatedElsewhere(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
 	other, err := Open(ctx, Options{Brokers: l.Addr()})
 	noError(t, err)
 	defer other.Close()
 	if other.Embedded() {
-		t.Error("a connection is no broker")
+		t.Error("a connection to other brokers counts as embedded")
 	}
 	must(other.Append(ctx, "t", 0, numbered(0, 10)))(t)
 	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 2}))

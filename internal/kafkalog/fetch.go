@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// fetchBytes and embeddedBytes are the most that a fetch brings, but for a first batch that is larger; a reader holds up to
-	// two. Measured with messages of 800 KB: Apache Kafka gives 700 MB/s in fetches of 4 MiB, 450 of 2, and no more of larger
-	// ones; kfake, which grows its answers batch by batch, 280 of 4 MiB and 350 of 2.
-	fetchBytes    = 4 << 20
-	embeddedBytes = 2 << 20
-	// oneBatch is what a fetch may bring that only wants the batch at its offset: the first batch comes however large it is.
-	oneBatch = 1
-	// pollTime is how long the broker holds a fetch that finds nothing; messages that come meanwhile answer it at once.
+	// fetchBytes and embeddedFetchBytes limit the answer to a fetch, unless its first batch is larger. A reader holds up to two
+	// answers. Measured with messages of 800 KB: Apache Kafka reads 700 MB/s in fetches of 4 MiB, 450 in fetches of 2, and no
+	// more in larger ones; kfake, which grows its answers batch by batch, 280 in fetches of 4 MiB and 350 in fetches of 2.
+	fetchBytes         = 4 << 20
+	embeddedFetchBytes = 2 << 20
+	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
+	minFetchBytes = 1
+	// pollTime is how long the broker holds a fetch that finds no messages. A new message ends the wait at once.
 	pollTime = 500 * time.Millisecond
 )
 
@@ -32,23 +32,23 @@ type fetched struct {
 	stable  int64 // the last stable offset: the end of what may be read
 }
 
-// batch is what a record batch holds for a reader: the messages from the wanted offset on. It covers the offsets from base
-// at least up to next; compaction may have left it covering more, which kafka-go does not tell.
+// batch is a record batch as a reader sees it: the messages from the wanted offset on. It covers at least the offsets
+// [base, next). After compaction it may cover more, which kafka-go does not report.
 type batch struct {
 	base, next int64
 	messages   []Message
 }
 
-// fetch reads batches from the one that covers offset on, as many as fit into so many bytes and at least one. It does not
-// go through kafka.Client, whose Fetch drops the list of aborted transactions.
-func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, bytes int32) (fetched, error) {
+// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. It does not
+// use kafka.Client.Fetch, which drops the list of aborted transactions.
+func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32) (fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	message, err := l.transport.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
 		ReplicaID:      -1,
 		MaxWaitTime:    int32(pollTime.Milliseconds()),
 		MinBytes:       1,
-		MaxBytes:       math.MaxInt32, // PartitionMaxBytes limits; kfake leaves out the aborted transactions where this one does
+		MaxBytes:       math.MaxInt32, // PartitionMaxBytes is the limit: if this one is, kfake leaves out the aborted transactions
 		IsolationLevel: int8(kafka.ReadCommitted),
 		SessionEpoch:   -1, // no fetch session
 		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{{
@@ -56,7 +56,7 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 			CurrentLeaderEpoch: -1,
 			FetchOffset:        offset,
 			LogStartOffset:     -1,
-			PartitionMaxBytes:  bytes,
+			PartitionMaxBytes:  maxBytes,
 		}}}},
 	})
 	if err != nil {
@@ -77,18 +77,18 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 	return fetched{batches, p.LastStableOffset}, err
 }
 
-// decode copies the messages from an offset on, without those of aborted transactions. As in Kafka's own consumer, a
-// producer's records are dropped from the first offset of its aborted transaction to its abort marker.
+// decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
+// producer's records from the first offset of its aborted transaction to its abort marker.
 func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
 	if set.Records == nil {
 		return nil, nil
 	}
 	stream, ok := set.Records.(*protocol.RecordStream)
 	if !ok {
-		return nil, errors.New("record set is not a stream of batches")
+		return nil, errors.New("the record set is not a stream of batches")
 	}
 	slices.SortFunc(aborted, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
-	aborting := map[int64]bool{} // producers, by id
+	aborting := map[int64]bool{} // by producer id
 	batches := make([]batch, 0, len(stream.Records))
 	for _, records := range stream.Records {
 		var b batch
@@ -105,10 +105,10 @@ func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, part
 		case *protocol.RecordBatch:
 			drop := r.Attributes.Transactional() && aborting[r.ProducerID]
 			b, err = decodeBatch(r, r.BaseOffset, partition, from, drop)
-		case *protocol.MessageSet: // formats of before Kafka 0.11
+		case *protocol.MessageSet: // the format before Kafka 0.11
 			b, err = decodeBatch(r, r.BaseOffset, partition, from, false)
 		default:
-			err = errors.New("record set holds a batch of an unknown kind")
+			err = errors.New("the record set holds a batch of an unknown type")
 		}
 		if err != nil {
 			return nil, err
@@ -165,7 +165,7 @@ func decodeBatch(r protocol.RecordReader, base int64, partition int, from int64,
 	}
 }
 
-// take copies a key or value out of kafka-go's pooled pages, if it is wanted, and gives the pages back.
+// take returns kafka-go's pooled pages of a key or value to their pool, after copying the bytes if they are wanted.
 func take(b protocol.Bytes, wanted bool) ([]byte, error) {
 	if b == nil {
 		return nil, nil

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// sessionTime is how long the coordinator of a group may hear nothing of a member before it gives the member's partitions
-	// to others. Brokers take from 6 s to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
+	// sessionTime is how long a group's coordinator waits for a heartbeat before it gives the member's partitions to others.
+	// Brokers accept 6 s to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
 	sessionTime = 10 * time.Second
-	// heartbeatTime is how often a member lets the coordinator hear of it, and how late it learns that others came or went.
-	// Kafka advises a third of the session at most.
+	// heartbeatTime is the time between two heartbeats. It is also how late a member learns that others joined or left. Kafka
+	// advises at most a third of the session.
 	heartbeatTime = time.Second
-	// watchTime is how often a member looks whether its topic has more partitions now.
+	// watchTime is the time between two checks whether the topic's number of partitions has changed.
 	watchTime = 30 * time.Second
-	// rejoinTime is what kafka-go lets pass before it joins again after an error. Its default is 5 s, and a broker that hosts
-	// its first group ever refuses until the topic of the offsets is there, about a second.
+	// rejoinTime is how long kafka-go waits after an error before it joins again. Its default of 5 s is too long: a broker with
+	// its first group refuses for about a second, until it has created the topic of the offsets.
 	rejoinTime = 100 * time.Millisecond
-	// partingTime is how long a member that leaves waits for a rebalance under way, and for a coordinator that may be silent.
-	partingTime = 3 * time.Second
-	// longest is what kafka-go takes for never.
-	longest = (math.MaxInt32 - 1) * time.Millisecond
+	// leaveTime limits how long a leaving member waits for a rebalance under way, or for a coordinator that does not answer.
+	leaveTime = 3 * time.Second
+	// noHeartbeat is an interval so long that kafka-go sends no heartbeats.
+	noHeartbeat = (math.MaxInt32 - 1) * time.Millisecond
 )
 
-// Member is a member of a consumer group, which divides the partitions of one topic among those who are in it. Its methods
-// may be called from any goroutine.
+// Member is a member of a consumer group, which divides the partitions of one topic among its members. Its methods may be
+// called from any goroutine. Made by [Log.Join].
 //
-// kafka-go's ConsumerGroup joins and leaves. What goes on between a join and the next is done here: kafka-go ends the
-// membership when a single heartbeat or look at the partitions fails, and is not told then why.
+// kafka-go's ConsumerGroup joins and leaves the group. Heartbeats and the check for new partitions are done here: kafka-go
+// would end the membership after one failed request, without saying why.
 type Member struct {
 	log          *Log
 	group, topic string
@@ -46,39 +46,39 @@ type Member struct {
 	expiry       *time.Timer // fires when the session may have expired
 
 	mu         sync.Mutex
-	assigned   []int     // by the newest generation
-	generation int32     // that generation
-	heard      time.Time // when the newest heartbeat was sent that the coordinator took; zero: it does not know this member
-	counted    int       // how many partitions this member has divided as the leader of the newest generation, or notLeader
-	told       []int     // what Owned was when Changed last received
-	over       bool
+	assigned   []int     // the partitions of the latest generation
+	generation int32     // the latest generation
+	heard      time.Time // when the last accepted heartbeat was sent; zero: the coordinator does not know this member
+	divided    int       // how many partitions this member divided as leader of the latest generation, or notLeader
+	announced  []int     // Owned at the last signal on changed
+	ended      bool
 	err        error
 }
 
-// notLeader is how many partitions a member has divided that was not asked to.
+// notLeader is the value of Member.divided in members that are not the leader.
 const notLeader = -1
 
-// Join becomes a member of a consumer group for the partitions of one topic, and goes on being one until Leave, or until Err
-// says why not. It waits out trouble with the brokers, and does not itself wait. No offsets are committed. Members of a group
-// name the same topic.
+// Join starts a membership in a consumer group for the partitions of one topic, and returns without waiting. The membership
+// lasts until Leave, or until Err returns an error; transient errors of the brokers are retried. No offsets are committed. All
+// members of a group must name the same topic.
 func (l *Log) Join(group, topic string) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
-	m := &Member{log: l, group: group, topic: topic, changed: make(chan struct{}, 1), counted: notLeader}
+	m := &Member{log: l, group: group, topic: topic, changed: make(chan struct{}, 1), divided: notLeader}
 	m.expiry = time.AfterFunc(l.session, func() { m.update(func() {}) })
-	parted := make(chan error, 1)
+	left := make(chan error, 1)
 	go func() {
 		defer leave()
-		parted <- m.run(ctx)
+		left <- m.run(ctx)
 	}()
 	m.leave = sync.OnceValue(func() error {
 		leave()
-		return <-parted
+		return <-left
 	})
 	return m
 }
 
-// Owned returns the partitions that are this member's now, ascending: none before the first assignment, and none when the
-// session may have expired, so that others may have them. While the group divides anew, those of before are still owned.
+// Owned returns this member's partitions, ascending. It is empty before the first assignment, and when the session may have
+// expired, because others may own the partitions then. During a rebalance the member still owns its earlier partitions.
 func (m *Member) Owned() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,34 +86,35 @@ func (m *Member) Owned() []int {
 }
 
 func (m *Member) owned() []int {
-	if m.over || m.heard.IsZero() || time.Since(m.heard) >= m.log.session {
+	if m.ended || m.heard.IsZero() || time.Since(m.heard) >= m.log.session {
 		return nil
 	}
 	return m.assigned
 }
 
-// Changed receives after Owned has changed, and when the membership has ended; once for changes that come together.
+// Changed returns a channel that receives a value after Owned has changed and after the membership has ended. Changes close
+// together may give one value.
 func (m *Member) Changed() <-chan struct{} { return m.changed }
 
-// Err returns what ended the membership for good: no authorisation, ErrUnknownTopic, ErrClosed. It is nil while it goes on,
-// and after Leave.
+// Err returns the error that ended the membership: an *AccessError, ErrUnknownTopic, ErrClosed, or another permanent error of
+// the brokers. It is nil during the membership and after Leave.
 func (m *Member) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
 }
 
-// Leave leaves the group, so that others take over at once, and ends the member's goroutines. It takes a few seconds at most.
-// Its error says that the coordinator did not answer: others take over when the session expires.
+// Leave leaves the group, so that others take over at once, and ends the member's goroutines. It takes a few seconds at most. An
+// error means that the coordinator did not answer: others take over when the session expires.
 func (m *Member) Leave() error { return m.leave() }
 
-// update changes what is known of the membership, and tells of it when that changes what is owned.
+// update changes the state of the membership, and signals on changed if that changes Owned.
 func (m *Member) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
-	if owned := m.owned(); !slices.Equal(owned, m.told) {
-		m.told = owned
+	if owned := m.owned(); !slices.Equal(owned, m.announced) {
+		m.announced = owned
 		m.signal()
 	}
 }
@@ -125,14 +126,14 @@ func (m *Member) signal() {
 	}
 }
 
-// run is a membership from its begin to its end. It returns what was wrong with the parting.
+// run runs the membership until ctx ends or a permanent error. It returns an error only if leaving the group failed.
 func (m *Member) run(ctx context.Context) error {
 	defer m.expiry.Stop()
-	// kafka-go's Close waits for the request that is under way, so its connections have an end of their own.
+	// kafka-go's Close waits for the request under way, so its connections close by a context of their own.
 	connected, cut := context.WithCancel(m.log.ctx)
 	defer cut()
 
-	// kafka-go takes a topic that is not there for one without partitions.
+	// kafka-go would treat an unknown topic as one without partitions.
 	if _, err := m.partitions(ctx); err != nil {
 		m.end(ctx, err)
 		return nil
@@ -143,9 +144,9 @@ func (m *Member) run(ctx context.Context) error {
 		Dialer:            m.dialer(connected),
 		Topics:            []string{m.topic},
 		GroupBalancers:    []kafka.GroupBalancer{balancer{m}},
-		HeartbeatInterval: longest, // beat does it
+		HeartbeatInterval: noHeartbeat, // beat sends them
 		SessionTimeout:    m.log.session,
-		RebalanceTimeout:  m.log.session, // whoever does not join again within it has missed its heartbeats too
+		RebalanceTimeout:  m.log.session, // a member that does not rejoin within it has missed its heartbeats too
 		JoinGroupBackoff:  rejoinTime,
 	})
 	if err != nil {
@@ -162,12 +163,12 @@ func (m *Member) run(ctx context.Context) error {
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	m.end(ctx, err) // before others can have the partitions
-	patience := time.AfterFunc(m.log.parting, cut)
+	m.end(ctx, err) // before others can own the partitions
+	timeout := time.AfterFunc(m.log.leave, cut)
 	_ = group.Close() // never fails
 	<-ended
-	if !patience.Stop() {
-		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.parting)
+	if !timeout.Stop() {
+		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.leave)
 	}
 	return nil
 }
@@ -184,11 +185,11 @@ func (m *Member) end(ctx context.Context, err error) {
 	if err != nil {
 		err = fmt.Errorf("member of group %s: %w", m.group, err)
 	}
-	m.over, m.err = true, err
+	m.ended, m.err = true, err
 	m.signal()
 }
 
-// dialer makes connections that end with a context.
+// dialer returns a dialer whose connections close when a context ends.
 func (m *Member) dialer(connected context.Context) *kafka.Dialer {
 	d := m.log.dialer()
 	dial := d.DialFunc
@@ -200,13 +201,12 @@ func (m *Member) dialer(connected context.Context) *kafka.Dialer {
 		if err != nil {
 			return nil, err
 		}
-		forget := context.AfterFunc(connected, func() { conn.Close() })
-		return &connection{conn, forget}, nil
+		return closeWith(connected, conn), nil
 	}
 	return d
 }
 
-// belong goes from generation to generation, until ctx ends or something that will not pass.
+// belong joins generation after generation, until ctx ends or a permanent error.
 func (m *Member) belong(ctx context.Context, group *kafka.ConsumerGroup) error {
 	for {
 		var g *kafka.Generation
@@ -218,7 +218,8 @@ func (m *Member) belong(ctx context.Context, group *kafka.ConsumerGroup) error {
 			return err
 		}
 		m.update(func() { m.assigned, m.generation = m.partitionsOf(g), g.ID })
-		// Both end with the generation, and end it. They do not end with ctx: kafka-go would join again before it is closed.
+		// Each of these ends with the generation, and ends the generation when it returns. They must not end with ctx: kafka-go
+		// would join again before group is closed.
 		results := make(chan error, 2)
 		g.Start(func(ctx context.Context) { results <- m.beat(ctx, g) })
 		g.Start(func(ctx context.Context) { results <- m.watch(ctx) })
@@ -237,7 +238,7 @@ func (m *Member) partitionsOf(g *kafka.Generation) []int {
 	return list
 }
 
-// beat sends heartbeats until the group divides anew or ctx ends.
+// beat sends heartbeats until the next rebalance or until ctx ends.
 func (m *Member) beat(ctx context.Context, g *kafka.Generation) error {
 	tick := time.NewTicker(m.log.heartbeat)
 	defer tick.Stop()
@@ -261,7 +262,7 @@ func (m *Member) beat(ctx context.Context, g *kafka.Generation) error {
 	}
 }
 
-// heartbeat sends one heartbeat, and tells whether to join again.
+// heartbeat sends one heartbeat and reports whether to join again.
 func (m *Member) heartbeat(ctx context.Context, g *kafka.Generation) (again bool, err error) {
 	sent := time.Now()
 	err = m.sendHeartbeat(ctx, g)
@@ -270,15 +271,15 @@ func (m *Member) heartbeat(ctx context.Context, g *kafka.Generation) (again bool
 		m.update(func() { m.heard = sent })
 		m.expiry.Reset(time.Until(sent.Add(m.log.session)))
 	case errors.Is(err, kafka.UnknownMemberId), errors.Is(err, kafka.IllegalGeneration):
-		m.update(func() { m.heard = time.Time{} }) // the group went on without this member
+		m.update(func() { m.heard = time.Time{} }) // the group has continued without this member
 	default:
 		return false, err
 	}
 	return err != nil, nil
 }
 
-// sendHeartbeat asks for the coordinator each time, as kafka-go does for the other requests of groups. A heartbeat it would
-// send to any broker.
+// sendHeartbeat finds the coordinator each time, as kafka-go does for the other group requests. kafka-go itself would send a
+// heartbeat to any broker.
 func (m *Member) sendHeartbeat(ctx context.Context, g *kafka.Generation) error {
 	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
 	defer cancel()
@@ -295,18 +296,18 @@ func (m *Member) sendHeartbeat(ctx context.Context, g *kafka.Generation) error {
 	if err != nil {
 		return err
 	}
-	// Since version 1 the time to throttle comes before the error. kafka-go reads them in the order of version 0, so that the
-	// error becomes the lower half of the time.
+	// Since version 1 the throttle time comes before the error code. kafka-go reads the fields in the order of version 0, so the
+	// error code is in the lower half of its throttle time.
 	if code := int16(message.(*heartbeat.Response).ThrottleTimeMs); code != 0 {
 		return kafka.Error(code)
 	}
 	return nil
 }
 
-// watch looks at the topic until its number of partitions is not the one that this member has divided, or ctx ends.
+// watch returns when the topic's number of partitions is no longer the one that this member divided as leader, or when ctx ends.
 func (m *Member) watch(ctx context.Context) error {
 	m.mu.Lock()
-	counted := m.counted
+	divided := m.divided
 	m.mu.Unlock()
 	tick := time.NewTicker(m.log.watch)
 	defer tick.Stop()
@@ -322,13 +323,13 @@ func (m *Member) watch(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return err
-		case counted != notLeader && n != counted:
+		case divided != notLeader && n != divided:
 			return nil
 		}
 	}
 }
 
-// partitions counts the partitions of the topic, with and without a leader, and waits for a topic that was made just now.
+// partitions counts the partitions of the topic, with and without a leader. It waits for a topic that was created just now.
 func (m *Member) partitions(ctx context.Context) (n int, err error) {
 	err = m.log.retryOn(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
 		found, err := m.log.metadata(ctx, []string{m.topic})
@@ -344,20 +345,23 @@ func (m *Member) partitions(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// balancer is how kafka-go has a group divided: each member sends its claim with each request to join, and the one that the
-// coordinator made the leader is given them all.
+// balancer is kafka-go's interface to the assignment: each member sends its claim with each request to join, and the member that
+// the coordinator chose as leader receives all claims.
 type balancer struct{ *Member }
 
-// ProtocolName is not that of Kafka's own sticky assignor, which claims in another format: who brings that is kept out.
+// ProtocolName differs from the name of Kafka's own sticky assignor, whose claims have another format. The coordinator refuses
+// members that bring only that one.
 func (b balancer) ProtocolName() string { return "stagewise-sticky" }
 
+// UserData returns this member's claim.
 func (b balancer) UserData() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.counted = notLeader
+	b.divided = notLeader
 	return claim{Generation: b.generation, Partitions: b.assigned}.encode()
 }
 
+// AssignGroups divides the partitions among the members. Only the leader calls it.
 func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	claims := make(map[string]claim, len(members))
 	for _, m := range members {
@@ -370,9 +374,10 @@ func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.P
 		}
 	}
 	b.mu.Lock()
-	b.counted = len(ids)
+	b.divided = len(ids)
 	b.mu.Unlock()
-	// Every member is named, also with nothing to do: kafka-go can't read the answer that the others would get.
+	// The result names every member, also those without a partition: kafka-go can't read the answer that they would get
+	// otherwise.
 	assignments := kafka.GroupMemberAssignments{}
 	for id, share := range assign(ids, claims) {
 		assignments[id] = map[string][]int{b.topic: share}

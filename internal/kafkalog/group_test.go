@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// until waits for a condition that depends on what the members own, and looks at it only when one of them says that it changed.
+// until waits for a condition on what the members own. It checks the condition only after a member has signalled a change.
 func until(t *testing.T, what string, holds func() bool, members ...*Member) {
 	t.Helper()
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(testContext(t).Done())}}
@@ -28,7 +28,7 @@ func until(t *testing.T, what string, holds func() bool, members ...*Member) {
 			for _, m := range members {
 				t.Logf("%v, %v", m.Owned(), m.Err())
 			}
-			t.Fatalf("never: %s", what)
+			t.Fatalf("it never holds that %s", what)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func ownsNone(m *Member) func() bool {
 	return func() bool { return len(m.Owned()) == 0 }
 }
 
-// divided tells whether n partitions are shared evenly.
+// divided reports whether the members share n partitions evenly.
 func divided(n int, members ...*Member) func() bool {
 	return func() bool {
 		var all []int
@@ -86,13 +86,13 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	}
 	alone := join(t, other, topic+"-other", topic)
 	until(t, "another group has its own members", ownsAll(alone, 5), alone)
-	c := join(t, l, topic, topic) // one process may be in a group twice
+	c := join(t, l, topic, topic) // one process may join a group twice
 	until(t, "three share", divided(5, a, b, c), a, b, c)
 
 	noError(t, b.Leave())
 	noError(t, b.Leave())
 	if len(b.Owned()) > 0 || b.Err() != nil {
-		t.Errorf("who left owns %v, %v", b.Owned(), b.Err())
+		t.Errorf("after Leave: owns %v, %v", b.Owned(), b.Err())
 	}
 	until(t, "two share what the third left", divided(5, a, c), a, c)
 	noError(t, c.Leave())
@@ -102,7 +102,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// openGroup connects to brokers that take short sessions, with topic t of six partitions.
+// openGroup connects to brokers that accept short sessions, and creates topic t with six partitions.
 func openGroup(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, *Log) {
 	t.Helper()
 	cluster, addresses := startCluster(t, append(options, kfake.GroupMinSessionTimeout(time.Millisecond))...)
@@ -118,7 +118,7 @@ func TestDeadMemberLosesItsPartitions(t *testing.T) {
 	testDeadMember(t, l, "t")
 }
 
-// A process that dies without a word loses its partitions to the others when its session has expired.
+// A process that dies without leaving loses its partitions to the others when its session expires.
 func testDeadMember(t *testing.T, l *Log, topic string) {
 	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 6}))
 	a := join(t, l, topic, topic)
@@ -130,12 +130,12 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 
 	died := time.Now()
 	noError(t, dying.Close())
-	until(t, "the dead one knows", func() bool { return b.Err() != nil }, b)
+	until(t, "the dead member knows", func() bool { return b.Err() != nil }, b)
 	if !errors.Is(b.Err(), ErrClosed) || len(b.Owned()) > 0 {
-		t.Errorf("the dead one owns %v, %v", b.Owned(), b.Err())
+		t.Errorf("the dead member owns %v, %v", b.Owned(), b.Err())
 	}
 	if err := b.Leave(); err != nil {
-		t.Errorf("nobody is there to leave: %v", err)
+		t.Errorf("leave after the log is closed: %v", err)
 	}
 	if got := a.Owned(); !slices.Equal(got, had) {
 		t.Errorf("%v became %v before the session expired", had, got)
@@ -146,10 +146,10 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// A member that the coordinator may have given up owns nothing, until it hears from it again.
+// A member whose session may have expired owns nothing until the coordinator answers again.
 func TestSilentCoordinator(t *testing.T) {
 	cluster, l := openGroup(t, kfake.NumBrokers(1))
-	l.session, l.parting = 300*time.Millisecond, 100*time.Millisecond
+	l.session, l.leave = 300*time.Millisecond, 100*time.Millisecond
 	a := join(t, l, "g", "t")
 	until(t, "one owns all", ownsAll(a, 6), a)
 	silence := make(chan struct{})
@@ -166,7 +166,7 @@ func TestSilentCoordinator(t *testing.T) {
 	}
 	until(t, "nothing is owned", ownsNone(a), a)
 	if err := a.Err(); err != nil {
-		t.Errorf("silence is no end: %v", err)
+		t.Errorf("silence ended the membership: %v", err)
 	}
 	b := join(t, l, "g", "t")
 	began := time.Now()
@@ -177,8 +177,8 @@ func TestSilentCoordinator(t *testing.T) {
 	until(t, "another owns all", ownsAll(b, 6), b)
 }
 
-func TestPassingTroubleOfGroups(t *testing.T) {
-	for key, troubles := range map[kmsg.Key][]*kerr.Error{
+func TestTransientErrorsOfGroups(t *testing.T) {
+	for key, failures := range map[kmsg.Key][]*kerr.Error{
 		kmsg.FindCoordinator: {kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress},
 		kmsg.JoinGroup: {kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.NotCoordinator, kerr.UnknownMemberID,
 			kerr.RebalanceInProgress},
@@ -187,32 +187,32 @@ func TestPassingTroubleOfGroups(t *testing.T) {
 		kmsg.Heartbeat: {kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.UnknownMemberID,
 			kerr.IllegalGeneration, kerr.RebalanceInProgress},
 	} {
-		for _, trouble := range troubles {
-			t.Run(key.Name()+" "+trouble.Message, func(t *testing.T) {
+		for _, failure := range failures {
+			t.Run(key.Name()+" "+failure.Message, func(t *testing.T) {
 				t.Parallel()
 				cluster, l := openGroup(t, kfake.NumBrokers(1))
-				hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: "g", Err: trouble, Count: 2})
+				hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Group: "g", Err: failure, Count: 2})
 				m := join(t, l, "g", "t")
-				if key != kmsg.OffsetFetch { // of which kafka-go does not look at the error
+				if key != kmsg.OffsetFetch { // kafka-go ignores its error
 					noError(t, hit.Wait(testContext(t), 2))
 				}
-				until(t, "it owns all", ownsAll(m, 6), m)
+				until(t, "the member owns all", ownsAll(m, 6), m)
 				noError(t, m.Leave())
 			})
 		}
 	}
 }
 
-func TestLastingTroubleOfGroups(t *testing.T) {
+func TestPermanentErrorsOfGroups(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault kfake.Fault
 		want  error
 	}{
 		"finding the coordinator is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
 		"joining is not allowed":                 {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"no more allowed":                        {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"the topic is not to be seen":            {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
-		"others are no members like this":        {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
+		"the heartbeat is not allowed":           {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"the topic may not be described":         {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
+		"others have another protocol":           {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
 		"brokers want longer sessions":           {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InvalidSessionTimeout}, kafka.InvalidSessionTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestLastingTroubleOfGroups(t *testing.T) {
 			c.fault.Count = -1
 			cluster.Fault(c.fault)
 			m := join(t, l, "g", "t")
-			until(t, "it ends", func() bool { return m.Err() != nil }, m)
+			until(t, "the membership ends", func() bool { return m.Err() != nil }, m)
 			if !errors.Is(m.Err(), c.want) || len(m.Owned()) > 0 {
 				t.Errorf("%v, owned %v", m.Err(), m.Owned())
 			}
@@ -233,7 +233,7 @@ func TestLastingTroubleOfGroups(t *testing.T) {
 func TestTopicsOfGroups(t *testing.T) {
 	_, l := openGroup(t, kfake.NumBrokers(1))
 	nothing := join(t, l, "g", "none")
-	until(t, "there is no such topic", func() bool { return errors.Is(nothing.Err(), ErrUnknownTopic) }, nothing)
+	until(t, "the topic is unknown", func() bool { return errors.Is(nothing.Err(), ErrUnknownTopic) }, nothing)
 
 	a, b := join(t, l, "g", "t"), join(t, second(t, l), "g", "t")
 	until(t, "two share", divided(6, a, b), a, b)
@@ -245,7 +245,7 @@ func TestTopicsOfGroups(t *testing.T) {
 	response, err := request.RequestWith(testContext(t), foreign(t, l))
 	noError(t, err)
 	noError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
-	until(t, "two share what was added", divided(9, a, b), a, b)
+	until(t, "two share the added partitions", divided(9, a, b), a, b)
 
 	noError(t, l.Delete(testContext(t), "t"))
 	until(t, "the topic is gone", func() bool { return errors.Is(a.Err(), ErrUnknownTopic) && errors.Is(b.Err(), ErrUnknownTopic) }, a, b)
@@ -263,7 +263,8 @@ func TestCoordinatorMoves(t *testing.T) {
 	until(t, "three share", divided(6, a, b, c), a, b, c)
 }
 
-// A broker that was down remembers no members. They keep what they own while it is, and share it again afterwards.
+// A restarted broker remembers no members. While it is down the members keep their partitions, and afterwards they share
+// them again.
 func TestGroupOutlivesItsBroker(t *testing.T) {
 	dir := t.TempDir()
 	cluster, l := openGroup(t, kfake.NumBrokers(1), kfake.DataDir(dir))
@@ -282,10 +283,10 @@ func TestGroupOutlivesItsBroker(t *testing.T) {
 	until(t, "two share", divided(6, a, b), a, b)
 }
 
-// Whoever leaves does so while the group divides, before it has joined, and while there is no broker.
+// A member can leave during a rebalance, before it has joined, and while no broker runs.
 func TestLeaveAtAnyTime(t *testing.T) {
 	cluster, l := openGroup(t, kfake.NumBrokers(1))
-	l.session, l.parting = 500*time.Millisecond, 200*time.Millisecond
+	l.session, l.leave = 500*time.Millisecond, 200*time.Millisecond
 	stays := join(t, l, "g", "t")
 	for range 20 {
 		m := l.Join("g", "t")
@@ -295,12 +296,12 @@ func TestLeaveAtAnyTime(t *testing.T) {
 		case <-ctx.Done():
 		}
 		cancel()
-		_ = m.Leave() // in the middle of a rebalance there may be no time to say so
+		_ = m.Leave() // during a rebalance the coordinator may not answer in time
 		if m.Err() != nil || len(m.Owned()) > 0 {
 			t.Errorf("after leaving: %v, %v", m.Owned(), m.Err())
 		}
 	}
-	until(t, "who stays owns all", ownsAll(stays, 6), stays)
+	until(t, "the remaining member owns all", ownsAll(stays, 6), stays)
 	cluster.Close()
 	began := time.Now()
 	_ = stays.Leave()

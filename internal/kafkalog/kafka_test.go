@@ -15,11 +15,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// TestKafka runs what must hold of every log against real brokers.
+// TestKafka runs the tests of every log against real brokers.
 func TestKafka(t *testing.T) {
 	testLog(t, openKafka, func(t *testing.T, l *Log, topic string) {
-		// Only closed segments are compacted, and a segment closes when a message comes after segment.ms. The test's
-		// duplicates are gone when fewer messages are left than it wrote.
+		// Brokers compact only closed segments, and close a segment when a message arrives after segment.ms. The partition is
+		// compacted when it holds fewer messages than the test wrote.
 		ctx := testContext(t)
 		tick := time.NewTicker(300 * time.Millisecond)
 		defer tick.Stop()
@@ -42,7 +42,7 @@ func TestKafka(t *testing.T) {
 
 func TestKafkaDeadMember(t *testing.T) {
 	l := openKafka(t)
-	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the shortest that brokers take
+	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the shortest session that brokers accept
 	topic := fmt.Sprintf("test-%x", rand.Uint64())
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
 	testDeadMember(t, l, topic)
@@ -52,8 +52,7 @@ func openKafka(t testing.TB) *Log {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start brokers with `scripts/kafka.sh start`, " +
-			"which prints their addresses, and put these into STAGEWISE_KAFKA")
+		t.Fatal("STAGEWISE_KAFKA is not set: run `scripts/kafka.sh start` and set it to the addresses that the script prints")
 	}
 	l, err := Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")})
 	noError(t, err)
@@ -61,19 +60,20 @@ func openKafka(t testing.TB) *Log {
 	return l
 }
 
-// TestKafkaSecurity lets us in by each mechanism and by no other way. Access to topics is pipeline's to test.
+// TestKafkaSecurity connects by each mechanism, and checks that nothing less is accepted. Package pipeline tests the ACLs of
+// topics.
 func TestKafkaSecurity(t *testing.T) {
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
 	if dir == "" {
-		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: scripts/kafka.sh start --secure starts Kafka and names that folder")
+		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
 	}
 	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
 	trust := TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
 	secret := filepath.Join(dir, "admin.password")
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
-		l := openSecured(t, brokers, Security{trust, SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
+		l := openSecured(t, brokers, Security{TLS: trust, SASL: SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
 		must(l.Topics(testContext(t), ""))(t)
-		denied := access(t, brokers, Security{trust, as(mechanism, "admin", password)})
+		denied := access(t, brokers, Security{TLS: trust, SASL: as(mechanism, "admin", password)})
 		if !errors.Is(denied, kafka.SASLAuthenticationFailed) {
 			t.Errorf("wrong password: %v", denied)
 		}
@@ -85,12 +85,12 @@ func TestKafkaSecurity(t *testing.T) {
 		security Security
 		check    string
 	}{
-		"no TLS":                   {Security{SASL: admin}, "security.tls.enabled"},
-		"neither":                  {Security{}, "security.tls.enabled"},
-		"no user":                  {Security{TLS: trust}, "security.sasl"},
-		"another CA":               {Security{TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, admin}, "security.tls.ca"},
-		"no certificate":           {Security{TLS{Enabled: true, CA: trust.CA}, admin}, "security.tls.certificate"},
-		"a certificate of another": {Security{TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, admin}, "security.tls.certificate"},
+		"no TLS":                 {Security{SASL: admin}, "security.tls.enabled"},
+		"neither TLS nor user":   {Security{}, "security.tls.enabled"},
+		"no user":                {Security{TLS: trust}, "security.sasl"},
+		"another CA":             {Security{TLS: TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, SASL: admin}, "security.tls.ca"},
+		"no certificate":         {Security{TLS: TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
+		"a client of another CA": {Security{TLS: TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if denied := access(t, brokers, c.security); !strings.HasPrefix(denied.Check, c.check) {
@@ -99,7 +99,7 @@ func TestKafkaSecurity(t *testing.T) {
 		})
 	}
 	if open := os.Getenv("STAGEWISE_KAFKA"); open != "" {
-		if denied := access(t, strings.Split(open, ","), Security{trust, admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
+		if denied := access(t, strings.Split(open, ","), Security{TLS: trust, SASL: admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
 			t.Errorf("TLS to a plain text port: %v", denied)
 		}
 	}

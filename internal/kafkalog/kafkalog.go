@@ -1,13 +1,13 @@
-// Package kafkalog turns a Kafka cluster, or a broker inside this process, into what the flow needs of a log: ranges of
-// offsets read exactly, partitions followed with little delay, messages appended in order, topics set up, partitions divided
-// among processes.
+// Package kafkalog is a log on a Kafka cluster, or on a broker inside this process: it reads exact ranges of offsets, follows
+// partitions with little delay, appends messages in order, creates and deletes topics, and divides partitions among
+// processes.
 //
-// kafka-go's Reader and Writer are not used. The Reader returns the records of aborted transactions and transaction
-// markers as messages, skips in silence when its offset was deleted, and knows no end; the Writer waits to fill batches.
-// Everything here is one request at a time through kafka-go's Transport, which carries one call a connection: a blocked
-// long poll holds a connection of its own and delays nobody else. Only joining and leaving a group is its ConsumerGroup's.
+// It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction markers
+// as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package sends one
+// request at a time through kafka-go's Transport, which uses a connection for one call at a time: a long poll blocks its own
+// connection and delays no other call. Only joining and leaving a group use kafka-go's ConsumerGroup.
 //
-// Delivery is at least once and ordered: a write that was applied but answered with an error is written again.
+// Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
 package kafkalog
 
 import (
@@ -21,24 +21,31 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
-// Header is a name and a value that travel with a message.
+// Header is a key and a value beside a message's content.
 type Header struct {
-	Key   string
+	// Key is the header's name. A message may have several headers with one key.
+	Key string
+	// Value may be nil.
 	Value []byte
 }
 
-// Message is one record of a partition. Key and Value are slices of their own, free to keep; a nil Value is a tombstone.
-// Append ignores Partition and Offset.
+// Message is one record of a partition. A reader's messages share no memory with each other, so callers may keep and change
+// them.
 type Message struct {
-	Partition  int
-	Offset     int64
+	// Partition and Offset are where the message is. Append ignores them.
+	Partition int
+	Offset    int64
+	// Key and Value are the content. A nil Value is a tombstone.
 	Key, Value []byte
-	Headers    []Header
+	// Headers are in the order in which they were written.
+	Headers []Header
 }
 
-// Header returns the value of the first header with that key, or "".
+// Header returns the value of the first header with the key, or "" if there is none.
 func (m Message) Header(key string) string {
 	for _, h := range m.Headers {
 		if h.Key == key {
@@ -48,67 +55,69 @@ func (m Message) Header(key string) string {
 	return ""
 }
 
-// Options say where the log is.
+// Options say where the log is and how to reach it.
 type Options struct {
-	// Brokers are host:port addresses, of which one must answer. Empty: a broker inside this process.
+	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.
 	Brokers []string
-	// DataDir holds the log of the broker inside this process, which nobody else may have open. Nothing is ever
-	// deleted from it but whole topics: the broker's own compaction is not safe against a crash.
+	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. Messages are deleted from
+	// it only with their topic: the broker's own compaction is not safe against a crash.
 	DataDir string
-	// Waiting is told what an operation waits for when that takes longer than a second, then less and less often, and when it
-	// is over. It is called from many goroutines, which wait for it to return. nil: nobody is told.
+	// Waiting is called when an operation has been retried for longer than a second, then at growing intervals, and when it
+	// ends. Many goroutines call it, and each waits for it to return. nil: no reports.
 	Waiting func(Wait)
-	// Security is how Brokers are reached. The broker inside this process has none.
+	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
 	Security Security
 }
 
 const (
-	// clientID names us in the brokers' logs and quotas.
+	// clientID is our name in the brokers' logs and quotas.
 	clientID = "stagewise"
-	// requestTimeout ends a request to a broker that went silent.
+	// requestTimeout ends a request to a broker that no longer answers.
 	requestTimeout = 30 * time.Second
-	// settleTime is how long a topic may be unknown before that is believed: brokers learn of a new topic one by one.
+	// settleTime is how long a topic may be unknown before that is an error: brokers learn of a new topic one by one.
 	settleTime = 2 * time.Second
-	// stallTime is how long a Range may find the log to end before the range does. A leader that was just elected can
-	// lag for a moment; a topic that was made anew stays short.
+	// stallTime is how long a Range waits if the log ends before the range does. A new leader can lag for a moment; a topic that
+	// was deleted and created again stays short.
 	stallTime = 10 * time.Second
-	// dialTime is how long it may take to connect to a broker, as in kafka-go's own dialer.
+	// dialTime limits the time to connect to a broker, as in kafka-go's own dialer.
 	dialTime = 10 * time.Second
-	// mismatchTimeout is how long a broker that closed a connection may take to show why.
+	// mismatchTimeout limits each attempt to find out why a broker closed a connection.
 	mismatchTimeout = 2 * time.Second
 )
 
-// Log is a connection to the brokers. Its methods may be called from any goroutine.
+// Log is a connection to the brokers. Its methods may be called from any goroutine. Made by [Open].
 type Log struct {
 	addresses []string
-	identity  identity
+	identity  secure.Identity
 	transport *kafka.Transport
 	client    *kafka.Client
-	broker    *broker // nil when the brokers are elsewhere
+	broker    *broker // nil if the brokers are not embedded
 
 	ctx   context.Context // ends with Close
 	close func() error
 
 	waiting func(Wait)
 
-	met                                sync.Map // the topics that were there
-	settle, stall                      time.Duration
-	session, heartbeat, watch, parting time.Duration
+	found sync.Map // the topics of successful requests
+
+	// The constants of these names, which tests shorten.
+	settle, stall                    time.Duration
+	session, heartbeat, watch, leave time.Duration
 }
 
-// Open connects to the brokers and makes sure that one answers, within 30 s at most; without Brokers it starts one on
-// DataDir, or returns a *LockedError when another process has that open. A Security that can't be is a *SecurityError,
-// brokers that don't let us in are an *AccessError.
+// Open connects to the brokers and waits up to 30 s until one answers. Without Brokers it starts the embedded broker on DataDir,
+// or returns a *LockedError if another process has it open. It returns a *SecurityError if Security is invalid, and an error
+// that wraps an *AccessError if the brokers refuse us.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	boundCompression()
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
 		settle: settleTime, stall: stallTime,
-		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, parting: partingTime,
+		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 	}
 	if len(o.Brokers) > 0 {
 		var wrong []*SecurityError
-		if l.identity, wrong = o.Security.identity(); len(wrong) > 0 {
+		if l.identity, wrong = o.Security.Identity(); len(wrong) > 0 {
 			return nil, wrong[0]
 		}
 	} else {
@@ -120,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	var end context.CancelFunc
 	l.ctx, end = context.WithCancel(context.Background())
-	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, Context: l.ctx}
+	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), Context: l.ctx}
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	l.close = sync.OnceValue(func() error {
 		end()
@@ -132,32 +141,33 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	})
 
 	if err := l.reach(ctx); err != nil {
-		err = l.identity.explain(l.mismatch(ctx, err))
+		err = l.identity.Explain(l.mismatch(ctx, err))
 		return nil, errors.Join(fmt.Errorf("reach Kafka at %s: %w", strings.Join(l.addresses, ", "), err), l.Close())
 	}
 	return l, nil
 }
 
-// reach makes sure that a broker answers. One that takes a connection and breaks it may be about to die or have just come
-// back, so it, or another, is asked again for a moment. Where none takes a connection there is nobody, or the addresses are
-// wrong, and whoever wrote them hears of it at once.
+// reach makes sure that a broker answers. A broker that accepts a connection and breaks it may be stopping or starting, so
+// reach retries for settleTime. If no broker accepts a connection, no broker runs or the addresses are wrong, and reach fails
+// at once.
 func (l *Log) reach(ctx context.Context) error {
 	began := time.Now()
-	var lasting error
+	var permanent error
 	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
 		_, err := l.metadata(ctx, []string{})
 		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.settle) {
-			lasting, err = err, nil
+			permanent, err = err, nil
 		}
 		return err
 	})
-	if lasting != nil {
-		return lasting
+	if permanent != nil {
+		return permanent
 	}
 	return err
 }
 
-// Close ends every reader, every membership and every waiting call, and stops the embedded broker. Its log can be opened again.
+// Close ends every reader, every membership and every waiting call, and stops the embedded broker. The directory of its log can
+// then be opened again. A second Close does nothing and returns the same error.
 func (l *Log) Close() error { return l.close() }
 
 // Embedded reports whether the broker runs inside this process.
@@ -166,10 +176,10 @@ func (l *Log) Embedded() bool { return l.broker != nil }
 // Addr returns the addresses of the brokers that the log was opened with, or that of the embedded broker.
 func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
 
-// metadata asks the cluster afresh; nil means all topics. The shared transport would answer from what it heard up to
-// six seconds ago, so this one is made for a single question.
+// metadata requests the cluster's layout and that of the topics; nil means all topics. The shared transport would answer from a
+// copy up to six seconds old, so metadata makes a transport for this one request.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.sasl, MetadataTopics: topics}
+	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), MetadataTopics: topics}
 	defer transport.CloseIdleConnections()
 	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
 	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})

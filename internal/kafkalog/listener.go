@@ -6,23 +6,23 @@ import (
 	"net"
 )
 
-// listener is where the embedded broker is reached: at a port of the loopback interface by other processes, and through a pipe
-// in memory by the one that it is in, which copies a message once where a socket does twice and with system calls.
+// listener accepts the connections of the embedded broker: from other processes through a port of the loopback interface, and
+// from this process through a pipe in memory. A pipe copies a message once; a socket copies it twice, with system calls.
 type listener struct {
-	net.Listener // of the port
-	met          chan net.Conn
+	net.Listener               // on the port
+	accepted     chan net.Conn // from the port and from pipe
 	ended        chan struct{} // closed with the port
-	err          error         // why, once it has ended
+	err          error         // why the port closed; set before ended is closed
 }
 
 func newListener(port net.Listener) *listener {
-	l := &listener{Listener: port, met: make(chan net.Conn), ended: make(chan struct{})}
-	go l.others()
+	l := &listener{Listener: port, accepted: make(chan net.Conn), ended: make(chan struct{})}
+	go l.acceptPort()
 	return l
 }
 
-// others takes who comes by the port, until that is closed.
-func (l *listener) others() {
+// acceptPort accepts connections on the port until it is closed.
+func (l *listener) acceptPort() {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -30,26 +30,26 @@ func (l *listener) others() {
 			close(l.ended)
 			return
 		}
-		l.met <- conn
+		l.accepted <- conn
 	}
 }
 
 // Accept returns the next connection of either kind.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-l.met:
+	case conn := <-l.accepted:
 		return conn, nil
 	case <-l.ended:
 		return nil, l.err
 	}
 }
 
-// pipe connects this process.
+// pipe connects this process with the broker.
 func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
-	case l.met <- l.end(there):
-		return l.end(here), nil
+	case l.accepted <- l.newEnd(there):
+		return l.newEnd(here), nil
 	case <-l.ended:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
@@ -57,17 +57,18 @@ func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-func (l *listener) end(pipe net.Conn) net.Conn {
+func (l *listener) newEnd(pipe net.Conn) net.Conn {
 	return &end{pipe, l.Addr(), bufio.NewReaderSize(pipe, pipeBytes)}
 }
 
-// pipeBytes is how much an end reads at once: who writes waits until it is read, and kafka-go reads 4 KB at a time.
+// pipeBytes is how much an end of a pipe reads at once. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at
+// a time.
 const pipeBytes = 64 << 10
 
-// end of a pipe.
+// end is one end of a pipe.
 type end struct {
 	net.Conn
-	address net.Addr // one that can be told apart from none
+	address net.Addr // the port's: callers need an address that is not empty
 	read    *bufio.Reader
 }
 

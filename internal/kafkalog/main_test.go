@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// appendForever names the data directory of the process that TestKilledProcessLosesNothing kills.
+// appendForever is the environment variable with the data directory of the process that TestKilledProcessLosesNothing kills.
 const appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runAppendForever prints the number of each message once it is acknowledged.
+// runAppendForever appends messages and prints the number of each after its acknowledgement.
 func runAppendForever(dir string) {
 	ctx := context.Background()
 	l, err := Open(ctx, Options{DataDir: dir})
@@ -42,7 +42,7 @@ func runAppendForever(dir string) {
 	os.Exit(1)
 }
 
-// numbered is message i, its value size bytes long at least.
+// numbered returns message i, whose value has at least size bytes.
 func numbered(i, size int) Message {
 	value := fmt.Sprintf("%d;", i)
 	return Message{Value: []byte(value + strings.Repeat("x", max(0, size-len(value))))}
@@ -61,7 +61,7 @@ func numberedUpTo(n, size int) []Message {
 	return messages
 }
 
-// numbers are "from", …, "to-1".
+// numbers returns "from", …, "to−1".
 func numbers(from, to int) []string {
 	list := []string{}
 	for i := from; i < to; i++ {
@@ -95,7 +95,7 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// must drops a nil error.
+// must returns v, or ends the test if err is not nil.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -104,7 +104,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-var errTooMany = errors.New("more messages than there can be")
+var errTooMany = errors.New("more messages than offsets")
 
 // read returns the messages of a range.
 func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error) {
@@ -123,7 +123,7 @@ func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error)
 	}
 }
 
-// foreign is a client of another make: a producer with transactions and compression, an administrator.
+// foreign returns a client of another library, for transactions, compression and administration.
 func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	options = append(options, kgo.SeedBrokers(l.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))

@@ -7,61 +7,50 @@ import (
 	"io"
 )
 
-// Range reads the messages of a range of offsets, in order. It belongs to one goroutine at a time.
+// Range reads the messages of a range of offsets, in order. Only one goroutine at a time may use it. Made by [Log.Range].
 type Range struct{ stream stream }
 
-// Range returns a reader of exactly the messages with offsets in [from, to) that are committed. It waits for offsets that
-// are not written yet only for a moment, so to is at most the end that Bounds reported.
+// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only a moment for offsets
+// that are not written yet, so to must not be greater than the end that Bounds returned.
 func (l *Log) Range(topic string, partition int, from, to int64) *Range {
 	return &Range{stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: to}}}}
 }
 
-// Next returns the next message, and io.EOF after the last. Offsets that hold no record (compacted, of an aborted
-// transaction, its markers) are passed over; offsets that were deleted are a *DeletedError. An error of ctx leaves the
-// Range as it was, any other is final.
+// Next returns the next message, and io.EOF after the last. It skips offsets without a record (compacted, aborted, transaction
+// markers). If offsets of the range were deleted it returns a *DeletedError. After an error of ctx Next may be called again;
+// any other error is final.
 func (r *Range) Next(ctx context.Context) (Message, error) { return r.stream.next(ctx) }
 
-// Close ends the fetching.
+// Close stops the fetching. It always returns nil.
 func (r *Range) Close() error { return r.stream.close() }
 
-// Follower reads a partition as it grows. It belongs to one goroutine at a time.
+// Follower reads a partition as it grows. Only one goroutine at a time may use it. Made by [Log.Follow].
 type Follower struct {
-	// SkipDeleted makes a Follower that comes too late for some offsets go on at the first that is left, which is right
-	// for a compacted topic. Set it before the first Next.
+	// SkipDeleted makes the Follower continue at the first remaining offset if the next ones were deleted, which is right for a
+	// compacted topic. Set it before the first Next.
 	SkipDeleted bool
 
-	stream   stream
-	position int64
+	stream stream
 }
 
-// Follow returns a reader of all committed messages from an offset on, without an end.
+// Follow returns a reader of all committed messages from an offset on, without end.
 func (l *Log) Follow(topic string, partition int, from int64) *Follower {
-	return &Follower{
-		stream:   stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}}},
-		position: from,
-	}
+	return &Follower{stream: stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}}}}
 }
 
-// Next returns the next message as soon as there is one, waiting out trouble with the brokers for as long as ctx lasts. A
-// fetch is always under way, so it costs no time to call Next with a short ctx again and again. Offsets that were deleted
-// are a *DeletedError unless SkipDeleted, a topic that is gone is ErrUnknownTopic; both are final.
+// Next waits for the next message, and retries transient errors of the brokers until ctx ends. A fetch is always under way, so
+// calling Next repeatedly with a short ctx costs no time. If offsets were deleted it returns a *DeletedError, unless
+// SkipDeleted is set; if the topic is gone, ErrUnknownTopic. Both are final.
 func (f *Follower) Next(ctx context.Context) (Message, error) {
 	f.stream.source.skipDeleted = f.SkipDeleted
-	m, err := f.stream.next(ctx)
-	if err == nil {
-		f.position = m.Offset + 1
-	}
-	return m, err
+	return f.stream.next(ctx)
 }
 
-// Position returns the offset after the last message that Next returned: where another Follower would go on.
-func (f *Follower) Position() int64 { return f.position }
-
-// Close ends the fetching.
+// Close stops the fetching. It always returns nil.
 func (f *Follower) Close() error { return f.stream.close() }
 
-// stream fetches one page ahead of its user, in a goroutine that begins with the first next and ends with close, with the
-// log, or with the last page.
+// stream fetches one page ahead of its user, in a goroutine that starts with the first next and ends with close, with the log,
+// or after the last page.
 type stream struct {
 	source source
 	page   page
@@ -69,7 +58,7 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-// page is what one fetch brought. One with an error is the last.
+// page is the result of one fetch. A page with an error is the last.
 type page struct {
 	messages []Message
 	err      error
@@ -94,7 +83,7 @@ func (s *stream) next(ctx context.Context) (Message, error) {
 		}
 	}
 	m := s.page.messages[0]
-	s.page.messages[0] = Message{} // let the value's memory end with its user
+	s.page.messages[0] = Message{} // drop the reference, so that the value's memory can be freed
 	s.page.messages = s.page.messages[1:]
 	return m, nil
 }

@@ -11,29 +11,31 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 const (
-	firstBackoff = 5 * time.Millisecond
-	lastBackoff  = time.Second
+	minBackoff = 5 * time.Millisecond
+	maxBackoff = time.Second
 )
 
-// errPending is what was asked for but is not done yet.
+// errPending means that the brokers have accepted a request but not completed it.
 var errPending = errors.New("not done yet")
 
-// retry calls do until it succeeds, fails for good, or ctx ends. What it does is what somebody is told when that takes long.
-// Before each further attempt the cluster's layout is forgotten: kafka-go would go on asking a former leader until its next
-// refresh, some seconds later.
+// retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation, for Options.Waiting.
+// Before each further attempt it drops kafka-go's copy of the cluster's layout, which would otherwise name a former leader
+// until the next refresh some seconds later.
 func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return l.retryOn(ctx, "", what, do)
 }
 
-// retryOn is retry of what is done to one topic.
+// retryOn is retry for an operation on one topic.
 func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
-	// The transport hears of Close when that function does, so what it says then may be heard first.
+	// Close ends l.ctx, and the transport may fail do before the AfterFunc has run.
 	over := func() bool {
 		if l.ctx.Err() != nil {
 			cancel(ErrClosed)
@@ -41,66 +43,66 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		return ctx.Err() != nil
 	}
 
-	wait := waiting{tell: l.waiting, what: what}
+	wait := waiting{report: l.waiting, what: what}
 	defer func() { wait.over(err) }()
-	var trouble error
+	var failure error
 	var unknownSince time.Time
-	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		if over() {
-			return ended(ctx, trouble)
+			return ended(ctx, failure)
 		}
 		began := time.Now()
 		err := do(ctx)
 		if err == nil {
 			if topic != "" {
-				l.met.Store(topic, true)
+				l.found.Store(topic, true)
 			}
 			return nil
 		}
-		if unheard(err) {
-			if _, silence := l.metadata(ctx, []string{}); silence != nil {
-				err = silence
+		if notInLayout(err) {
+			if _, failure := l.metadata(ctx, []string{}); failure != nil {
+				err = failure
 			}
 		}
 		if over() {
-			return ended(ctx, trouble)
+			return ended(ctx, failure)
 		}
-		trouble = err
+		failure = err
 		switch {
 		case !unknown(err):
 			unknownSince = time.Time{}
 			if !retriable(err) {
-				return l.identity.explain(err)
+				return l.identity.Explain(err)
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
 		case time.Since(unknownSince) > l.settleOf(topic):
-			return l.identity.unknownTopic()
+			return l.unknownTopic()
 		}
-		wait.failed(began, trouble)
+		wait.failed(began, failure)
 		l.transport.CloseIdleConnections()
 		pause(ctx, backoff)
 	}
 }
 
-// settleOf is how long a topic may be unknown before that is believed: much longer where it was there, as a broker that has just
-// come back knows none for a while.
+// settleOf returns how long a topic may be unknown before retryOn gives up. A topic that was found before gets much longer,
+// because a broker that has just restarted knows no topics for a while.
 func (l *Log) settleOf(topic string) time.Duration {
-	if _, met := l.met.Load(topic); met {
+	if _, found := l.found.Load(topic); found {
 		return 15 * l.settle
 	}
 	return l.settle
 }
 
-// ended says why ctx ended, and what it was waiting out.
-func ended(ctx context.Context, trouble error) error {
-	if trouble == nil {
+// ended returns the error for a retry that ctx has ended, with the last transient error.
+func ended(ctx context.Context, failure error) error {
+	if failure == nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w, waiting out: %w", context.Cause(ctx), trouble)
+	return fmt.Errorf("%w, while retrying after: %w", context.Cause(ctx), failure)
 }
 
-// pause lets about d pass, less if ctx ends. The random half keeps readers that met the same trouble apart.
+// pause waits between d/2 and d, or until ctx ends. The random part spreads the retries of readers that failed together.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
@@ -110,36 +112,38 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// unknown errors are passing when the topic was made just now, and final when it was not made or is gone.
+// unknown reports whether a topic or partition is unknown. The error is transient if the topic was created just now, and
+// permanent if it does not exist.
 func unknown(err error) bool {
-	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || unheard(err)
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || notInLayout(err)
 }
 
-// unheard errors are kafka-go's own: its copy of the cluster's layout has no such topic. When no broker could be asked for
-// the layout that copy is empty, so they mean nothing then.
-func unheard(err error) bool {
+// notInLayout reports whether kafka-go's copy of the cluster's layout lacks the topic or partition. That copy is also empty if
+// no broker could be asked for the layout, so the error then says nothing about the topic.
+func notInLayout(err error) bool {
 	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
 }
 
-// retriable errors may be gone at the next attempt: the "retriable" of https://kafka.apache.org/protocol#protocol_error_codes
-// with the exceptions below, trouble with a connection, and what takes its time.
+// retriable reports whether the next attempt may succeed: after the errors that
+// https://kafka.apache.org/protocol#protocol_error_codes calls retriable, with the exceptions below, after errors of a
+// connection, and after errPending.
 func retriable(err error) bool {
-	// First, because a kafka.Error is a net.Error too.
+	// This check is first because a kafka.Error is a net.Error too.
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		switch code {
-		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not there yet
+		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not up yet
 			return true
-		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // a member joins again
+		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // the member joins again
 			return true
-		case kafka.InvalidMessage: // a corrupt message; TCP has a checksum, so a second try finds it as corrupt
+		case kafka.InvalidMessage: // TCP has a checksum, so the message is corrupt on the broker
 			return false
 		}
 		return code.Temporary()
 	}
-	if alert(err) { // a net.Error too
+	if secure.IsAlert(err) { // an alert is a net.Error too
 		return false
 	}
-	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded, here of a single request
+	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request
 		return true
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||

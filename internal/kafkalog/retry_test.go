@@ -16,32 +16,32 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Of every answer that a broker can give: whether a further attempt may get another.
-func TestWhatIsWaitedOut(t *testing.T) {
-	passing := []kafka.Error{
-		// A topic that was made just now; see unknown for how long.
+// Every error code of brokers is either transient or permanent.
+func TestRetriable(t *testing.T) {
+	transient := []kafka.Error{
+		// A topic that was created just now; see unknown for how long.
 		kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID,
-		// Leaders and controllers that move, and clients or brokers that have not heard of it.
+		// Leaders and controllers that move, and clients or brokers that do not know it yet.
 		kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.NotController, kafka.FencedLeaderEpoch,
 		kafka.UnknownLeaderEpoch, kafka.ListenerNotFound, kafka.OffsetNotAvailable, kafka.PreferredLeaderNotAvailable,
 		kafka.EligibleLeadersNotAvailable,
-		// Brokers that are down, slow, short of disk, of each other, or of patience with us.
+		// Brokers that are down, slow, short of disk, short of replicas, or throttling us.
 		kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.NetworkException, kafka.RequestTimedOut,
 		kafka.KafkaStorageError, kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend, kafka.ThrottlingQuotaExceeded,
-		// Coordinators that are not there yet, and groups that go on.
+		// Coordinators that are not up yet, and groups that have rebalanced.
 		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup,
 		kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.UnstableOffsetCommit,
-		// Answers to what is never asked here.
+		// Answers to requests that this package does not send.
 		kafka.FetchSessionIDNotFound, kafka.InvalidFetchSessionEpoch, kafka.FetchSessionTopicIDError, kafka.ElectionNotNeeded,
 		kafka.NoReassignmentInProgress, kafka.GroupSubscribedToTopic,
 	}
 	for code := kafka.Error(-1); code < 200; code++ {
 		err := fmt.Errorf("wrapped: %w", code)
-		if got, want := retriable(err), slices.Contains(passing, code); got != want {
-			t.Errorf("%d %s is waited out: %v", int(code), code.Title(), got)
+		if got, want := retriable(err), slices.Contains(transient, code); got != want {
+			t.Errorf("%d %s is retried: %v", int(code), code.Title(), got)
 		}
 	}
-	// Not everything that is not passing need be named, but these must not hang a run.
+	// The permanent errors that would hang a run if they were retried.
 	for _, code := range []kafka.Error{
 		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.MessageSizeTooLarge,
@@ -50,8 +50,8 @@ func TestWhatIsWaitedOut(t *testing.T) {
 		kafka.InconsistentGroupProtocol, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.GroupMaxSizeReached,
 		kafka.Unknown,
 	} {
-		if slices.Contains(passing, code) {
-			t.Errorf("%s ends at once", code.Title())
+		if slices.Contains(transient, code) {
+			t.Errorf("%s is retried", code.Title())
 		}
 	}
 
@@ -67,21 +67,22 @@ func TestWhatIsWaitedOut(t *testing.T) {
 	} {
 		for _, err := range list {
 			if retriable(fmt.Errorf("wrapped: %w", err)) != want {
-				t.Errorf("%v is waited out: %v", err, !want)
+				t.Errorf("%v is retried: %v", err, !want)
 			}
 		}
 	}
 }
 
-// retried runs retry on a log without brokers whose trouble lasts, and returns what was told.
-func retried(t *testing.T, trouble error, lasts time.Duration, then error) []Wait {
-	var told []Wait
+// retried runs retry on a log without brokers, with an operation that returns failure for some time and then another result,
+// and returns the reports.
+func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wait {
+	var reports []Wait
 	synctest.Test(t, func(t *testing.T) {
-		l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, waiting: func(w Wait) { told = append(told, w) }}
+		l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, waiting: func(w Wait) { reports = append(reports, w) }}
 		began := time.Now()
 		err := l.retry(t.Context(), "append to x[0]", func(context.Context) error {
 			if time.Since(began) < lasts {
-				return trouble
+				return failure
 			}
 			return then
 		})
@@ -89,65 +90,65 @@ func retried(t *testing.T, trouble error, lasts time.Duration, then error) []Wai
 			t.Errorf("%v, want %v", err, then)
 		}
 	})
-	return told
+	return reports
 }
 
-func TestLongWaitsAreTold(t *testing.T) {
+func TestLongWaitsAreReported(t *testing.T) {
 	const lasts = 10 * time.Minute
-	told := retried(t, kafka.NotEnoughReplicas, lasts, nil)
+	reports := retried(t, kafka.NotEnoughReplicas, lasts, nil)
 	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364, 424, 484, 544} // doubling up to a minute apart
-	if len(told) < 10 || len(told) > len(seconds)+1 {
-		t.Fatalf("told %d times", len(told))
+	if len(reports) < 10 || len(reports) > len(seconds)+1 {
+		t.Fatalf("%d reports", len(reports))
 	}
-	last := len(told) - 1
-	for i, w := range told[:last] {
+	last := len(reports) - 1
+	for i, w := range reports[:last] {
 		if w.What != "append to x[0]" || !errors.Is(w.Err, kafka.NotEnoughReplicas) || w.Over {
-			t.Errorf("told %+v", w)
+			t.Errorf("reported %+v", w)
 		}
-		// Told by the attempt that comes next, a second later at most.
-		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*lastBackoff.Seconds() {
-			t.Errorf("told after %v, want %v s", w.Since, seconds[i])
+		// The next attempt makes the report, at most a second later.
+		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
+			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])
 		}
 	}
-	if w := told[last]; !w.Over || w.Err != nil || w.Since < lasts {
-		t.Errorf("told of the end %+v", w)
+	if w := reports[last]; !w.Over || w.Err != nil || w.Since < lasts {
+		t.Errorf("the last report is %+v", w)
 	}
 }
 
-func TestShortWaitsAreNotTold(t *testing.T) {
-	if told := retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil); len(told) > 0 {
-		t.Errorf("told %+v", told)
+func TestShortWaitsAreNotReported(t *testing.T) {
+	if reports := retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil); len(reports) > 0 {
+		t.Errorf("reported %+v", reports)
 	}
-	if told := retried(t, nil, 0, kafka.TopicAuthorizationFailed); len(told) > 0 {
-		t.Errorf("told %+v", told)
-	}
-}
-
-func TestWaitThatEndsBadly(t *testing.T) {
-	told := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
-	if w := told[len(told)-1]; len(told) < 2 || !w.Over || !errors.Is(w.Err, kafka.TopicAuthorizationFailed) {
-		t.Errorf("told %+v", told)
+	if reports := retried(t, nil, 0, kafka.TopicAuthorizationFailed); len(reports) > 0 {
+		t.Errorf("reported %+v", reports)
 	}
 }
 
-// A topic that nobody has met is believed to be missing after a moment; one that was there, much later.
-func TestUnknownTopicIsBelieved(t *testing.T) {
-	for _, met := range []bool{false, true} {
+func TestWaitThatEndsWithAnError(t *testing.T) {
+	reports := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
+	if w := reports[len(reports)-1]; len(reports) < 2 || !w.Over || !errors.Is(w.Err, kafka.TopicAuthorizationFailed) {
+		t.Errorf("reported %+v", reports)
+	}
+}
+
+// An unknown topic is an error after settleTime, or much later if the topic was found before.
+func TestUnknownTopicIsAnError(t *testing.T) {
+	for _, found := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, settle: settleTime}
-			if met {
+			if found {
 				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)
 				}
 			}
 			began := time.Now()
 			err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
-			least, most := settleTime, 2*settleTime
-			if met {
-				least, most = 15*settleTime, 16*settleTime
+			shortest, longest := settleTime, 2*settleTime
+			if found {
+				shortest, longest = 15*settleTime, 16*settleTime
 			}
-			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < least || took > most {
-				t.Errorf("met before: %v: %v after %v", met, err, took)
+			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < shortest || took > longest {
+				t.Errorf("found before: %v: %v after %v", found, err, took)
 			}
 		})
 	}

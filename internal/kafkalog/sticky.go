@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// claim is what a member says of itself when it joins its group: the partitions that it was given last, and by which
-// generation of the group. The zero claim is that of a newcomer.
+// claim is what a member sends when it joins its group: the partitions of its last assignment, and the group's generation
+// that made it. The zero claim is a new member's.
 type claim struct {
 	Generation int32 `json:"generation"`
 	Partitions []int `json:"partitions"`
@@ -16,7 +16,7 @@ type claim struct {
 
 func (c claim) encode() ([]byte, error) { return json.Marshal(c) }
 
-// decodeClaim takes what it can't read for a newcomer's: at worst partitions move that could have stayed.
+// decodeClaim returns the zero claim for data that it can't read. At worst, partitions then move that could have stayed.
 func decodeClaim(data []byte) claim {
 	var c claim
 	if json.Unmarshal(data, &c) != nil {
@@ -25,10 +25,10 @@ func decodeClaim(data []byte) claim {
 	return c
 }
 
-// assign divides partitions among the members that claim some of them, by member id. The shares differ by one at most, each
-// list ascends, and no partition moves that need not: a member gives up only what is over its share. Of two members that
-// claim a partition the one of the later generation has it, as the other missed a generation that gave it away. It is a
-// pure function, so whoever leads the group finds the same.
+// assign divides partitions among members, given each member's claim by member id. The shares differ by at most one
+// partition, each list ascends, and only partitions beyond a member's share move. If two members claim a partition, the one
+// with the later generation keeps it: the other missed a generation that gave it away. assign is a pure function, so every
+// leader of the group computes the same.
 func assign(partitions []int, claims map[string]claim) map[string][]int {
 	if len(claims) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func assign(partitions []int, claims map[string]claim) map[string][]int {
 	members := slices.Sorted(maps.Keys(claims))
 	held := hold(partitions, members, claims)
 
-	// The larger shares go to those that hold most, which moves least.
+	// The members that hold the most get the larger shares, so that the fewest partitions move.
 	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(held[b]), len(held[a])) })
 	share := func(i int) int {
 		if i < len(partitions)%len(members) {
@@ -62,8 +62,8 @@ func assign(partitions []int, claims map[string]claim) map[string][]int {
 	return shares
 }
 
-// hold returns the partitions by the member whose claim to them is the best, and under "" those that nobody claims. Both
-// lists are in order.
+// hold returns the partitions of each member whose claim to them has the latest generation, and those without a claim
+// under "". All lists keep the order of partitions.
 func hold(partitions []int, members []string, claims map[string]claim) map[string][]int {
 	holder := make(map[int]string, len(partitions))
 	for _, p := range partitions {

@@ -16,28 +16,28 @@ func upTo(n int) []int {
 	return list
 }
 
-// checkShares states what holds of every division: complete, disjoint, in order, even.
+// checkShares checks the laws of every division: complete, disjoint, sorted, even.
 func checkShares(t *testing.T, partitions []int, claims map[string]claim, shares map[string][]int) {
 	t.Helper()
 	var all []int
-	least, most := len(partitions), 0
+	smallest, largest := len(partitions), 0
 	for m, share := range shares {
-		if _, there := claims[m]; !there {
-			t.Errorf("%s is no member", m)
+		if _, member := claims[m]; !member {
+			t.Errorf("%s is not a member", m)
 		}
 		if !slices.IsSorted(share) {
 			t.Errorf("%s has %v", m, share)
 		}
-		least, most = min(least, len(share)), max(most, len(share))
+		smallest, largest = min(smallest, len(share)), max(largest, len(share))
 		all = append(all, share...)
 	}
 	slices.Sort(all)
-	if len(shares) != len(claims) || !slices.Equal(all, partitions) || most-least > 1 {
+	if len(shares) != len(claims) || !slices.Equal(all, partitions) || largest-smallest > 1 {
 		t.Errorf("%d partitions among %d: %v", len(partitions), len(claims), shares)
 	}
 }
 
-// kept counts the partitions that stay with who held them.
+// kept counts the partitions that stay with their member.
 func kept(held, shares map[string][]int) (n int) {
 	for m, share := range shares {
 		for _, p := range held[m] {
@@ -49,9 +49,9 @@ func kept(held, shares map[string][]int) (n int) {
 	return n
 }
 
-// mostKept is how many partitions can stay in an even division: all up to the lesser share, and one more of as many members as
-// have the larger share.
-func mostKept(partitions int, members []string, held map[string][]int) (n int) {
+// maxKept returns how many partitions can stay in an even division: for each member up to the smaller share, and one more for
+// as many members as get the larger share.
+func maxKept(partitions int, members []string, held map[string][]int) (n int) {
 	larger := partitions % len(members)
 	for _, m := range members {
 		n += min(len(held[m]), partitions/len(members))
@@ -63,9 +63,9 @@ func mostKept(partitions int, members []string, held map[string][]int) (n int) {
 	return n
 }
 
-// Whoever joins, leaves, sleeps through a generation or forgets, and however many partitions are added: each division is even
-// and moves as little as an even one can.
-func TestGroupsLife(t *testing.T) {
+// Members join, leave, and miss generations, and partitions are added: every division is even and moves as few partitions as
+// an even one can.
+func TestAssignOverGenerations(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		partitions := upTo(random.IntN(60))
@@ -73,7 +73,7 @@ func TestGroupsLife(t *testing.T) {
 		for generation := range int32(20) {
 			for range random.IntN(4) {
 				m := fmt.Sprint("m", random.IntN(25))
-				if _, there := claims[m]; there {
+				if _, member := claims[m]; member {
 					delete(claims, m)
 				} else {
 					claims[m] = claim{}
@@ -89,7 +89,7 @@ func TestGroupsLife(t *testing.T) {
 			held := hold(partitions, members, claims)
 			shares := assign(partitions, claims)
 			checkShares(t, partitions, claims, shares)
-			if got, want := kept(held, shares), mostKept(len(partitions), members, held); got != want {
+			if got, want := kept(held, shares), maxKept(len(partitions), members, held); got != want {
 				t.Fatalf("seed %d: %v to %v: %d partitions stay of %d that could", seed, held, shares, got, want)
 			}
 			random.Shuffle(len(partitions), func(i, j int) { partitions[i], partitions[j] = partitions[j], partitions[i] })
@@ -98,7 +98,7 @@ func TestGroupsLife(t *testing.T) {
 			}
 			slices.Sort(partitions)
 			for m, share := range shares {
-				if random.IntN(10) > 0 { // else it slept
+				if random.IntN(10) > 0 { // otherwise the member misses this generation
 					claims[m] = claim{Generation: generation, Partitions: share}
 				}
 			}
@@ -116,15 +116,15 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 		claims     map[string]claim
 		want       map[string][]int
 	}{
-		"nobody comes or goes":  {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
-		"one comes":             {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2}, "b": {1, 3}, "c": {4, 5}}},
-		"one comes for nothing": {1, map[string]claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
-		"one goes":              {6, map[string]claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
-		"partitions are added":  {5, map[string]claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},
-		"a zombie wakes": {4, map[string]claim{"a": {6, []int{0, 1}}, "b": had(0, 1), "c": had(2, 3)},
+		"the same members":     {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
+		"a member joins":       {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2}, "b": {1, 3}, "c": {4, 5}}},
+		"one joins in vain":    {1, map[string]claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
+		"a member leaves":      {6, map[string]claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
+		"partitions are added": {5, map[string]claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},
+		"an old claim returns": {4, map[string]claim{"a": {6, []int{0, 1}}, "b": had(0, 1), "c": had(2, 3)},
 			map[string][]int{"a": {3}, "b": {0, 1}, "c": {2}}},
 		"two of one generation": {2, map[string]claim{"a": had(0, 1), "b": had(0, 1)}, map[string][]int{"a": {0}, "b": {1}}},
-		"claims of nonsense":    {2, map[string]claim{"a": had(-1, 0, 0, 9, 0), "b": {}}, map[string][]int{"a": {0}, "b": {1}}},
+		"invalid claims":        {2, map[string]claim{"a": had(-1, 0, 0, 9, 0), "b": {}}, map[string][]int{"a": {0}, "b": {1}}},
 	} {
 		got := assign(upTo(c.partitions), c.claims)
 		checkShares(t, upTo(c.partitions), c.claims, got)
@@ -133,27 +133,27 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 		}
 	}
 	if got := assign(upTo(3), nil); len(got) != 0 {
-		t.Errorf("nobody has %v", got)
+		t.Errorf("without members: %v", got)
 	}
 }
 
-// What a member sends cannot make a division uneven, nor take what a sound claim of a later generation holds.
+// No claim can make a division uneven, or take partitions from a valid claim of a later generation.
 func FuzzClaim(f *testing.F) {
-	sound, err := claim{Generation: 3, Partitions: []int{0, 5}}.encode()
+	valid, err := claim{Generation: 3, Partitions: []int{0, 5}}.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range [][]byte{sound, nil, []byte("null"), []byte("[]"), sound[:len(sound)-3],
+	for _, seed := range [][]byte{valid, nil, []byte("null"), []byte("[]"), valid[:len(valid)-3],
 		[]byte(`{"generation":1e99,"partitions":[1]}`), []byte(`{"generation":2,"partitions":[-1,1,1,9999999999]}`)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const latest = 1<<31 - 1
-		claims := map[string]claim{"sound": {Generation: latest, Partitions: []int{1, 2, 3}}, "fuzz": decodeClaim(data), "other": {}}
+		claims := map[string]claim{"valid": {Generation: latest, Partitions: []int{1, 2, 3}}, "fuzz": decodeClaim(data), "other": {}}
 		shares := assign(upTo(9), claims)
 		checkShares(t, upTo(9), claims, shares)
-		if claims["fuzz"].Generation < latest && !slices.Equal(shares["sound"], []int{1, 2, 3}) {
-			t.Errorf("the sound claim became %v", shares["sound"])
+		if claims["fuzz"].Generation < latest && !slices.Equal(shares["valid"], []int{1, 2, 3}) {
+			t.Errorf("the valid claim became %v", shares["valid"])
 		}
 	})
 }

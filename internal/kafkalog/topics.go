@@ -10,17 +10,21 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Topic is a topic as it is to be made, or as it was found.
+// Topic describes a topic to create, or one that was found.
 type Topic struct {
-	Name       string
+	// Name is the topic's name.
+	Name string
+	// Partitions is the number of partitions.
 	Partitions int
-	Compact    bool
-	// Config is what differs from the brokers' defaults, by Kafka's names (retention.ms and so on).
+	// Compact means that cleanup.policy contains compact.
+	Compact bool
+	// Config is the settings that differ from the brokers' defaults, by Kafka's names (retention.ms and so on).
 	Config map[string]string
 }
 
-// Create makes the topics that are not there, and waits until they can be used; those that are there are left as they
-// are, for which no permission to create is needed. With three brokers or more each message has three replicas, of which two must have it before it counts.
+// Create creates the topics that do not exist and waits until they can be used. It does not change topics that exist, and
+// needs no permission to create for them. With three brokers or more, each message has three replicas, and a write needs two
+// of them in sync.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
@@ -33,7 +37,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	for _, t := range topics {
 		request.Topics = append(request.Topics, creation(t, len(cluster.Brokers)))
 	}
-	var denied error // which says nothing of whether the topic is there
+	var denied error // brokers deny the creation of a topic before they look whether it exists
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
 		response, err := l.client.CreateTopics(ctx, request)
 		if err != nil {
@@ -55,7 +59,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	}
 	if _, err := l.fresh(ctx, names(topics)); err != nil {
 		if denied != nil && errors.Is(err, ErrUnknownTopic) {
-			return fmt.Errorf("create topics: %w", l.identity.explain(denied))
+			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 		}
 		return fmt.Errorf("wait for topics: %w", err)
 	}
@@ -91,7 +95,7 @@ func names(topics []Topic) []string {
 	return list
 }
 
-// fresh asks for the layout of the cluster and waits until every partition of the named topics has a leader.
+// fresh requests the layout of the cluster and waits until every partition of the named topics has a leader.
 func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
 	what := "find the brokers"
 	if len(topics) > 0 {
@@ -119,7 +123,7 @@ func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataRespon
 	return found, err
 }
 
-// Partitions returns the number of partitions of a topic, or ErrUnknownTopic.
+// Partitions returns the number of partitions of a topic, or an error that wraps ErrUnknownTopic.
 func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	var n int
 	err := l.retryOn(ctx, topic, "count the partitions of "+topic, func(ctx context.Context) error {
@@ -128,15 +132,15 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 			return err
 		}
 		n = len(m.Topics[0].Partitions)
-		return m.Topics[0].Error // partitions without a leader count
+		return m.Topics[0].Error // partitions without a leader count too
 	})
 	if err != nil {
-		return 0, fmt.Errorf("partitions of %s: %w", topic, err)
+		return 0, fmt.Errorf("count the partitions of %s: %w", topic, err)
 	}
 	return n, nil
 }
 
-// Topics returns the topics whose names begin with prefix, by name.
+// Topics returns the topics whose names begin with prefix, sorted by name, without Kafka's internal topics.
 func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	var topics []Topic
 	err := l.retry(ctx, "list topics", func(ctx context.Context) error {
@@ -175,10 +179,10 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	return topics, nil
 }
 
-// topicConfig is the source of a setting that was made for the topic (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
+// topicConfig is the source of a setting that was set on the topic itself (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
 const topicConfig = 1
 
-// Config returns all settings of a topic that are in force, the brokers' defaults included, by Kafka's names.
+// Config returns the effective settings of a topic, the brokers' defaults included, by Kafka's names.
 func (l *Log) Config(ctx context.Context, topic string) (map[string]string, error) {
 	configs, err := l.configs(ctx, topic)
 	if err != nil {
@@ -224,7 +228,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 	return configs, nil
 }
 
-// Delete deletes topics and waits until they are gone. Topics that are not there are no error.
+// Delete deletes topics and waits until they are gone. A topic that does not exist is no error.
 func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil
@@ -252,7 +256,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	})
 	l.transport.CloseIdleConnections()
 	for _, topic := range topics {
-		l.met.Delete(topic)
+		l.found.Delete(topic)
 	}
 	if err != nil {
 		return fmt.Errorf("delete topics: %w", err)
@@ -260,20 +264,20 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	return nil
 }
 
-// Bounds returns the first offset that a partition still holds and the one after the last that a reader may see, which is
-// before the first transaction that is still open.
+// Bounds returns the first offset that a partition still holds, and its end: the offset after the last that a reader may see,
+// or the first offset of an open transaction.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	// In one call kafka-go makes two requests of it, and if one of them finds no broker it says no more than kafka.Unknown.
+	// Not in one call: kafka-go would send two requests, and report only kafka.Unknown if one of them finds no broker.
 	if first, err = l.offset(ctx, topic, partition, kafka.FirstOffsetOf(partition)); err == nil {
 		end, err = l.offset(ctx, topic, partition, kafka.LastOffsetOf(partition))
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("bounds of %s[%d]: %w", topic, partition, err)
+		return 0, 0, fmt.Errorf("find the bounds of %s[%d]: %w", topic, partition, err)
 	}
 	return first, end, nil
 }
 
-// offset is the first or the last of a partition.
+// offset returns the first offset of a partition, or its end.
 func (l *Log) offset(ctx context.Context, topic string, partition int, which kafka.OffsetRequest) (offset int64, err error) {
 	err = l.retryOn(ctx, topic, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
 		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{

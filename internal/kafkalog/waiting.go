@@ -2,51 +2,55 @@ package kafkalog
 
 import "time"
 
-// Wait is an operation that trouble with the brokers holds up.
+// Wait reports an operation that is being retried because brokers fail.
 type Wait struct {
-	What  string        // "append to x[0]"
-	Since time.Duration // how long by now
-	Err   error         // the newest trouble; when it is over, how it ended: nil when all is well
-	Over  bool
+	// What is the operation, such as "append to x[0]".
+	What string
+	// Since is how long it has taken so far.
+	Since time.Duration
+	// Err is the latest error. With Over it is the result of the operation, nil if it succeeded.
+	Err error
+	// Over means that the operation has ended.
+	Over bool
 }
 
 const (
-	// firstWait is how much waiting is not worth a word: that a leader moves takes less.
-	firstWait = time.Second
-	// lastWait is how often somebody who reads the log wants to be told of the same thing.
-	lastWait = time.Minute
+	// minWaitInterval is how long an operation waits before the first report. A change of leader takes less.
+	minWaitInterval = time.Second
+	// maxWaitInterval is the longest time between two reports of one operation.
+	maxWaitInterval = time.Minute
 )
 
-// waiting tells of the waits of one operation.
+// waiting reports the waits of one operation.
 type waiting struct {
-	tell func(Wait) // nil: nobody listens
-	what string
+	report func(Wait) // nil: nothing is reported
+	what   string
 
-	since    time.Time // when the first attempt began that failed; zero before that
-	next     time.Time
-	interval time.Duration // zero until something was told
+	since    time.Time     // the start of the first failed attempt; zero before that
+	next     time.Time     // of the next report
+	interval time.Duration // between reports; zero before the first
 }
 
-// failed takes an attempt that began at a time and ended in trouble.
-func (w *waiting) failed(began time.Time, trouble error) {
-	if w.tell == nil {
+// failed records an attempt that began at the given time and failed, and reports the wait if it is time to.
+func (w *waiting) failed(began time.Time, failure error) {
+	if w.report == nil {
 		return
 	}
 	if w.since.IsZero() {
-		w.since, w.next = began, began.Add(firstWait)
+		w.since, w.next = began, began.Add(minWaitInterval)
 	}
 	now := time.Now()
 	if now.Before(w.next) {
 		return
 	}
-	w.interval = min(max(2*w.interval, firstWait), lastWait)
+	w.interval = min(max(2*w.interval, minWaitInterval), maxWaitInterval)
 	w.next = now.Add(w.interval)
-	w.tell(Wait{What: w.what, Since: now.Sub(w.since), Err: trouble})
+	w.report(Wait{What: w.what, Since: now.Sub(w.since), Err: failure})
 }
 
-// over takes the end of the operation.
+// over reports the end of the operation, if its waiting was reported.
 func (w *waiting) over(err error) {
 	if w.interval > 0 {
-		w.tell(Wait{What: w.what, Since: time.Since(w.since), Err: err, Over: true})
+		w.report(Wait{What: w.what, Since: time.Since(w.since), Err: err, Over: true})
 	}
 }

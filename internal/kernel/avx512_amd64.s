@@ -1,16 +1,16 @@
 #include "textflag.h"
 
-// The narrow products walk eight rows of x at a time, whose starts are DX bytes apart. They add in the order of the columns
-// (or of the rows), eight together or one by one, so a value does not depend on how many rows a call has.
+// The narrow products process eight rows of x at a time, whose starts are DX bytes apart. They add in the order of the columns
+// (or of the rows), with eight rows or one at a time, so a value does not depend on how many rows a call has.
 
-// MASK makes K1 the mask of the first CX of 16 values.
+// MASK sets K1 to the mask of the first CX of 16 values.
 #define MASK \
 	MOVQ $1, R15 \
 	SHLQ CX, R15 \
 	DECQ R15 \
 	KMOVW R15, K1
 
-// SETUP finds the multiples of the row length, and the mask K1 of the first k of 16 values.
+// SETUP computes multiples of the row length, and the mask K1 of the first k of 16 values.
 #define SETUP \
 	MOVQ p+32(FP), DX \
 	MOVQ k+40(FP), CX \
@@ -61,7 +61,7 @@ eight:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	LEAQ (R8)(DX*8), R15 // the next eight rows, which no hardware prefetcher expects
+	LEAQ (R8)(DX*8), R15 // prefetch the next eight rows, which the hardware prefetcher does not
 	MOVQ p+32(FP), CX
 	SUBQ $16, CX
 	JLT few
@@ -244,8 +244,8 @@ done:
 	VZEROUPPER
 	RET
 
-// COSINE turns the angles in Z0 into scale·cos: the multiple of π next to it is taken off in two parts, and what is left has
-// a polynomial in its square.
+// COSINE replaces the angles in Z0 by scale·cos. It subtracts the nearest multiple of π in two parts, and evaluates a polynomial
+// in the square of the rest.
 #define COSINE \
 	VMULPS Z16, Z0, Z1 \
 	VRNDSCALEPS $8, Z1, Z1 \
@@ -254,7 +254,7 @@ done:
 	VCVTPS2DQ Z1, Z1 \
 	VPSLLD $31, Z1, Z1 \ // the sign of an odd multiple
 	VMULPS Z0, Z0, Z0 \
-	VMINPS Z0, Z19, Z0 \ // of an angle too large to be reduced; a NaN stays
+	VMINPS Z0, Z19, Z0 \ // limits the square of an angle too large to reduce; a NaN stays NaN
 	VMOVAPS Z24, Z2 \
 	VFMADD213PS Z23, Z0, Z2 \
 	VFMADD213PS Z22, Z0, Z2 \
@@ -318,7 +318,7 @@ done:
 	VZEROUPPER
 	RET
 
-// ACROSS combines all 16 values of a register with op: each of z is the result.
+// ACROSS combines all 16 values of a register with op and sets every value of z to the result.
 #define ACROSS(op, z, scratch) \
 	VSHUFF64X2 $0x4E, z, z, scratch \
 	op scratch, z, z \
@@ -339,8 +339,8 @@ TEXT ·softmaxRows(SB), NOSPLIT, $0-56
 	MOVQ n+40(FP), AX
 	MOVQ k+48(FP), CX
 	VBROADCASTSS (BX), Z16   // log2 e
-	VBROADCASTSS 4(BX), Z17  // ln 2, its head
-	VBROADCASTSS 8(BX), Z18  // and its tail
+	VBROADCASTSS 4(BX), Z17  // ln 2, first part
+	VBROADCASTSS 8(BX), Z18  // ln 2, second part
 	VBROADCASTSS 12(BX), Z19 // the polynomial, highest power first
 	VBROADCASTSS 16(BX), Z20
 	VBROADCASTSS 20(BX), Z21
@@ -348,7 +348,7 @@ TEXT ·softmaxRows(SB), NOSPLIT, $0-56
 	VBROADCASTSS 28(BX), Z23
 	VBROADCASTSS 32(BX), Z24
 	VBROADCASTSS 36(BX), Z25 // 1
-	VBROADCASTSS 40(BX), Z26 // lowest
+	VBROADCASTSS 40(BX), Z26 // minExponent
 	VBROADCASTSS 44(BX), Z27 // −Inf
 	MOVQ CX, R12
 	MASK // of the k values of a row
@@ -363,12 +363,12 @@ softmax:
 	ACROSS(VMAXPS, Z1, Z2)
 	VCMPPS $0, Z1, Z0, K1, K2
 	KMOVW K2, R15
-	ORL $0x10000, R15 // in a row of NaN none is the greatest
+	ORL $0x10000, R15 // in a row of NaN no value equals the maximum
 	BSFL R15, R15
 	MOVL R15, (R10)
 	VMOVSS X1, (R8)
 	VSUBPS Z1, Z0, Z0
-	VMAXPS Z0, Z26, Z0 // a NaN in the last operand of the processor stays
+	VMAXPS Z0, Z26, Z0 // a NaN in Intel's last operand stays NaN
 	VMULPS Z16, Z0, Z2
 	VRNDSCALEPS $0, Z2, Z2
 	VFNMADD231PS Z17, Z2, Z0
@@ -471,8 +471,8 @@ standardizeRest:
 	VZEROUPPER
 	RET
 
-// MOMENTS adds eight values, centred, to their sums: Y0 has the values, Y1 the centre, Z8 the weight; Y2 and K2 become the
-// centred values and which are there.
+// MOMENTS centres eight values and adds them to their sums. Y0 has the values, Y1 the centre, Z8 the weight. It sets Y2 to the
+// centred values and K2 to the mask of those that are not NaN.
 #define MOMENTS \
 	VCMPPS $7, Y0, Y0, K2 \
 	VSUBPS Y1, Y0, Y2 \

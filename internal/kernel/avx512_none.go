@@ -2,7 +2,7 @@
 
 package kernel
 
-func wide() bool { return false }
+func hasAVX512() bool { return false }
 
 func mulNarrow(dst, x, w *float32, n, p, k int)           { panic("kernel: no 512-bit registers") }
 func crossNarrow(sum, x, r *float32, n, p, k int)         { panic("kernel: no 512-bit registers") }

@@ -1,13 +1,13 @@
-// Package kernel is where the floating-point work of the flow is done: products of dense matrices (features × weights,
-// featuresᵀ × residuals, Gram matrices) on the system's BLAS, and the elementwise functions of features and links.
+// Package kernel does the floating-point work: products of dense matrices (features × weights, featuresᵀ × residuals, Gram
+// matrices) on the system's BLAS, and the elementwise functions of features and links.
 //
-// The BLAS is opened at run time, without cgo, so one binary runs everywhere: where none is found, or where none can be
-// opened (see the build tag noblas), gonum's Go does the same work some ten times slower.
+// The BLAS is opened at run time, without cgo, so one binary runs everywhere. If no BLAS is found, or none can be opened (build
+// tag noblas), gonum's Go code does the same work about ten times slower.
 //
-// The same calls give the same bits. What decides them is named by [BLAS.Name] and [BLAS.Vector] (and GOARCH); neither the
-// alignment of a slice, nor the calls at the same time, nor the number of cores does. An elementwise function's value depends
-// on its argument alone. A row of a product depends also on the shape of the call: BLAS libraries take other paths for other
-// shapes.
+// The same calls give the same bits. The bits depend on the arithmetic that [BLAS.Name] and [BLAS.Vector] name, and on GOARCH;
+// they do not depend on the alignment of a slice, on concurrent calls, or on the number of cores. The value of an elementwise
+// function depends on its argument alone. A row of a product also depends on the shape of the call: BLAS libraries use
+// different code for different shapes.
 package kernel
 
 import (
@@ -23,20 +23,24 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// ErrNotBLAS is in the chain of an [OpenError] whose library was opened but lacks a routine of the BLAS.
-var ErrNotBLAS = errors.New("not a BLAS")
+// errNotBLAS is wrapped by the [OpenError] of a library that was opened but lacks a routine of the BLAS.
+var errNotBLAS = errors.New("not a BLAS")
 
-// An OpenError tells that the library that was asked for can't be used.
+// OpenError means that the chosen library can't be used.
 type OpenError struct {
+	// Choice is the argument of Open.
 	Choice string
-	Err    error
+	// Err is the reason.
+	Err error
 }
 
 func (e *OpenError) Error() string { return fmt.Sprintf("open BLAS %q: %v", e.Choice, e.Err) }
+
+// Unwrap returns Err.
 func (e *OpenError) Unwrap() error { return e.Err }
 
-// routines are what the package needs, row-major and with the shapes and checks of gonum. Both backends embed gonum's
-// implementation and override what is worth it.
+// routines are the BLAS routines that the package needs, row-major, with gonum's arguments and checks. Both backends embed
+// gonum's implementation and override the routines that they do faster.
 type routines interface {
 	blas.Float64
 	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
@@ -44,21 +48,21 @@ type routines interface {
 	Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int)
 }
 
-// BLAS is an opened library, or gonum's Go. It is made by [Open] or [Gonum]; the zero value can't be used. Goroutines may share
-// it. Its float32 products run on one thread, that of the caller: to use all cores, call it from as many goroutines.
+// BLAS is an opened library, or gonum's Go code. Make it with [Open] or [Gonum]; the zero value can't be used. Goroutines may
+// share it. Its float32 products run on the caller's thread only: to use all cores, call it from as many goroutines.
 type BLAS struct {
 	routines routines
 	name     string
-	fast     bool
-	inPlace  int // how many multiplications a float32 product may have that copies nothing
+	fast     bool // whether the library is known to be tuned for the machine
+	inPlace  int  // up to how many multiplications the library does a float32 product without copying its operands
 }
 
-// Open opens the BLAS of that name: a path, the name of a shared library ("libopenblas.so.0"), or a family ("openblas",
-// "blis", "mkl", "accelerate"). "gonum" is the one in Go, and "" the best that is found, which is gonum's where there is no
-// other. A choice by name that can't be used is an [OpenError].
+// Open opens a BLAS. choice is a path, the name of a shared library ("libopenblas.so.0"), or a family ("openblas", "blis",
+// "mkl", "accelerate"). "gonum" is the BLAS in Go. "" is the best library that is found, or gonum's if there is none. If a
+// chosen library can't be used, Open returns an [OpenError].
 //
-// Open is for when a program starts: what it opens is set to one thread for the whole process and stays loaded, and while
-// it loads it may set variables of the environment that the library reads.
+// Call Open when the program starts: it sets the library to one thread for the whole process, the library stays loaded, and
+// while it loads Open may set environment variables that it reads.
 func Open(choice string) (*BLAS, error) {
 	switch choice {
 	case "gonum":
@@ -76,16 +80,16 @@ func Open(choice string) (*BLAS, error) {
 	return b, nil
 }
 
-// Gonum returns the BLAS in Go, which is always there.
+// Gonum returns the BLAS in Go, which is always available.
 func Gonum() *BLAS { return &BLAS{routines: goRoutines{}, name: "gonum"} }
 
-// Name tells which arithmetic the products have: library, version and the core type that it chose its loops for, as in
+// Name names the arithmetic of the products: library, version and the core type whose code it uses, as in
 // "OpenBLAS 0.3.21 SkylakeX", or "gonum".
 func (b *BLAS) Name() string { return b.name }
 
-// Vector tells which arithmetic the elementwise functions and the narrow products of this package have: "avx512", "avx2" or "go".
+// Vector names the arithmetic of the elementwise functions and of the narrow products: "avx512", "avx2" or "go".
 func (b *BLAS) Vector() string {
-	if wide() {
+	if hasAVX512() {
 		return "avx512"
 	}
 	if vek32.Info().Acceleration {
@@ -94,10 +98,7 @@ func (b *BLAS) Vector() string {
 	return "go"
 }
 
-// Fast tells whether the BLAS is one that is known to be tuned for the machine.
-func (b *BLAS) Fast() bool { return b.fast }
-
-// Hint is a sentence on how to get a fast BLAS, or "" if this is one.
+// Hint returns a sentence on how to get a fast BLAS, or "" if b is one that is known to be tuned for the machine.
 func (b *BLAS) Hint() string {
 	switch {
 	case b.fast:
@@ -110,7 +111,7 @@ func (b *BLAS) Hint() string {
 	return "Matrix products are about ten times faster with OpenBLAS: apt-get install libopenblas0-pthread (dnf install openblas)."
 }
 
-// Mul computes dst = x·w, or dst += x·w: x is n×p, w p×k, dst n×k and apart from both.
+// Mul computes dst = x·w, or with add dst += x·w: x is n×p, w is p×k, dst is n×k and shares no memory with either.
 func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	n, p, k := x.Rows, x.Cols, w.Cols
 	x.check("Mul", "x", n, p)
@@ -124,13 +125,13 @@ func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	}
 	for from, step := 0, b.step(n, p*k); from < n; from += step {
 		rows := min(step, n-from)
-		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, keep(add), dst.Data[from*k:], k)
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, beta(add), dst.Data[from*k:], k)
 	}
 }
 
-// step is how many of n rows to multiply in one call, when each takes so many multiplications: as many as the library
-// multiplies without copying, if it does that for eight. Measured on 64 × 50 by 50 × 1024 with OpenBLAS 0.3.21 SkylakeX: 57 µs
-// in steps of 16, 83 µs in one.
+// step returns how many of n rows to multiply in one call, if each row takes each multiplications: as many rows as the library
+// multiplies without copying, if that is eight or more, otherwise n. Measured on 64 × 50 by 50 × 1024 with OpenBLAS 0.3.21
+// SkylakeX: 57 µs in steps of 16, 83 µs in one call.
 func (b *BLAS) step(n, each int) int {
 	if step := b.inPlace / each &^ 7; step > 0 {
 		return step
@@ -138,8 +139,8 @@ func (b *BLAS) step(n, each int) int {
 	return n
 }
 
-// Gram computes the lower triangle (with the diagonal) of dst = xᵀ·x, or of dst += xᵀ·x: x is n×p, dst p×p and apart from x.
-// What is above the diagonal is not touched.
+// Gram computes the lower triangle, with the diagonal, of dst = xᵀ·x, or with add of dst += xᵀ·x: x is n×p, dst is p×p and
+// shares no memory with x. The values above the diagonal do not change.
 func (b *BLAS) Gram(dst, x Dense, add bool) {
 	n, p := x.Rows, x.Cols
 	x.check("Gram", "x", n, p)
@@ -152,12 +153,12 @@ func (b *BLAS) Gram(dst, x Dense, add bool) {
 	if n == 0 || p == 0 {
 		return
 	}
-	b.routines.Ssyrk(blas.Lower, blas.Trans, p, n, 1, x.Data, p, keep(add), dst.Data, p)
+	b.routines.Ssyrk(blas.Lower, blas.Trans, p, n, 1, x.Data, p, beta(add), dst.Data, p)
 }
 
-// UseForSolves makes gonum's float64 matrices (Cholesky, EigenSym and all else in gonum/mat and gonum/lapack) run on b, and on
-// the LAPACK of its library if that has one. The hooks are gonum's own, blas64.Use and lapack64.Use: they hold for the whole
-// process and have no lock, so call it before anything uses gonum.
+// UseForSolves makes gonum's float64 code (gonum/mat and gonum/lapack, such as Cholesky and EigenSym) use b, and the LAPACK of
+// b's library if it has one. It calls gonum's blas64.Use and lapack64.Use, which change the whole process without a lock, so
+// call it before anything uses gonum.
 func (b *BLAS) UseForSolves() {
 	if _, ok := b.routines.(goRoutines); ok {
 		blas64.Use(gonum.Implementation{})
@@ -167,8 +168,8 @@ func (b *BLAS) UseForSolves() {
 	lapack64.Use(b.routines.lapack())
 }
 
-// keep is the factor of what a product finds in dst. BLAS overwrites for 0, even a NaN.
-func keep(add bool) float32 {
+// beta returns BLAS's factor for the old values of dst. With 0 BLAS overwrites them, even a NaN.
+func beta(add bool) float32 {
 	if add {
 		return 1
 	}

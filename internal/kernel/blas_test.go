@@ -18,10 +18,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// sizes straddle the blocks of gonum and the lanes of the vector kernels.
+// sizes straddle the blocks of gonum and the lanes of the vector functions.
 var sizes = []int{1, 7, 63, 64, 65, 130}
 
-// backends are gonum, and the system's BLAS where there is one, or that which STAGEWISE_TEST_BLAS names.
+// backends returns gonum and, if there is one, the system's BLAS or the one that STAGEWISE_TEST_BLAS names.
 func backends(t testing.TB) []*BLAS {
 	t.Helper()
 	all := []*BLAS{Gonum()}
@@ -29,7 +29,7 @@ func backends(t testing.TB) []*BLAS {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !best.Fast() {
+	if !best.fast {
 		t.Logf("only gonum is tested: %s", best.Hint())
 		return all
 	}
@@ -53,7 +53,7 @@ func fill(rows, cols int, v float32) Dense {
 	return x
 }
 
-// product is op(x)·y in float64, and the largest sum of absolute products, which is what rounding errors scale with.
+// product returns op(x)·y in float64, and the largest sum of absolute products, which rounding errors are proportional to.
 func product(x, y Dense, transposed bool) (sum []float64, scale float64) {
 	rows, inner := x.Rows, x.Cols
 	if transposed {
@@ -86,7 +86,7 @@ func TestProductsAgainstFloat64(t *testing.T) {
 					for _, k := range []int{1, 10, 65} {
 						x, w := random(n, p, 1), random(p, k, 2)
 						for _, add := range []bool{false, true} {
-							// Without add, what was there must not matter, not even a NaN.
+							// Without add the old values must not matter, not even a NaN.
 							before := float32(math.NaN())
 							if add {
 								before = 2
@@ -102,7 +102,7 @@ func TestProductsAgainstFloat64(t *testing.T) {
 										}
 										if keepsUpper && j > i {
 											if (g == g) != add || add && g != 2 {
-												t.Fatalf("%s n=%d p=%d touched (%d, %d)", operation, n, p, i, j)
+												t.Fatalf("%s n=%d p=%d changed (%d, %d)", operation, n, p, i, j)
 											}
 											continue
 										}
@@ -190,7 +190,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// The same call gives the same bits on any goroutine, beside any others, and wherever the slices begin.
+// The same call gives the same bits on any goroutine, beside any other calls, and for any alignment of the slices.
 func TestProductsAreDeterministic(t *testing.T) {
 	const n, p, k = 257, 130, 10
 	for _, b := range backends(t) {
@@ -249,7 +249,7 @@ func TestProductsDoNotAllocate(t *testing.T) {
 			cross.Add(b, x, r, ones)
 			b.Gram(gram, x, true)
 		})
-		// A pool may forget what it holds, so now and then there is one.
+		// A sync.Pool may drop its values, so an occasional allocation is allowed.
 		if allocations >= 3 {
 			t.Errorf("%s: %v allocations", b.Name(), allocations)
 		}
@@ -257,14 +257,14 @@ func TestProductsDoNotAllocate(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	if b, err := Open("gonum"); err != nil || b.Name() != "gonum" || b.Fast() || b.Hint() == "" {
+	if b, err := Open("gonum"); err != nil || b.Name() != "gonum" || b.fast || b.Hint() == "" {
 		t.Errorf("gonum: %+v, %v", b, err)
 	}
-	if b, err := Open(""); err != nil || b.Name() == "" || b.Fast() != (b.Hint() == "") {
+	if b, err := Open(""); err != nil || b.Name() == "" || b.fast != (b.Hint() == "") {
 		t.Errorf("best: %+v, %v", b, err)
 	}
 	if b, err := Open(""); err == nil && b.Vector() == "avx2" && os.Getenv("OPENBLAS_CORETYPE") == "" && strings.Contains(b.Name(), "Prescott") {
-		t.Errorf("%s: loops without AVX on a processor with AVX2", b.Name())
+		t.Errorf("%s: code without AVX on a processor with AVX2", b.Name())
 	}
 	var open *OpenError
 	for _, choice := range []string{"libnosuchblas.so", filepath.Join(t.TempDir(), "blas.so")} {
@@ -273,13 +273,13 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	if canOpen && runtime.GOOS == "linux" {
-		if b, err := Open("libm.so.6"); !errors.As(err, &open) || !errors.Is(err, ErrNotBLAS) {
+		if b, err := Open("libm.so.6"); !errors.As(err, &open) || !errors.Is(err, errNotBLAS) {
 			t.Errorf("libm: %v, %v", b, err)
 		}
 	}
 }
 
-// gonum's factorizations must be right on every backend, in all the shapes that they call the routines with.
+// gonum's factorizations are right on every backend, for all shapes in which they call the routines.
 func TestUseForSolves(t *testing.T) {
 	defer Gonum().UseForSolves()
 	for _, b := range backends(t) {
@@ -357,8 +357,8 @@ func TestUseForSolves(t *testing.T) {
 	}
 }
 
-// A narrow right-hand side is solved for by blocks of rows: of either triangle, transposed or not, with strides beyond the
-// rows, and without a look at what is no part of the triangle.
+// Solving for a narrow right-hand side by blocks of rows is right for either triangle, transposed or not, and for strides longer
+// than the rows. It does not read values outside the triangle.
 func TestTriangularSolve(t *testing.T) {
 	for _, b := range backends(t) {
 		for _, m := range []int{1, 63, 64, 65, 127, 128, 129, 200} {
@@ -455,7 +455,7 @@ func BenchmarkCross(b *testing.B) {
 	}
 }
 
-// BenchmarkCall is the cost of calling a library for next to nothing.
+// BenchmarkCall measures the overhead of a library call, on a tiny product.
 func BenchmarkCall(b *testing.B) {
 	for _, blas := range backends(b) {
 		x, w, dst := random(1, 1, 1), random(1, 1, 2), NewDense(1, 1)

@@ -10,21 +10,21 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// Cholesky is the factor L of a matrix A = L·Lᵀ, in the memory that A had. Made by [Factor]; the zero value can't be used.
-// It runs on what UseForSolves has chosen.
+// Cholesky is the factor L of a matrix A = L·Lᵀ, in the memory of A. Make it with [Factor]; the zero value can't be used. It
+// computes on the BLAS of [BLAS.UseForSolves].
 type Cholesky struct {
 	factor blas64.Triangular
 	cond   float64
 }
 
-// Factor factors the symmetric n×n matrix whose lower triangle a has, row-major, and keeps a. It answers false if that is not
-// positive definite. gonum/mat's Cholesky works on a copy, and on the upper triangle: what is summed row by row would have to
-// be transposed.
+// Factor factors the symmetric n×n matrix whose lower triangle is in a, row-major. The factor uses the memory of a, so the
+// caller must not use a afterwards. The result is false if the matrix is not positive definite. gonum/mat's Cholesky is not
+// used because it copies the matrix and needs the upper triangle, and the Gram matrix has the lower.
 func Factor(a []float64, n int) (Cholesky, bool) {
 	if len(a) != n*n {
 		panic(fmt.Sprintf("kernel: Factor: %d values, want %d×%d", len(a), n, n))
 	}
-	sums := make([]float64, n) // of the columns' absolute values, of both triangles
+	sums := make([]float64, n) // Σ |value| of each column, over both triangles
 	for i := range n {
 		sum := 0.0
 		for j, v := range a[i*n : i*n+i] {
@@ -41,10 +41,10 @@ func Factor(a []float64, n int) (Cholesky, bool) {
 	return Cholesky{factor, 1 / lapack64.Pocon(matrix, floats.Max(sums), make([]float64, 3*n), make([]int, n))}, true
 }
 
-// Cond is an estimate of A's condition number, in the norm of the largest column sum.
+// Cond returns an estimate of A's condition number in the 1-norm.
 func (c *Cholesky) Cond() float64 { return c.cond }
 
-// Solve writes A⁻¹·B over B, n×k and row-major.
+// Solve replaces B, n×k and row-major, by A⁻¹·B.
 func (c *Cholesky) Solve(b []float64, k int) {
 	if len(b) != c.factor.N*k {
 		panic(fmt.Sprintf("kernel: Solve: %d values, want %d×%d", len(b), c.factor.N, k))

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Factors, condition numbers and solutions are gonum/mat's; what is above the diagonal counts for nothing.
+// Factors, condition numbers and solutions equal those of gonum/mat, and values above the diagonal are ignored.
 func TestCholesky(t *testing.T) {
 	defer Gonum().UseForSolves()
 	for _, b := range backends(t) {

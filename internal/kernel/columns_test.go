@@ -20,13 +20,13 @@ func TestFromBytes(t *testing.T) {
 				}
 			}
 			if room[n] != -1 {
-				t.Fatalf("%d values: one more was written", n)
+				t.Fatalf("%d values: wrote past the end", n)
 			}
 		}
 	})
 }
 
-// holes puts a NaN into every fifth value.
+// holes replaces every fifth value by a NaN.
 func holes(x Dense) Dense {
 	for i := range x.Data {
 		if i%5 == 2 {
@@ -88,7 +88,7 @@ func TestAddColumns(t *testing.T) {
 				}
 			}
 			if room[cols] != 3 || room[2*cols+1] != 3 || room[3*cols+2] != 3 {
-				t.Fatalf("%d columns: wrote behind the sums", cols)
+				t.Fatalf("%d columns: wrote past the sums", cols)
 			}
 		}
 	})

@@ -4,8 +4,10 @@ import "fmt"
 
 // Dense is a row-major matrix without gaps between its rows. The zero value is the 0×0 matrix.
 type Dense struct {
+	// Rows and Cols are the shape.
 	Rows, Cols int
-	Data       []float32 // Rows·Cols values
+	// Data has Rows·Cols values.
+	Data []float32
 }
 
 // NewDense returns a rows×cols matrix of zeros.
@@ -13,7 +15,7 @@ func NewDense(rows, cols int) Dense {
 	return Dense{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 }
 
-// Reshape makes d rows×cols in the memory it has, and allocates only if that is too small. The contents are unspecified.
+// Reshape makes d rows×cols. It reuses d's memory and allocates only if that is too small. The values are unspecified.
 func (d *Dense) Reshape(rows, cols int) {
 	if n := rows * cols; n <= cap(d.Data) {
 		d.Data = d.Data[:n]
@@ -23,17 +25,17 @@ func (d *Dense) Reshape(rows, cols int) {
 	d.Rows, d.Cols = rows, cols
 }
 
-// Row returns row i, which shares d's memory and has no room to grow into the next row.
+// Row returns row i. It shares d's memory, and its capacity ends with the row.
 func (d Dense) Row(i int) []float32 {
 	return d.Data[i*d.Cols : (i+1)*d.Cols : (i+1)*d.Cols]
 }
 
-// Slice returns rows from (included) to to (excluded), which share d's memory.
+// Slice returns the rows [from, to), which share d's memory.
 func (d Dense) Slice(from, to int) Dense {
 	return Dense{Rows: to - from, Cols: d.Cols, Data: d.Data[from*d.Cols : to*d.Cols : to*d.Cols]}
 }
 
-// check panics unless d is rows×cols and has the values for it: C would read or write past a short slice.
+// check panics unless d is rows×cols and has as many values: C code would read or write past a short slice.
 func (d Dense) check(operation, operand string, rows, cols int) {
 	if d.Rows != rows || d.Cols != cols {
 		panic(fmt.Sprintf("kernel: %s: %s is %d×%d, want %d×%d", operation, operand, d.Rows, d.Cols, rows, cols))

@@ -7,16 +7,16 @@ import (
 	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
 
-// goRoutines is gonum's Go, with the float32 products cut into blocks. gonum cuts large ones itself but starts goroutines
-// for them, which compete with the callers, and make garbage; and its Ssyrk is not cut at all, so it leaves the cache.
+// goRoutines is gonum's Go code with the float32 products cut into blocks. gonum cuts large products itself, but in goroutines
+// that compete with the callers and allocate. It does not cut Ssyrk at all, so large ones run out of the cache.
 type goRoutines struct{ gonum.Implementation }
 
 func (goRoutines) lapack() lapack.Float64 { return lapackgonum.Implementation{} }
 
-// block is gonum's own block size. A product of one block runs in the goroutine that calls.
+// block is gonum's own block size. gonum computes a product of one block in the calling goroutine.
 const block = 64
 
-// Sgemm is C = alpha·op(A)·B + beta·C in blocks of C, each summed over k in order. B isn't transposed in this package.
+// Sgemm computes C = alpha·op(A)·B + beta·C in blocks of C, each summed over k in order. This package never transposes B.
 func (g goRoutines) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
 	if tB != blas.NoTrans {
 		panic("kernel: Sgemm: B is transposed")
@@ -28,13 +28,13 @@ func (g goRoutines) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a [
 	}
 }
 
-// Ssyrk is the lower triangle of C = alpha·Aᵀ·A + beta·C: blocks left of the diagonal are ordinary products.
+// Ssyrk computes the lower triangle of C = alpha·Aᵀ·A + beta·C. Blocks left of the diagonal are ordinary products.
 func (g goRoutines) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int) {
 	if ul != blas.Lower || t != blas.Trans {
 		panic("kernel: Ssyrk: only the lower triangle of Aᵀ·A")
 	}
 	if beta == 0 {
-		// gonum multiplies by beta, which would keep a NaN.
+		// gonum multiplies C by beta, and 0·NaN is NaN.
 		for i := range n {
 			clear(c[i*ldc : i*ldc+i+1])
 		}

@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/lapack/gonum"
 )
 
-// factorizations are gonum's LAPACK, with those of the library where it has them: the Cholesky factor of a stage's Gram matrix,
-// and the eigenvectors of the survey's.
+// factorizations is gonum's LAPACK with the library's routines, if it has them, for the Cholesky factor of a stage's Gram
+// matrix and for the eigenvectors of the survey's.
 type factorizations struct {
 	gonum.Implementation
 	library *library
@@ -20,11 +20,12 @@ type factorizations struct {
 
 func (l *library) lapack() lapack.Float64 { return factorizations{library: l} }
 
+// Dpotrf computes the Cholesky factor of A in its memory. It returns false if A is not positive definite.
 func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	if f.library.dpotrf == 0 || n <= 0 {
 		return f.Implementation.Dpotrf(ul, n, a, lda)
 	}
-	reach("Dpotrf: A", a, blas.NoTrans, n, n, lda)
+	checkOperand("Dpotrf: A", a, blas.NoTrans, n, n, lda)
 	c := f.library.call()
 	c.uplo, c.n, c.lda = otherTriangle(ul), int64(n), int64(lda)
 	info := new(int64)
@@ -32,13 +33,14 @@ func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	return int32(*info) == 0
 }
 
+// Dpocon estimates the reciprocal of the condition number of a matrix from its Cholesky factor.
 func (f factorizations) Dpocon(ul blas.Uplo, n int, a []float64, lda int, norm float64, work []float64, iwork []int) float64 {
 	if f.library.dpocon == 0 || n <= 0 {
 		return f.Implementation.Dpocon(ul, n, a, lda, norm, work, iwork)
 	}
-	reach("Dpocon: A", a, blas.NoTrans, n, n, lda)
+	checkOperand("Dpocon: A", a, blas.NoTrans, n, n, lda)
 	if len(work) < 3*n || len(iwork) < n {
-		panic(fmt.Sprintf("kernel: Dpocon: room for %d and %d values, want %d and %d", len(work), len(iwork), 3*n, n))
+		panic(fmt.Sprintf("kernel: Dpocon: work and iwork have %d and %d values, want %d and %d", len(work), len(iwork), 3*n, n))
 	}
 	c := f.library.call()
 	c.uplo, c.n, c.lda, c.alpha = otherTriangle(ul), int64(n), int64(lda), norm
@@ -48,24 +50,24 @@ func (f factorizations) Dpocon(ul blas.Uplo, n int, a []float64, lda int, norm f
 	return *reciprocal
 }
 
-// Dsyev is by divide and conquer, which takes a tenth of the time of the QR iteration and has the same results.
+// Dsyev uses divide and conquer, which takes a tenth of the time of the QR iteration and has the same results.
 func (f factorizations) Dsyev(job lapack.EVJob, ul blas.Uplo, n int, a []float64, lda int, w, work []float64, lwork int) bool {
 	if f.library.dsyevd == 0 || n <= 0 || lwork == -1 || job != lapack.EVCompute {
 		return f.Implementation.Dsyev(job, ul, n, a, lda, w, work, lwork)
 	}
-	reach("Dsyev: A", a, blas.NoTrans, n, n, lda)
+	checkOperand("Dsyev: A", a, blas.NoTrans, n, n, lda)
 	if len(w) < n {
-		panic(fmt.Sprintf("kernel: Dsyev: room for %d eigenvalues of %d", len(w), n))
+		panic(fmt.Sprintf("kernel: Dsyev: w has %d values, want %d", len(w), n))
 	}
 	c := f.library.call()
 	c.transA, c.uplo, c.n, c.lda = 'V', otherTriangle(ul), int64(n), int64(lda)
-	// what dsyevd asks for
+	// the sizes of the work arrays that dsyevd documents
 	own, integers := make([]float64, 1+6*n+2*n*n), make([]int64, 3+5*n)
 	c.m, c.k = int64(len(own)), int64(len(integers))
 	info := new(int64)
 	f.library.do(f.library.dsyevd, c, unsafe.Pointer(&c.transA), unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]), unsafe.Pointer(&c.lda),
 		unsafe.Pointer(&w[0]), unsafe.Pointer(&own[0]), unsafe.Pointer(&c.m), unsafe.Pointer(&integers[0]), unsafe.Pointer(&c.k), unsafe.Pointer(info))
-	// the eigenvectors are Fortran's columns
+	// Fortran returns the eigenvectors as its columns, which are rows here.
 	for i := range n {
 		for j := range i {
 			a[i*lda+j], a[j*lda+i] = a[j*lda+i], a[i*lda+j]

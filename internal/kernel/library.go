@@ -14,7 +14,7 @@ import (
 
 const canOpen = true
 
-// family is a BLAS and the names of its shared library, the best first.
+// family is a BLAS and the names of its shared library, in the order of preference.
 type family struct {
 	name      string
 	libraries []string
@@ -49,8 +49,8 @@ func openChoice(choice string) (*BLAS, error) {
 	return openLibrary(choice)
 }
 
-// openLibrary opens a shared library that has the BLAS. It stays open to the end of the process: a library that may have
-// started threads can't be unloaded.
+// openLibrary opens a shared library that has the BLAS. The library stays open until the process ends: one that may have started
+// threads can't be unloaded.
 func openLibrary(path string) (*BLAS, error) {
 	if err := prepare(path); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func openLibrary(path string) (*BLAS, error) {
 		{"dgemv_", &l.dgemv}, {"dsymv_", &l.dsymv},
 	} {
 		if *r.address, err = purego.Dlsym(handle, r.symbol); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotBLAS, err)
+			return nil, fmt.Errorf("%w: %w", errNotBLAS, err)
 		}
 	}
 	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dpocon_": &l.dpocon, "dsyevd_": &l.dsyevd} {
@@ -79,13 +79,13 @@ func openLibrary(path string) (*BLAS, error) {
 			}
 		}
 	}
-	name, known := settle(handle, path)
+	name, known := configure(handle, path)
 	return &BLAS{routines: l, name: name, fast: known, inPlace: inPlace(handle, name)}, nil
 }
 
-// inPlace is up to how many multiplications a library reads the matrices of a float32 product where they are, instead of
-// copying them first: 0 if it always copies. OpenBLAS does so with AVX-512: up to 100³
-// (kernel/x86_64/sgemm_small_kernel_permit_skylakex.c), in loops that are there by name.
+// inPlace returns up to how many multiplications a library does a float32 product without copying the matrices first, 0 if it
+// always copies. OpenBLAS with AVX-512 copies nothing up to 100³ multiplications
+// (kernel/x86_64/sgemm_small_kernel_permit_skylakex.c) if the kernel of that name is in the library.
 func inPlace(handle uintptr, name string) int {
 	core := strings.ToUpper(name[strings.LastIndexByte(name, ' ')+1:])
 	switch core {
@@ -97,15 +97,15 @@ func inPlace(handle uintptr, name string) int {
 	return 0
 }
 
-// load opens a shared library; an OpenBLAS with loops that fit the processor.
+// load opens a shared library. It makes OpenBLAS use code that fits the processor.
 func load(path string) (uintptr, error) {
 	const mode = purego.RTLD_NOW | purego.RTLD_LOCAL
 	handle, err := purego.Dlopen(path, mode)
 	if err != nil || !has(handle, corename) {
 		return handle, err
 	}
-	// An OpenBLAS that is older than the processor may not know it, and then takes the loops for the Prescott of 2004: a
-	// quarter of the speed. Only while it is loaded can it be told which to take.
+	// An OpenBLAS that is older than the processor may not know it. It then uses the code for the Prescott of 2004, a quarter of
+	// the speed. It reads the core type from the environment, and only while it is loaded.
 	const variable = "OPENBLAS_CORETYPE"
 	core := coreType()
 	if core == "" || os.Getenv(variable) != "" || function[func() string](handle, corename)() != "Prescott" {
@@ -123,7 +123,7 @@ func load(path string) (uintptr, error) {
 
 const corename = "openblas_get_corename"
 
-// coreType is OpenBLAS's name of the loops that need no more than this processor and system have, "" for the oldest.
+// coreType returns OpenBLAS's name of the best core type that this processor and operating system support, "" for the oldest.
 func coreType() string {
 	switch x := cpu.X86; {
 	case x.HasAVX512F && x.HasAVX512CD && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
@@ -134,9 +134,9 @@ func coreType() string {
 	return ""
 }
 
-// settle finds out which BLAS a library is, sets it to one thread, and returns its name, version and core type. One that is
-// not known is named by its path and left as it is.
-func settle(handle uintptr, path string) (name string, known bool) {
+// configure finds out which BLAS a library is, sets it to one thread, and returns its name, version and core type. It names an
+// unknown library by its path, and does not change it.
+func configure(handle uintptr, path string) (name string, known bool) {
 	switch {
 	case has(handle, "openblas_get_config", corename, "openblas_set_num_threads"):
 		function[func(threads int32)](handle, "openblas_set_num_threads")(1)
@@ -150,9 +150,9 @@ func settle(handle uintptr, path string) (name string, known bool) {
 		core := function[func(id int32) string](handle, "bli_arch_string")(function[func() int32](handle, "bli_arch_query_id")())
 		return "BLIS " + version + " " + core, true
 	case has(handle, "MKL_Set_Threading_Layer", "MKL_CBWR_Set", "MKL_CBWR_Get_Auto_Branch", "MKL_Get_Version_String"):
-		return settleMKL(handle), true
+		return configureMKL(handle), true
 	}
-	if name, known = settleAccelerate(path); known {
+	if name, known = configureAccelerate(path); known {
 		return name, true
 	}
 	return path, false
@@ -160,11 +160,11 @@ func settle(handle uintptr, path string) (name string, known bool) {
 
 // Constants of MKL's mkl_service.h and mkl_types.h.
 const (
-	mklSequential = 1 // MKL_THREADING_SEQUENTIAL: needs no OpenMP; with another layer MKL ends the process where that is missing
-	mklAuto       = 2 // MKL_CBWR_AUTO: the same bits however the slices are aligned
+	mklSequential = 1 // MKL_THREADING_SEQUENTIAL: the layers with OpenMP end the process if OpenMP is missing
+	mklAuto       = 2 // MKL_CBWR_AUTO: the bits do not depend on the alignment of slices
 )
 
-func settleMKL(handle uintptr) string {
+func configureMKL(handle uintptr) string {
 	function[func(layer int32) int32](handle, "MKL_Set_Threading_Layer")(mklSequential)
 	function[func(mode int32) int32](handle, "MKL_CBWR_Set")(mklAuto)
 	text := make([]byte, 200)
@@ -176,6 +176,7 @@ func settleMKL(handle uintptr) string {
 	return fmt.Sprintf("MKL %s branch %d", version, branch)
 }
 
+// has reports whether a library has all the symbols.
 func has(handle uintptr, symbols ...string) bool {
 	for _, symbol := range symbols {
 		if _, err := purego.Dlsym(handle, symbol); err != nil {
@@ -185,7 +186,7 @@ func has(handle uintptr, symbols ...string) bool {
 	return true
 }
 
-// function returns a C function of the library. It's for setting up: every call of it makes garbage.
+// function returns a C function of the library. Every call of that function allocates, so it is only for the setup.
 func function[F any](handle uintptr, symbol string) F {
 	var f F
 	purego.RegisterLibFunc(&f, handle, symbol)

@@ -9,7 +9,7 @@ import (
 
 const accelerate = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
 
-// families are what Open looks for, in this order. Accelerate is always there, and it alone reaches the matrix units of
+// families lists what Open looks for, in this order. Accelerate is always available, and it alone uses the matrix units of
 // Apple's processors.
 func families() []family {
 	return []family{
@@ -19,7 +19,7 @@ func families() []family {
 	}
 }
 
-// prepare sets Accelerate to one thread, before it is loaded: there is no call for it that all its versions have.
+// prepare sets Accelerate to one thread before it is loaded. No function call for that exists in all its versions.
 func prepare(path string) error {
 	if path != accelerate {
 		return nil
@@ -27,8 +27,8 @@ func prepare(path string) error {
 	return os.Setenv("VECLIB_MAXIMUM_THREADS", "1")
 }
 
-// settleAccelerate names Accelerate, whose version is the system's.
-func settleAccelerate(path string) (name string, known bool) {
+// configureAccelerate names Accelerate, whose version is the operating system's.
+func configureAccelerate(path string) (name string, known bool) {
 	if path != accelerate {
 		return "", false
 	}

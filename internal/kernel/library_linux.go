@@ -2,8 +2,8 @@
 
 package kernel
 
-// families are what Open looks for, in this order. libblas.so.3 is whatever the administrator chose, often the slow
-// reference: of itself, Open takes it only if it is one of the others in disguise.
+// families lists what Open looks for, in this order. libblas.so.3 is the administrator's choice, often the slow reference
+// BLAS: Open("") uses it only if it is one of the other families.
 func families() []family {
 	return []family{
 		{"openblas", []string{"libopenblas.so.0", "libopenblas.so"}},
@@ -13,7 +13,8 @@ func families() []family {
 	}
 }
 
-// prepare has nothing to do here: the libraries are set up once they are open.
+// prepare does nothing on Linux: configure sets up the libraries after they are opened.
 func prepare(string) error { return nil }
 
-func settleAccelerate(string) (name string, known bool) { return "", false }
+// configureAccelerate finds no Accelerate on Linux.
+func configureAccelerate(string) (name string, known bool) { return "", false }

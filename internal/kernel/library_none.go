@@ -12,5 +12,5 @@ const canOpen = false
 func openBest() *BLAS { return nil }
 
 func openChoice(string) (*BLAS, error) {
-	return nil, fmt.Errorf("%w by this build", errors.ErrUnsupported)
+	return nil, fmt.Errorf("opening a library is %w by this build", errors.ErrUnsupported)
 }

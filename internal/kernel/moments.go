@@ -6,17 +6,20 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// Moments sums Gᵀ·diag(w)·G and Gᵀ·diag(w)·Y of float32 rows in float64, for the small systems that are solved with little
-// regularisation. The zero value with a shape from Begin is the sum over nothing.
+// Moments sums Gᵀ·diag(w)·G and Gᵀ·diag(w)·Y of float32 rows in float64, for small systems that are solved with little
+// regularisation. Call Begin before the first Add.
 type Moments struct {
-	Size, Targets int       // p, k
-	Gram          []float64 // p×p, its lower triangle
-	Cross         []float64 // p×k
+	// Size is p, the columns of G, and Targets is k, the columns of Y.
+	Size, Targets int
+	// Gram is Gᵀ·diag(w)·G, p×p and row-major. Only its lower triangle is computed.
+	Gram []float64
+	// Cross is Gᵀ·diag(w)·Y, p×k and row-major.
+	Cross []float64
 
-	x, y []float64 // a message's rows times √w
+	x, y []float64 // the rows of one Add times √w
 }
 
-// Begin starts a sum over no rows.
+// Begin sets the sums to zero, of shapes p×p and p×k. It reuses their memory.
 func (m *Moments) Begin(p, k int) {
 	m.Size, m.Targets = p, k
 	m.Gram, m.Cross = zeros(m.Gram, p*p), zeros(m.Cross, p*k)
@@ -31,7 +34,7 @@ func zeros(s []float64, n int) []float64 {
 	return s
 }
 
-// Add sums the rows of g (n×p) and y (n×k) with weights (n) ≥ 0. A row of weight 0 may hold anything.
+// Add adds the rows of g (n×p) and y (n×k) with n weights ≥ 0. A row of weight 0 adds nothing, whatever it holds.
 func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	n := g.Rows
 	g.check("Moments", "g", n, m.Size)
@@ -47,7 +50,7 @@ func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	b.routines.Dgemm(blas.Trans, blas.NoTrans, m.Size, m.Targets, n, 1, m.x, m.Size, m.y, m.Targets, 1, m.Cross, m.Targets)
 }
 
-// rootScaled appends to dst the rows of x whose weight isn't 0, times the roots of their weights.
+// rootScaled appends to dst the rows of x whose weight is not 0, each times the root of its weight.
 func rootScaled(dst []float64, x Dense, weights []float32) []float64 {
 	for i := range x.Rows {
 		if weights[i] == 0 {

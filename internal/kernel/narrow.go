@@ -6,33 +6,35 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// Products with the k columns of scores are bound by how fast x is read, and a BLAS copies x before it multiplies. So where
-// one 512-bit register holds a row of k ≤ 16 values, the products below read each value of x once, where it is. Measured on
-// 60,000 × 1024 by 10, two cores: 17 GB of x a second for either product, which is what memory gives, against 7 for sgemm.
-const narrowest = 16
+// maxNarrow is how many float32 values a 512-bit register holds. The speed of a product with the k columns of scores is that of
+// reading x, and a BLAS copies x before it multiplies. For k ≤ maxNarrow the products below read each value of x once, without
+// a copy. Measured on 60,000 × 1024 by 10 with two cores: 17 GB of x a second for either product, the bandwidth of the memory,
+// against 7 for sgemm.
+const maxNarrow = 16
 
-// Weights is a p×k matrix laid out for products from the left. The zero value is the 0×0 matrix.
+// Weights is a p×k matrix laid out for [BLAS.MulAdd]. The zero value is the 0×0 matrix.
 type Weights struct {
+	// Dense is the matrix. It must not change.
 	Dense
-	padded []float32 // rows of 16 values if narrow
+	padded []float32 // the rows padded to 16 values, if k is narrow; otherwise nil
 }
 
-// NewWeights lays w out. It shares w's memory, so w must not change.
+// NewWeights lays out w. The result shares w's memory, so w must not change afterwards.
 func NewWeights(w Dense) Weights {
 	w.check("NewWeights", "w", w.Rows, w.Cols)
 	l := Weights{Dense: w}
 	if isNarrow(w.Cols) {
-		l.padded = make([]float32, narrowest*w.Rows)
+		l.padded = make([]float32, maxNarrow*w.Rows)
 		for j := range w.Rows {
-			copy(l.padded[narrowest*j:], w.Row(j))
+			copy(l.padded[maxNarrow*j:], w.Row(j))
 		}
 	}
 	return l
 }
 
-func isNarrow(k int) bool { return wide() && k > 0 && k <= narrowest }
+func isNarrow(k int) bool { return hasAVX512() && k > 0 && k <= maxNarrow }
 
-// MulAdd computes dst += x·w: x is n×p, dst n×k and apart from it.
+// MulAdd computes dst += x·w: x is n×p, dst is n×k and shares no memory with x.
 func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 	n, p, k := x.Rows, w.Rows, w.Cols
 	x.check("MulAdd", "x", n, p)
@@ -44,20 +46,20 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 	}
 }
 
-// Cross is a sum of xᵀ·diag(w)·r over rows, in single precision. The zero value with a shape from Begin is the sum over nothing.
+// Cross sums the cross moment xᵀ·diag(w)·r over rows, in single precision. Call Begin before the first Add.
 type Cross struct {
 	rows, cols int
 	sum        []float32
 	narrow     bool
-	x, r       Dense // rows that count, and weighted residuals
+	x, r       Dense // scratch: the rows with a weight, and their weighted residuals
 }
 
-// Begin starts a sum over no rows, of shape p×k.
+// Begin sets the sum to zero, of shape p×k. It reuses its memory.
 func (c *Cross) Begin(p, k int) {
 	c.rows, c.cols, c.narrow = p, k, isNarrow(k)
 	size := p * k
 	if c.narrow {
-		size = p * narrowest
+		size = p * maxNarrow
 	}
 	if cap(c.sum) < size {
 		c.sum = make([]float32, size)
@@ -66,22 +68,22 @@ func (c *Cross) Begin(p, k int) {
 	clear(c.sum)
 }
 
-// Shape is p and k.
+// Shape returns p and k.
 func (c *Cross) Shape() (p, k int) { return c.rows, c.cols }
 
-// Add sums the rows of x (n×p) and r (n×k) with weights (n) ≥ 0. A row of weight 0 may hold anything.
+// Add adds the rows of x (n×p) and r (n×k) with n weights ≥ 0. A row of weight 0 adds nothing, whatever it holds.
 func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
 	n := x.Rows
 	x.check("Cross", "x", n, c.rows)
 	r.check("Cross", "r", n, c.cols)
 	if len(weights) != n {
-		panic(fmt.Sprintf("kernel: Cross: %d weights of %d rows", len(weights), n))
+		panic(fmt.Sprintf("kernel: Cross: %d weights for %d rows", len(weights), n))
 	}
 	if c.rows == 0 || c.cols == 0 {
 		return
 	}
 	if !c.narrow {
-		x, r = c.counting(x, r, weights)
+		x, r = c.withWeight(x, r, weights)
 		c.add(b, x, r)
 		return
 	}
@@ -103,9 +105,9 @@ func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
 	}
 }
 
-// counting is the rows of x whose weights are not 0, and those of r times their weights. The others are left out, not
-// multiplied by 0: what is not fitted may have overflown.
-func (c *Cross) counting(x, r Dense, weights []float32) (Dense, Dense) {
+// withWeight returns the rows of x whose weight is not 0, and those rows of r times their weights. The other rows are left out,
+// not multiplied by 0: rows that are not fitted may hold an infinity.
+func (c *Cross) withWeight(x, r Dense, weights []float32) (Dense, Dense) {
 	n, ones := 0, true
 	for _, w := range weights {
 		if w != 0 {
@@ -136,6 +138,7 @@ func (c *Cross) counting(x, r Dense, weights []float32) (Dense, Dense) {
 	return c.x, c.r
 }
 
+// weighted returns r with each row times its weight.
 func (c *Cross) weighted(r Dense, weights []float32) Dense {
 	c.r.Reshape(r.Rows, r.Cols)
 	for i, w := range weights {
@@ -158,7 +161,7 @@ func (c *Cross) add(b *BLAS, x, r Dense) {
 	b.routines.Sgemm(blas.Trans, blas.NoTrans, c.rows, c.cols, x.Rows, 1, x.Data, c.rows, r.Data, c.cols, 1, c.sum, c.cols)
 }
 
-// AddTo adds the sum to dst, p×k values, row-major.
+// AddTo adds the sum to dst, which has p×k values, row-major.
 func (c *Cross) AddTo(dst []float64) {
 	if len(dst) != c.rows*c.cols {
 		panic(fmt.Sprintf("kernel: Cross: dst has %d values, want %d×%d", len(dst), c.rows, c.cols))
@@ -168,6 +171,6 @@ func (c *Cross) AddTo(dst []float64) {
 		return
 	}
 	for j := range c.rows {
-		AddTo(dst[j*c.cols:(j+1)*c.cols], c.sum[j*narrowest:j*narrowest+c.cols])
+		AddTo(dst[j*c.cols:(j+1)*c.cols], c.sum[j*maxNarrow:j*maxNarrow+c.cols])
 	}
 }

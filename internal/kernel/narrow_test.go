@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// edges straddle what the narrow products take at once: 8 rows, 8 or 16 columns.
+// edges straddle the rows (8) and columns (8 or 16) that the narrow products process at once.
 var edges = []int{1, 7, 8, 9, 15, 16, 17, 65}
 
 func TestNarrowProductsAgainstFloat64(t *testing.T) {
@@ -16,7 +16,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 				for _, p := range edges {
 					for _, k := range []int{1, 9, 10, 15, 16, 17} {
 						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
-						// what lies behind the results must stay as it is
+						// values past the results must not change
 						room := fill(n+1, k, 2)
 						b.MulAdd(room.Slice(0, n), x, NewWeights(w))
 						want, scale := product(x, w, false)
@@ -27,7 +27,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 						}
 						for _, v := range room.Row(n) {
 							if v != 2 {
-								t.Fatalf("%s: MulAdd %d×%d×%d wrote behind its rows", b.Name(), n, p, k)
+								t.Fatalf("%s: MulAdd %d×%d×%d wrote past its rows", b.Name(), n, p, k)
 							}
 						}
 						var c Cross
@@ -50,7 +50,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 	})
 }
 
-// Rows of weight 0 count for nothing, whatever they hold; the others as often as their weight says.
+// A row of weight w adds w times its product, and a row of weight 0 nothing, whatever it holds.
 func TestCrossOfWeights(t *testing.T) {
 	nan := float32(math.NaN())
 	withEachAcceleration(t, func(t *testing.T) {
@@ -83,9 +83,9 @@ func TestCrossOfWeights(t *testing.T) {
 	})
 }
 
-// A value of a narrow product has the same bits however the rows are cut into calls.
+// The bits of a narrow product do not depend on how its rows are divided into calls.
 func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
-	if !wide() {
+	if !hasAVX512() {
 		t.Log("this machine has no 512-bit registers: a BLAS may cut as it likes")
 		return
 	}
@@ -108,7 +108,7 @@ func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
 			product, cross = dst, sum
 		}
 		if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
-			t.Errorf("%d rows a call have other bits", rows)
+			t.Errorf("with %d rows a call the bits differ", rows)
 		}
 	}
 }

@@ -12,35 +12,36 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// library has the routines of an opened BLAS by their Fortran names. Fortran passes everything by address, so a call is
-// purego.SyscallN on pointers: no reflection, no garbage, and none of the floating-point registers, which SyscallN can't
-// fill. All BLAS have these names.
+// library has the addresses of an opened BLAS's routines, by their Fortran names, which every BLAS has. Fortran passes all
+// arguments by address, so a call is purego.SyscallN on pointers: it needs no reflection, allocates nothing, and uses no
+// floating-point registers, which SyscallN can't fill.
 //
-// A row-major matrix is in Fortran's eyes its transpose. So C = A·B is computed as Cᵀ = Bᵀ·Aᵀ, and upper, left and transposed
-// change places with lower, right and not transposed.
+// Fortran stores columns, so it sees a row-major matrix as its transpose. C = A·B is therefore computed as Cᵀ = Bᵀ·Aᵀ, and
+// upper, left and transposed become lower, right and not transposed.
 //
-// What isn't overridden is gonum's Go; so are the empty matrices, which the C libraries treat each in its own way.
+// gonum's Go code does the routines that are not overridden, and all empty matrices, which C libraries treat differently.
 type library struct {
 	gonum.Implementation
 	sgemm, ssyrk                                     uintptr
 	dgemm, dsyrk, dsyr2k, dtrsm, dtrmm, dgemv, dsymv uintptr
-	dpotrf, dpocon, dsyevd                           uintptr   // 0 where a library has no LAPACK
-	calls                                            sync.Pool // of *call, not in use
+	dpotrf, dpocon, dsyevd                           uintptr   // 0 if the library has no LAPACK
+	calls                                            sync.Pool // of *call
 }
 
-// call has the arguments of one call in memory that C may read and that the garbage collector knows of.
+// call holds the arguments of one call, in memory that C may read and that the garbage collector tracks.
 type call struct {
 	side, uplo, transA, transB, diag byte
-	// 64 bits, of which a library whose integers have 32 reads the lower ones: these machines are little-endian.
+	// 64 bits wide. A library with 32-bit integers reads the lower half, because these machines are little-endian.
 	m, n, k, lda, ldb, ldc int64
 	alpha, beta            float64 // or a float32 at the same address
 
-	arguments [13]unsafe.Pointer // what C may use until it returns
-	words     [13 + lengths]uintptr
+	arguments [13]unsafe.Pointer // keeps the memory that C uses alive until the call returns
+	words     [13 + maxLengths]uintptr
 }
 
-// lengths is how many character arguments a routine has at most. Fortran compilers append their lengths to the arguments.
-const lengths = 4
+// maxLengths is the largest number of character arguments of a routine. Fortran compilers append the length of each to the
+// arguments.
+const maxLengths = 4
 
 func (l *library) call() *call {
 	if c, ok := l.calls.Get().(*call); ok {
@@ -49,16 +50,16 @@ func (l *library) call() *call {
 	return new(call)
 }
 
-// do calls the routine, and takes c back.
+// do calls the routine and returns c to the pool.
 func (l *library) do(routine uintptr, c *call, arguments ...unsafe.Pointer) {
 	n := copy(c.arguments[:], arguments)
 	for i, argument := range c.arguments[:n] {
 		c.words[i] = uintptr(argument)
 	}
-	for i := range lengths {
+	for i := range maxLengths {
 		c.words[n+i] = 1
 	}
-	purego.SyscallN(routine, c.words[:n+lengths]...)
+	purego.SyscallN(routine, c.words[:n+maxLengths]...)
 	clear(c.arguments[:n])
 	l.calls.Put(c)
 }
@@ -80,9 +81,9 @@ func (l *library) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []f
 }
 
 func gemm[T float32 | float64](l *library, routine uintptr, tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
-	reach("gemm: A", a, tA, m, k, lda)
-	reach("gemm: B", b, tB, k, n, ldb)
-	reach("gemm: C", c, blas.NoTrans, m, n, ldc)
+	checkOperand("gemm: A", a, tA, m, k, lda)
+	checkOperand("gemm: B", b, tB, k, n, ldb)
+	checkOperand("gemm: C", c, blas.NoTrans, m, n, ldc)
 	f := l.call()
 	f.transA, f.transB = byte(tB), byte(tA)
 	f.m, f.n, f.k, f.lda, f.ldb, f.ldc = int64(n), int64(m), int64(k), int64(ldb), int64(lda), int64(ldc)
@@ -110,8 +111,8 @@ func (l *library) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64,
 }
 
 func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
-	reach("syrk: A", a, t, n, k, lda)
-	reach("syrk: C", c, blas.NoTrans, n, n, ldc)
+	checkOperand("syrk: A", a, t, n, k, lda)
+	checkOperand("syrk: C", c, blas.NoTrans, n, n, ldc)
 	f := l.call()
 	f.uplo, f.transA = otherTriangle(ul), otherTranspose(t)
 	f.n, f.k, f.lda, f.ldc = int64(n), int64(k), int64(lda), int64(ldc)
@@ -127,9 +128,9 @@ func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64
 		l.Implementation.Dsyr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
-	reach("Dsyr2k: A", a, t, n, k, lda)
-	reach("Dsyr2k: B", b, t, n, k, ldb)
-	reach("Dsyr2k: C", c, blas.NoTrans, n, n, ldc)
+	checkOperand("Dsyr2k: A", a, t, n, k, lda)
+	checkOperand("Dsyr2k: B", b, t, n, k, ldb)
+	checkOperand("Dsyr2k: C", c, blas.NoTrans, n, n, ldc)
 	f := l.call()
 	f.uplo, f.transA = otherTriangle(ul), otherTranspose(t)
 	f.n, f.k, f.lda, f.ldb, f.ldc = int64(n), int64(k), int64(lda), int64(ldb), int64(ldc)
@@ -144,7 +145,7 @@ func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}
-	if s == blas.Left && n <= narrowest && m > solveRows && alpha == 1 {
+	if s == blas.Left && n <= maxNarrow && m > solveRows && alpha == 1 {
 		l.substitute(ul, tA, d, m, n, a, lda, b, ldb)
 		return
 	}
@@ -159,15 +160,15 @@ func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 	l.triangular(l.dtrmm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// triangular calls dtrsm or dtrmm, which take the same arguments: A is a triangle, of order m if it stands to the left of the
-// m×n matrix B, or n if to its right.
+// triangular calls dtrsm or dtrmm, which take the same arguments. A is a triangle of order m if it is on the left of the m×n
+// matrix B, of order n if it is on the right.
 func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
 	order := m
 	if s == blas.Right {
 		order = n
 	}
-	reach("triangular: A", a, blas.NoTrans, order, order, lda)
-	reach("triangular: B", b, blas.NoTrans, m, n, ldb)
+	checkOperand("triangular: A", a, blas.NoTrans, order, order, lda)
+	checkOperand("triangular: B", b, blas.NoTrans, m, n, ldb)
 	f := l.call()
 	f.side, f.uplo, f.transA, f.diag = otherSide(s), otherTriangle(ul), byte(tA), byte(d)
 	f.m, f.n, f.lda, f.ldb = int64(n), int64(m), int64(lda), int64(ldb)
@@ -182,13 +183,13 @@ func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64,
 		l.Implementation.Dgemv(tA, m, n, alpha, a, lda, x, incX, beta, y, incY)
 		return
 	}
-	reach("Dgemv: A", a, blas.NoTrans, m, n, lda)
+	checkOperand("Dgemv: A", a, blas.NoTrans, m, n, lda)
 	lenX, lenY := n, m
 	if tA != blas.NoTrans {
 		lenX, lenY = m, n
 	}
-	reach("Dgemv: x", x, blas.NoTrans, lenX, 1, incX)
-	reach("Dgemv: y", y, blas.NoTrans, lenY, 1, incY)
+	checkOperand("Dgemv: x", x, blas.NoTrans, lenX, 1, incX)
+	checkOperand("Dgemv: y", y, blas.NoTrans, lenY, 1, incY)
 	f := l.call()
 	f.transA = otherTranspose(tA)
 	f.m, f.n, f.lda, f.ldb, f.ldc = int64(n), int64(m), int64(lda), int64(incX), int64(incY)
@@ -203,9 +204,9 @@ func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int
 		l.Implementation.Dsymv(ul, n, alpha, a, lda, x, incX, beta, y, incY)
 		return
 	}
-	reach("Dsymv: A", a, blas.NoTrans, n, n, lda)
-	reach("Dsymv: x", x, blas.NoTrans, n, 1, incX)
-	reach("Dsymv: y", y, blas.NoTrans, n, 1, incY)
+	checkOperand("Dsymv: A", a, blas.NoTrans, n, n, lda)
+	checkOperand("Dsymv: x", x, blas.NoTrans, n, 1, incX)
+	checkOperand("Dsymv: y", y, blas.NoTrans, n, 1, incY)
 	f := l.call()
 	f.uplo = otherTriangle(ul)
 	f.n, f.lda, f.ldb, f.ldc = int64(n), int64(lda), int64(incX), int64(incY)
@@ -215,12 +216,12 @@ func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int
 		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
 }
 
-// set puts a scalar where C expects it, as a float32 or as a float64.
+// set stores a scalar as C expects it, as a float32 or as a float64.
 func set[T float32 | float64](at *float64, value T) { *(*T)(unsafe.Pointer(at)) = value }
 
-// reach panics unless a holds an operand: rows×cols, or cols×rows if it is to be transposed, with stride values from one row
-// to the next. C doesn't look.
-func reach[T float32 | float64](operand string, a []T, t blas.Transpose, rows, cols, stride int) {
+// checkOperand panics unless a holds an operand of rows×cols values, or cols×rows if t transposes it, with stride values from
+// one row to the next. C code does not check.
+func checkOperand[T float32 | float64](operand string, a []T, t blas.Transpose, rows, cols, stride int) {
 	if t != blas.NoTrans {
 		rows, cols = cols, rows
 	}

@@ -7,9 +7,9 @@ import (
 
 // SimplexRows replaces each row of x by the nearest point (in Euclidean distance) of the probability simplex: Duchi,
 // Shalev-Shwartz, Singer, Chandra, Efficient Projections onto the ℓ1-Ball for Learning in High Dimensions, ICML 2008,
-// figure 1 with z = 1. A NaN stays one, and a row with +Inf becomes NaN.
+// figure 1 with z = 1. A NaN stays NaN, and a row with +Inf becomes NaN.
 //
-// It allocates only if scratch has less than x.Cols values of capacity.
+// It allocates only if the capacity of scratch is less than x.Cols.
 func SimplexRows(x Dense, scratch []float32) {
 	x.check("SimplexRows", "x", x.Rows, x.Cols)
 	scratch = slices.Grow(scratch[:0], x.Cols)[:x.Cols]
@@ -24,7 +24,7 @@ func SimplexRows(x Dense, scratch []float32) {
 	}
 }
 
-// threshold returns the θ for which Σ max(v−θ, 0) is 1. The values are sorted upwards; the figure's μ are sorted downwards.
+// threshold returns the θ with Σ max(v−θ, 0) = 1. The values ascend; the figure's μ descend.
 func threshold(sorted []float32) float64 {
 	theta := math.NaN()
 	var sum float64

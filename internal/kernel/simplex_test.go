@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// project finds the projection by trying every support: with S the entries that stay positive, v = x − (ΣS − 1)/|S| on S.
+// project computes the projection by trying every support S, the entries that stay positive: v = x − (Σ_S x − 1)/|S| on S.
 func project(x []float32) []float64 {
 	var best []float64
 	distance := math.Inf(1)
@@ -80,7 +80,7 @@ func TestSimplexLaws(t *testing.T) {
 					}
 					for l := range j {
 						if (original[i*cols+j]-original[i*cols+l])*(v-row[l]) < 0 {
-							t.Fatalf("cols=%d: the order of %d and %d is turned round", cols, j, l)
+							t.Fatalf("cols=%d: the order of %d and %d is reversed", cols, j, l)
 						}
 					}
 				}
@@ -97,7 +97,7 @@ func TestSimplexOfWhatIsNotFinite(t *testing.T) {
 	x := Dense{Rows: 3, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, 2, -inf, 0}}
 	SimplexRows(x, nil)
 	if !isNaN(x.Data[1]) || !isNaN(x.Data[3]) {
-		t.Errorf("a NaN or infinity went unseen: %v", x.Data)
+		t.Errorf("a row with a NaN or infinity is not NaN: %v", x.Data)
 	}
 	if !slices.Equal(x.Row(2), []float32{1, 0, 0}) {
 		t.Errorf("row with −Inf is %v", x.Row(2))

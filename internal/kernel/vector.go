@@ -7,22 +7,22 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// vek computes cosines and exponentials eight at a time, and what remains at the end of a slice in another way, with other
-// bits and other special cases. So the remainder is computed as eight too: a value depends on its argument alone, not on where
-// it stands.
+// lanes is how many cosines or exponentials vek computes at a time. vek computes the rest of a slice with other code, which gives
+// other bits and has other special cases. So the rest is padded to eight: a value depends on its argument alone, not on its
+// position.
 const lanes = 8
 
-// chunk is how many values are taken through the steps of a function at a time: they stay in the first-level cache.
+// chunk is how many values go through the steps of a function together, so that they stay in the first-level cache.
 const chunk = 512
 
-// Cosine replaces each x[i, j] by scale·cos(x[i, j] + offsets[j]), to 3e-7·scale for angles up to 1e6; there is an offset for
-// each column. NaN and ±Inf become NaN.
+// Cosine replaces each x[i, j] by scale·cos(x[i, j] + offsets[j]), with an error of at most 3e-7·scale for angles up to 1e6.
+// offsets has x.Cols values. NaN and ±Inf become NaN.
 func Cosine(x Dense, offsets []float32, scale float32) {
 	x.check("Cosine", "x", x.Rows, len(offsets))
 	if len(x.Data) == 0 {
 		return
 	}
-	if wide() {
+	if hasAVX512() {
 		constants := cosine(scale)
 		cosineRows(&x.Data[0], &offsets[0], &constants[0], x.Rows, x.Cols)
 		return
@@ -37,10 +37,9 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 	}
 }
 
-// cosine is what cosineRows computes with: 1/π; π in two parts; the greatest square of a reduced angle, (π/2)² and what the
-// rounding of 1e6/π adds;
-// the polynomial of the square, whose largest error on [0, (π/2)²] is 2.4e-10 before rounding (TestCosinePolynomial finds it);
-// its constant term; and the scale.
+// cosine returns the constants of cosineRows: 1/π; π in two parts; the maximum of a squared reduced angle, which is (π/2)² plus
+// the effect of rounding 1e6/π; the coefficients of the polynomial in the square, whose largest error on [0, (π/2)²] is 2.4e-10
+// before rounding (TestCosinePolynomial computes them); its constant term; and the scale.
 func cosine(scale float32) [11]float32 {
 	return [...]float32{
 		1 / math.Pi, math.Pi, -8.742278e-08, 3,
@@ -49,7 +48,7 @@ func cosine(scale float32) [11]float32 {
 	}
 }
 
-// reduceAngles brings angles into [−π, π]. vek does so itself, but with π rounded to a float32: its cosines are off by 3e-8·|x|.
+// reduceAngles reduces angles to [−π, π]. vek does so itself, but with π rounded to a float32: its cosines are off by 3e-8·|x|.
 func reduceAngles(x []float32) {
 	const (
 		turn = 2 * math.Pi
@@ -73,11 +72,11 @@ func cosines(x []float32) {
 	}
 }
 
-// lowest is where exponentials are cut off, at 1.6e-38. Below −88 vek's overflow into the sign bit: exp(−89) is NaN.
-const lowest = -87
+// minExponent is the least argument of exponentials, whose value is 1.6e-38. Below −88 vek's result overflows into the sign bit:
+// its exp(−89) is NaN.
+const minExponent = -87
 
-// exponentials replaces each x ≤ 88 by its exponential. Those less than lowest must have been raised to it; the value of a NaN
-// is unspecified.
+// exponentials replaces each x by its exponential, for minExponent ≤ x ≤ 88. The result for a NaN is unspecified.
 func exponentials(x []float32) {
 	body := len(x) &^ (lanes - 1)
 	vek32.Exp_Inplace(x[:body])
@@ -89,7 +88,7 @@ func exponentials(x []float32) {
 	}
 }
 
-// Sigmoid replaces each x by 1/(1+exp(−x)), to 3e-7. A NaN stays one.
+// Sigmoid replaces each x by 1/(1+exp(−x)), with an error of at most 3e-7. A NaN stays NaN.
 func Sigmoid(x []float32) {
 	var scratch [chunk]float32
 	for len(x) > 0 {
@@ -98,15 +97,15 @@ func Sigmoid(x []float32) {
 		e := scratch[:len(part)]
 		for i, v := range part {
 			switch {
-			case v > -lowest:
-				v = -lowest
-			case v < lowest:
-				v = lowest
+			case v > -minExponent:
+				v = -minExponent
+			case v < minExponent:
+				v = minExponent
 			}
 			e[i] = -v
 		}
 		exponentials(e)
-		// Divided in Go: vek divides by the processor's approximate reciprocal, which has other bits on Intel's and AMD's.
+		// Go divides here, because vek uses the processor's approximate reciprocal, which differs between Intel and AMD.
 		for i, v := range part {
 			if v == v {
 				part[i] = 1 / (1 + e[i])
@@ -115,13 +114,14 @@ func Sigmoid(x []float32) {
 	}
 }
 
-// SoftmaxRows replaces each row by its softmax, to 3e-7; no value is less than 1e-38/Cols. A row with a NaN or +Inf becomes NaN.
-// Unless logs is nil it has room for log Σ exp of each row, to 3e-7 or a rounding of the greatest value, and unless first is
-// nil it has room for the column of the first of the greatest values, 0 of a row with a NaN.
+// SoftmaxRows replaces each row by its softmax, with an error of at most 3e-7. No value is less than 1e-38/Cols. A row with a NaN
+// or +Inf becomes NaN. logs and first are nil or have x.Rows values. logs receives log Σ exp of each row, with an error of at
+// most 3e-7 or one rounding of the row's maximum. first receives the first column with the row's maximum, or 0 for a row that
+// becomes NaN.
 func SoftmaxRows(x Dense, logs []float64, first []int32) {
 	x.check("SoftmaxRows", "x", x.Rows, x.Cols)
 	if logs != nil && len(logs) != x.Rows || first != nil && len(first) != x.Rows {
-		panic(fmt.Sprintf("kernel: SoftmaxRows: room for %d logarithms and %d columns of %d rows", len(logs), len(first), x.Rows))
+		panic(fmt.Sprintf("kernel: SoftmaxRows: logs and first have %d and %d values, want %d", len(logs), len(first), x.Rows))
 	}
 	switch {
 	case x.Cols == 0:
@@ -136,13 +136,13 @@ func SoftmaxRows(x Dense, logs []float64, first []int32) {
 	}
 }
 
-// exponential is what softmaxRows computes with: 1/ln 2; ln 2 in two parts, of which products of the first with whole numbers
-// are exact; the polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1; lowest; −Inf.
+// exponential returns the constants of softmaxRows: 1/ln 2; ln 2 in two parts, of which the first times an integer is exact; the
+// polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1; minExponent; −Inf.
 func exponential() [12]float32 {
 	return [...]float32{
 		1 / math.Ln2, 0.693359375, -2.12194440e-4,
 		1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
-		1, lowest, float32(math.Inf(-1)),
+		1, minExponent, float32(math.Inf(-1)),
 	}
 }
 
@@ -179,7 +179,7 @@ func softmaxWide(x Dense, logs []float64, first []int32) {
 				highest, column = v, j+1
 			}
 		}
-		if highest-highest != 0 { // a NaN or infinite
+		if highest-highest != 0 { // NaN or infinite
 			highest, column = float32(math.NaN()), 0
 		}
 		if first != nil {
@@ -189,7 +189,7 @@ func softmaxWide(x Dense, logs []float64, first []int32) {
 			logs[i] = float64(highest)
 		}
 		for j, v := range row {
-			row[j] = max(v-highest, lowest)
+			row[j] = max(v-highest, minExponent)
 		}
 	}
 	exponentials(x.Data)
@@ -202,7 +202,7 @@ func softmaxWide(x Dense, logs []float64, first []int32) {
 		if logs != nil {
 			logs[i] += math.Log(sum)
 		}
-		// In a row of NaN, whatever exponentials made of them, 0 or NaN: the sum is that too, and 0·(1/0) is NaN again.
+		// exponentials may have made 0 or NaN of a row of NaN. The sum is then 0 or NaN too, and 0·(1/0) is NaN.
 		scale := float32(1 / sum)
 		for j := range row {
 			row[j] *= scale
@@ -210,7 +210,7 @@ func softmaxWide(x Dense, logs []float64, first []int32) {
 	}
 }
 
-// AddRow adds b, of x.Cols values, to each row of x.
+// AddRow adds b to each row of x. b has x.Cols values.
 func AddRow(x Dense, b []float32) {
 	x.check("AddRow", "x", x.Rows, len(b))
 	if len(b) == 0 {
@@ -221,21 +221,21 @@ func AddRow(x Dense, b []float32) {
 	}
 }
 
-// SquaredLength returns Σ x², to 1e-6 of it.
+// SquaredLength returns Σ x², with a relative error of at most 1e-6.
 func SquaredLength(x []float32) float32 { return vek32.Dot(x, x) }
 
-// AddTo adds x to dst, which is as long.
+// AddTo adds x to dst, which must have the same length.
 func AddTo(dst []float64, x []float32) {
 	if len(dst) != len(x) {
-		panic(fmt.Sprintf("kernel: AddTo: %d values to %d", len(x), len(dst)))
+		panic(fmt.Sprintf("kernel: AddTo: x has %d values, dst %d", len(x), len(dst)))
 	}
 	for i, v := range x {
 		dst[i] += float64(v)
 	}
 }
 
-// PackLower writes the lower triangle of the p×p matrix x into dst, or adds it, row after row without gaps: (i, j) goes to
-// i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
+// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps, or with add adds it to dst.
+// (i, j) goes to i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
 func PackLower(dst []float64, x Dense, add bool) {
 	p := x.Rows
 	x.check("PackLower", "x", p, p)

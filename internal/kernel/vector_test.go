@@ -15,9 +15,9 @@ import (
 
 func isNaN(v float32) bool { return v != v }
 
-// withEachAcceleration runs the test on the vector kernels of this machine and on those in Go.
+// withEachAcceleration runs the test on the vector functions of this machine and on those in Go.
 func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
-	if wide() {
+	if hasAVX512() {
 		t.Run("avx512", test)
 		cpu.X86.HasAVX512F = false
 		defer func() { cpu.X86.HasAVX512F = true }()
@@ -34,12 +34,12 @@ func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
 	t.Run("go", test)
 }
 
-// cosineOf is Cosine of one row without offsets.
+// cosineOf applies Cosine to one row, with offsets 0.
 func cosineOf(x []float32, scale float32) {
 	Cosine(Dense{Rows: 1, Cols: len(x), Data: x}, make([]float32, len(x)), scale)
 }
 
-// spread has n values over [−limit, limit].
+// spread returns n values over [−limit, limit].
 func spread(n int, limit float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -77,7 +77,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 	})
 }
 
-// A value depends on its argument alone: not on the length of the slice, nor on where it stands in it.
+// A value depends on its argument alone, not on the length of the slice or its position in it.
 func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for name, f := range map[string]func([]float32){
@@ -93,7 +93,7 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 				part := slices.Clone(x)[from:to]
 				f(part)
 				if !slices.Equal(part, whole[from:to]) {
-					t.Fatalf("%s of %d:%d has other bits than within the whole", name, from, to)
+					t.Fatalf("%s of %d:%d has other bits than in the whole slice", name, from, to)
 				}
 			}
 		}
@@ -104,7 +104,7 @@ func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 			row := x.Slice(i, i+1)
 			SoftmaxRows(row, nil, nil)
 			if !slices.Equal(row.Data, whole.Row(i)) {
-				t.Fatalf("softmax of row %d has other bits alone", i)
+				t.Fatalf("the softmax of row %d alone has other bits", i)
 			}
 		}
 	})
@@ -130,7 +130,7 @@ func TestElementwiseOfWhatIsNotFinite(t *testing.T) {
 		first := []int32{7, 7, 7, 7}
 		SoftmaxRows(x, nil, first)
 		if !slices.Equal(first, make([]int32, 4)) {
-			t.Errorf("the first of the greatest are %v, want 0 of rows that become NaN, and of equal ones the first", first)
+			t.Errorf("the columns of the maxima are %v, want 0 for rows that become NaN, and the first of equal ones", first)
 		}
 		for i, v := range x.Data[:9] {
 			if !isNaN(v) {
@@ -157,7 +157,7 @@ func TestSoftmaxRows(t *testing.T) {
 				for i := range x.Rows {
 					scores := original[i*cols : (i+1)*cols]
 					if want := slices.Index(scores, slices.Max(scores)); first[i] != int32(want) {
-						t.Fatalf("cols=%d scale=%v: the first of the greatest is %d, want %d", cols, scale, first[i], want)
+						t.Fatalf("cols=%d scale=%v: the column of the maximum is %d, want %d", cols, scale, first[i], want)
 					}
 					logSum := logSumExp(scores)
 					if !(math.Abs(logs[i]-logSum) <= 3e-7+1e-7*math.Abs(logSum)) {
@@ -189,8 +189,8 @@ func logSumExp(row []float32) float64 {
 	return highest + math.Log(sum)
 }
 
-// The polynomial of cosine is the one of its degree with the least largest error, found by Lawson's algorithm: least squares
-// whose weights grow where the error is large.
+// The polynomial of cosine is the minimax polynomial of its degree. Lawson's algorithm computes it: weighted least squares, with
+// weights that grow where the error is large.
 func TestCosinePolynomial(t *testing.T) {
 	const points, terms = 400, 5
 	powers, target, weights := mat.NewDense(points, terms, nil), mat.NewVecDense(points, nil), make([]float64, points)
@@ -231,7 +231,7 @@ func TestCosinePolynomial(t *testing.T) {
 	}
 	for j := range terms {
 		if got, want := float64(cosine(1)[4+j]), found.AtVec(j); math.Abs(got-want) > 1e-6*math.Abs(want) {
-			t.Errorf("the factor of u^%d is %v, want %v", j+1, got, want)
+			t.Errorf("the coefficient of u^%d is %v, want %v", j+1, got, want)
 		}
 	}
 }

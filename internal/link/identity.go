@@ -12,13 +12,13 @@ func identity() Link {
 		Smoothness: 1,
 		Quadratic:  true,
 		unit:       predictions,
-		simplify:   projectOnSimplex,
+		project:    projectOnSimplex,
 		measure:    squaredLoss,
 	}
 }
 
 func projectOnSimplex(prediction kernel.Dense, s *Scratch) {
-	kernel.SimplexRows(prediction, s.Row(prediction.Cols))
+	kernel.SimplexRows(prediction, s.row(prediction.Cols))
 }
 
 // squaredLoss is half the squared distance of the score from the indicator of the class.

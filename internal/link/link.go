@@ -34,11 +34,11 @@ type Link struct {
 	// through the calibrations.
 	Learnt bool
 
-	unit     unit
-	predict  func(score kernel.Dense)                  // nil: a score is its own prediction
-	invert   func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
-	simplify func(prediction kernel.Dense, s *Scratch) // predictions to probabilities; nil: they are probabilities
-	measure  func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
+	unit    unit
+	predict func(score kernel.Dense)                  // nil: a score is its own prediction
+	invert  func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
+	project func(prediction kernel.Dense, s *Scratch) // predictions to probabilities; nil: they are probabilities
+	measure func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
 }
 
 // unit is what a score is measured in. Links of the same unit read each other's scores as they are.
@@ -91,14 +91,14 @@ func (l Link) Passes(n int) int { return (n + l.VisitsPerPass() - 1) / l.VisitsP
 
 // Scratch is memory that links use between calls. The zero value is ready. It is not safe for concurrent use.
 type Scratch struct {
-	row  []float32
-	logs []float64
+	values []float32
+	logs   []float64
 }
 
-// Row returns k values of any content, valid until the next call.
-func (s *Scratch) Row(k int) []float32 {
-	s.row = slices.Grow(s.row[:0], k)[:k]
-	return s.row
+// row returns k values of any content, valid until the next call.
+func (s *Scratch) row(k int) []float32 {
+	s.values = slices.Grow(s.values[:0], k)[:k]
+	return s.values
 }
 
 // Convert changes scores in place from the unit of one link to that of another, so that a stage with another link than
@@ -121,10 +121,10 @@ func (l Link) Predict(score kernel.Dense) {
 	}
 }
 
-// Probabilities turns predictions into probabilities in place.
+// Probabilities turns the predictions of Predict or Measure into probabilities in place.
 func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) {
-	if l.simplify != nil {
-		l.simplify(prediction, s)
+	if l.project != nil {
+		l.project(prediction, s)
 	}
 }
 

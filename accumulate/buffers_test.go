@@ -1,0 +1,48 @@
+package accumulate
+
+import (
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A Gram matrix in memory of the pool has the same bits as one in new memory, whatever that memory held and how much there is.
+func TestPooledMemoryChangesNothing(t *testing.T) {
+	pool := &BufferPool{}
+	a := &Accumulator{BLAS: kernel.Gonum(), Buffers: pool}
+	for round := range 3 {
+		for _, p := range []int{65, 64, 1, 63} {
+			block, ones := kernel.NewDense(3, p), []float32{1, 1, 1}
+			for i := range block.Data {
+				block.Data[i] = float32(round + i%7)
+			}
+			gram := func(a *Accumulator) *Sum {
+				a.Begin(p, 0, true)
+				a.AddGram(block, ones)
+				return a.End()
+			}
+			got, want := gram(a), gram(&Accumulator{BLAS: kernel.Gonum()})
+			g, _ := got.Tensors().Find(schemas.FieldGram)
+			w, _ := want.Tensors().Find(schemas.FieldGram)
+			if len(g.Data) != p*(p+1)/2 {
+				t.Fatalf("%d columns: %d values", p, len(g.Data))
+			}
+			for i := range w.Data {
+				if g.Data[i] != w.Data[i] {
+					t.Fatalf("%d columns: value %d is %g, want %g", p, i, g.Data[i], w.Data[i])
+				}
+			}
+			for i := range g.Data {
+				g.Data[i] = -1
+			}
+			if pool.Put(got); len(got.Tensors()) != 0 {
+				t.Errorf("%d columns: the sum still has %d fields", p, len(got.Tensors()))
+			}
+			pool.Put(got) // there is no Gram matrix any more
+		}
+	}
+	if none := (*BufferPool)(nil); len(none.Get(3)) != 3 {
+		t.Error("a nil pool returns no memory")
+	}
+}

@@ -1,0 +1,164 @@
+package accumulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// predicted is the rows of a message with their probabilities, losses and predicted classes.
+type predicted struct {
+	Rows
+	probabilities kernel.Dense
+	loss          []float32
+	class         []int32
+}
+
+func predictions(r *rand.Rand, n, k int) predicted {
+	p := predicted{
+		Rows{make([]int32, n), make([]float32, n), make([]schemas.Split, n)},
+		kernel.NewDense(n, k), make([]float32, n), make([]int32, n),
+	}
+	for i := range n {
+		p.Classes[i] = int32(r.IntN(k+1)) - 1
+		p.Weights[i], p.Splits[i] = float32(r.IntN(4))/2, schemas.Split(r.IntN(schemas.Splits))
+		p.loss[i] = r.Float32()
+		sum, row := float32(0), p.probabilities.Row(i)
+		for c := range row {
+			row[c] = float32(r.ExpFloat64() * r.ExpFloat64())
+			sum += row[c]
+		}
+		for c := range row {
+			if row[c] /= sum; row[c] > row[p.class[i]] {
+				p.class[i] = int32(c)
+			}
+		}
+		if i%10 == 0 && k > 1 { // a wrong prediction of probability 1
+			clear(row)
+			row[1], p.class[i], p.Classes[i] = 1, 1, 0
+		}
+	}
+	return p
+}
+
+func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
+	for _, k := range []int{1, 2, 7} {
+		r := rand.New(rand.NewPCG(uint64(k), 1))
+		sum, all := &Sum{}, []predicted{}
+		for _, n := range []int{100, 0, 301} {
+			p := predictions(r, n, k)
+			sum.AddLosses(p.Rows, p.loss, p.class)
+			sum.AddQuality(p.Rows, p.probabilities, p.class)
+			all = append(all, p)
+		}
+		for split := range schemas.Split(schemas.Splits) {
+			var want schemas.Losses
+			var quality Quality
+			var bins [15][2]float64
+			confusion := make([][]int64, k)
+			for c := range confusion {
+				confusion[c] = make([]int64, k)
+			}
+			for _, p := range all {
+				for i, class := range p.Classes {
+					if class < 0 || p.Splits[i] != split {
+						continue
+					}
+					w, right := float64(p.Weights[i]), p.class[i] == class
+					want.Weight, want.Rows, want.Loss = want.Weight+w, want.Rows+1, want.Loss+w*float64(p.loss[i])
+					if !right {
+						want.Errors += w
+					}
+					row := p.probabilities.Row(i)
+					quality.LogLoss -= w * math.Log(max(float64(row[class]), 1e-6))
+					for c, v := range row {
+						y := 0.0
+						if c == int(class) {
+							y = 1
+						}
+						quality.Brier += w * (float64(v) - y) * (float64(v) - y)
+					}
+					confidence := float64(row[p.class[i]])
+					bin := int(min(math.Floor(15*confidence), 14))
+					bins[bin][0] += w * confidence
+					if right {
+						bins[bin][1] += w
+					}
+					confusion[class][p.class[i]]++
+				}
+			}
+			for _, b := range bins {
+				quality.ECE += math.Abs(b[0]-b[1]) / want.Weight
+			}
+			near := func(what string, got, want float64) {
+				if !(math.Abs(got-want) < 1e-9*(1+want)) {
+					t.Errorf("%d classes, %v: %s is %v, expected %v", k, split, what, got, want)
+				}
+			}
+			got, q := schemas.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
+			near("weight", got.Weight, want.Weight)
+			near("rows", got.Rows, want.Rows)
+			near("errors", got.Errors, want.Errors)
+			near("loss", got.Loss, want.Loss)
+			near("log loss", q.LogLoss, quality.LogLoss/want.Weight)
+			near("Brier score", q.Brier, quality.Brier/want.Weight)
+			near("calibration error", q.ECE, quality.ECE)
+			for c, row := range confusion {
+				for d, n := range row {
+					if q.Confusion[c][d] != n {
+						t.Errorf("%d rows of class %d are predicted as %d, expected %d", q.Confusion[c][d], c, d, n)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestQualityOfNothing(t *testing.T) {
+	sum := &Sum{}
+	if q := sum.QualityOf(schemas.Test, 3); q.LogLoss != 0 || q.Confusion != nil {
+		t.Errorf("the quality of no rows is %+v", q)
+	}
+	p := predictions(rand.New(rand.NewPCG(1, 1)), 50, 2)
+	for i := range p.Splits {
+		p.Splits[i] = schemas.Train
+	}
+	sum.AddLosses(p.Rows, p.loss, p.class)
+	sum.AddQuality(p.Rows, p.probabilities, p.class)
+	if q := sum.QualityOf(schemas.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
+		t.Errorf("the quality of an empty split is %+v", q)
+	}
+}
+
+func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
+	const k = maxConfusionClasses + 1
+	sum, p := &Sum{}, predictions(rand.New(rand.NewPCG(1, 1)), 20, k)
+	sum.AddLosses(p.Rows, p.loss, p.class)
+	sum.AddQuality(p.Rows, p.probabilities, p.class)
+	if q := sum.QualityOf(schemas.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
+		t.Errorf("the quality is %+v", q)
+	}
+}
+
+// A loss that has overflown makes the losses of its own split NaN. If its row has weight 0 it changes nothing.
+func TestOverflow(t *testing.T) {
+	nan := float32(math.NaN())
+	rows := Rows{[]int32{0, 1, 0}, []float32{1, 1, 0}, []schemas.Split{schemas.Train, schemas.Test, schemas.Train}}
+	probabilities := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.5, 0.5, nan, nan, nan, nan}}
+	sum := &Sum{}
+	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0})
+	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
+	losses := schemas.LossesOf(sum.Tensors())
+	if train := losses[schemas.Train]; train != (schemas.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {
+		t.Errorf("the training rows are %+v", train)
+	}
+	if !math.IsNaN(losses[schemas.Test].Loss) {
+		t.Errorf("the test rows are %+v", losses[schemas.Test])
+	}
+	if q := sum.QualityOf(schemas.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.5) > 1e-12 {
+		t.Errorf("the training rows' quality is %+v", q)
+	}
+}

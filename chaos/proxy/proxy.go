@@ -1,0 +1,220 @@
+// Package proxy is a TCP proxy between Kafka clients and one broker. It delays frames, resets connections and loses answers
+// to Produce requests, so that a test can do to a cluster what networks do.
+package proxy
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Proxy listens on a port of the loopback interface and forwards requests and answers frame by frame. Its methods may be
+// called from any goroutine. Make it with [New]; the zero value can't be used.
+type Proxy struct {
+	listener net.Listener
+	group    sync.WaitGroup // the accept loop and all links
+
+	mutex   sync.Mutex
+	links   map[*link]struct{}
+	closed  bool
+	latency time.Duration // of each frame, in both directions
+	lose    int           // how many answers to Produce requests are still to be lost
+}
+
+// New opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
+// clients that connect meanwhile wait until Serve.
+func New() (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{listener: listener, links: map[*link]struct{}{}}, nil
+}
+
+// Addr returns the host:port that clients connect to.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Serve connects each client with the broker that dial reaches, in goroutines that end with Close. A client is reset if
+// dial fails, as if the broker were down.
+func (p *Proxy) Serve(dial func() (net.Conn, error)) {
+	p.group.Go(func() {
+		for {
+			client, err := p.listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			p.group.Go(func() {
+				broker, err := dial()
+				if err != nil {
+					abort(client)
+					return
+				}
+				p.relay(client, broker)
+			})
+		}
+	})
+}
+
+// relay forwards frames in both directions until either side ends or the link is broken.
+func (p *Proxy) relay(client, broker net.Conn) {
+	l := &link{proxy: p, client: client, broker: broker}
+	l.broken, l.end = context.WithCancel(context.Background())
+	context.AfterFunc(l.broken, func() {
+		abort(client)
+		abort(broker)
+	})
+	p.mutex.Lock()
+	p.links[l] = struct{}{}
+	if p.closed {
+		l.end()
+	}
+	p.mutex.Unlock()
+
+	var pumps sync.WaitGroup
+	pumps.Go(l.requests)
+	pumps.Go(l.answers)
+	pumps.Wait()
+	p.mutex.Lock()
+	delete(p.links, l)
+	p.mutex.Unlock()
+}
+
+// Delay holds back every frame by latency, in both directions, from now on; 0 ends the delay.
+func (p *Proxy) Delay(latency time.Duration) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.latency = latency
+}
+
+// Reset breaks all open connections and returns their number.
+func (p *Proxy) Reset() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for l := range p.links {
+		l.end()
+	}
+	return len(p.links)
+}
+
+// LoseAnswers loses the next count answers to Produce requests: the connection breaks instead. The broker has appended the
+// messages, but the client must assume that it has not, and sends them again. A new count replaces the rest of an earlier one.
+func (p *Proxy) LoseAnswers(count int) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.lose = count
+}
+
+// Close closes the port, ends all connections, and waits until all goroutines of the proxy have ended.
+func (p *Proxy) Close() {
+	p.listener.Close()
+	p.mutex.Lock()
+	p.closed = true
+	p.mutex.Unlock()
+	p.Reset()
+	p.group.Wait()
+}
+
+// link is one client connection and its connection to the broker.
+type link struct {
+	proxy          *Proxy
+	client, broker net.Conn
+	broken         context.Context
+	end            context.CancelFunc
+
+	mutex   sync.Mutex
+	produce map[uint32]struct{} // correlation ids of Produce requests without an answer yet
+}
+
+// Kafka frames: a length of 4 bytes, then in a request the API key (2), its version (2) and the correlation id (4), in an
+// answer the correlation id. https://kafka.apache.org/protocol#protocol_messages
+const (
+	requestHead = 12
+	answerHead  = 8
+	produceKey  = 0
+)
+
+func (l *link) requests() {
+	defer l.end()
+	head := make([]byte, requestHead)
+	for l.frame(l.broker, l.client, head, func() bool {
+		if binary.BigEndian.Uint16(head[4:]) == produceKey {
+			l.mutex.Lock()
+			defer l.mutex.Unlock()
+			if l.produce == nil {
+				l.produce = map[uint32]struct{}{}
+			}
+			l.produce[binary.BigEndian.Uint32(head[8:])] = struct{}{}
+		}
+		return true
+	}) {
+	}
+}
+
+func (l *link) answers() {
+	defer l.end()
+	head := make([]byte, answerHead)
+	for l.frame(l.client, l.broker, head, func() bool { return !l.loses(binary.BigEndian.Uint32(head[4:])) }) {
+	}
+}
+
+// frame reads a frame's head and, if pass allows it, forwards the frame. It reports whether to go on.
+func (l *link) frame(to io.Writer, from io.Reader, head []byte, pass func() bool) bool {
+	if _, err := io.ReadFull(from, head); err != nil {
+		return false
+	}
+	rest := int64(binary.BigEndian.Uint32(head)) - int64(len(head)-4)
+	if rest < 0 || !pass() || !l.wait() {
+		return false
+	}
+	if _, err := to.Write(head); err != nil {
+		return false
+	}
+	_, err := io.CopyN(to, from, rest)
+	return err == nil
+}
+
+// loses reports whether to lose the answer with this correlation id, and counts it.
+func (l *link) loses(correlation uint32) bool {
+	l.mutex.Lock()
+	_, produce := l.produce[correlation]
+	delete(l.produce, correlation)
+	l.mutex.Unlock()
+	if !produce {
+		return false
+	}
+	p := l.proxy
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.lose == 0 {
+		return false
+	}
+	p.lose--
+	return true
+}
+
+// wait waits for the latency and reports whether the link is still intact.
+func (l *link) wait() bool {
+	l.proxy.mutex.Lock()
+	latency := l.proxy.latency
+	l.proxy.mutex.Unlock()
+	if latency > 0 {
+		timer := time.NewTimer(latency)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.broken.Done():
+		}
+	}
+	return l.broken.Err() == nil
+}
+
+// abort closes a connection with a reset, as a crashed peer does: unsent data is dropped.
+func abort(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	c.Close()
+}

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// The table in docs/configuration.md is generated: keys, types and defaults from the fields of Config, meanings from Keys.
+//go:generate go test . -run ^TestReference$ -update
+
+// Keys documents every key of the configuration by its full name, in which * stands for the number of a stage. Other
+// packages declare the meaning of a key beside the code that the key sets; this package declares the rest.
+func Keys() []schemas.Key {
+	keys := []schemas.Key{
+		{Name: "name", Meaning: fmt.Sprintf("prefix of the topic names: at most %d letters, digits, dots, hyphens and underscores", maxNameLength)},
+		{Name: "brokers", Meaning: "`host:port` of the Kafka brokers. Empty: the embedded broker, whose log is in `data_dir`"},
+		{Name: "data_dir", Meaning: "folder of the embedded broker. One process at a time can use it"},
+		{Name: "stages.*.repeat", Meaning: "how many stages with these settings follow one another"},
+		{Name: "seed", Meaning: "seed of everything random, from 0 to 2^64-1"},
+		{Name: "intercept", Meaning: "give the first stage an intercept"},
+		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and go on, or `%s` the run",
+			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
+		{Name: "memory", Meaning: "memory for prepared rows and blocks: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory"},
+		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
+		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
+		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `\"\"`: do not serve. " +
+			"If another process of the machine has the default port, a free port is used and logged"},
+	}
+	under := func(prefix string, more []schemas.Key) {
+		for _, k := range more {
+			keys = append(keys, schemas.Key{Name: join(prefix, k.Name), Meaning: k.Meaning})
+		}
+	}
+	for _, k := range secure.Keys() {
+		under("security", []schemas.Key{schemas.Key(k)})
+	}
+	under("examples", ingest.Keys())
+	under("prepare", stages.PrepareKeys())
+	under("stages.*.features", stages.Keys())
+	under("stages.*", solve.Keys())
+	return keys
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// A node is a place in the tree of keys, which mirrors the fields of Config. It is a mapping if it has children, a list of
+// mappings if it has an element, and else a value.
+type node struct {
+	name     string
+	children []*node
+	element  *node
+	kind     kind // of a value
+}
+
+// tree returns the root of the tree of keys.
+func tree() *node { return grow("", reflect.TypeFor[Config]()) }
+
+func grow(name string, t reflect.Type) *node {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if k, ok := kindOf(t); ok {
+		return &node{name: name, kind: k}
+	}
+	if t.Kind() == reflect.Slice {
+		return &node{name: name, element: grow("", t.Elem())}
+	}
+	n := &node{name: name}
+	for _, field := range reflect.VisibleFields(t) {
+		// An embedded struct adds no level: VisibleFields lists its fields too.
+		if field.IsExported() && !field.Anonymous {
+			n.children = append(n.children, grow(keyOf(field), field.Type))
+		}
+	}
+	return n
+}
+
+// keyOf returns the name that mapstructure gives a field.
+func keyOf(field reflect.StructField) string {
+	return cmp.Or(field.Tag.Get("mapstructure"), strings.ToLower(field.Name))
+}
+
+func (n *node) isValue() bool { return n.children == nil && n.element == nil }
+
+func (n *node) child(name string) *node {
+	for _, c := range n.children {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// at returns the node of a key below n, or nil.
+func (n *node) at(key string) *node {
+	for name := range strings.SplitSeq(key, ".") {
+		if n.element != nil {
+			n = n.element
+		} else if n = n.child(name); n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// walk visits n and every node below it with its full key, in which * stands for the number of an element of a list.
+func (n *node) walk(key string, visit func(key string, n *node)) {
+	visit(key, n)
+	if n.element != nil {
+		n.element.walk(join(key, "*"), visit)
+	}
+	for _, c := range n.children {
+		c.walk(join(key, c.name), visit)
+	}
+}
+
+func join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
+// names returns the names of n's children.
+func (n *node) names() []string {
+	names := make([]string, len(n.children))
+	for i, c := range n.children {
+		names[i] = c.name
+	}
+	return names
+}
+
+// suggest returns the full key that somebody probably meant who wrote name below n, whose own key is given: the child with
+// the nearest spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
+func (n *node) suggest(key, name string, root *node) string {
+	if near := nearest(name, n.names()); near != "" {
+		return join(key, near)
+	}
+	var elsewhere []string
+	root.walk("", func(key string, other *node) {
+		if other.name != "" && other.name == strings.ToLower(name) {
+			elsewhere = append(elsewhere, key)
+		}
+	})
+	if len(elsewhere) == 1 {
+		return elsewhere[0]
+	}
+	return ""
+}
+
+// maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
+const maxMisspelled = 100
+
+// nearest returns the candidate that is the fewest edits away from word, or "" if that is more than a third of the
+// candidate's length. It ignores case, and treats hyphens as underscores.
+func nearest(word string, candidates []string) string {
+	if len(candidates) == 0 || len(word) > maxMisspelled {
+		return ""
+	}
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "_")) }
+	edits := func(candidate string) int { return levenshtein.ComputeDistance(plain(word), plain(candidate)) }
+	best := slices.MinFunc(candidates, func(a, b string) int { return edits(a) - edits(b) })
+	if edits(best) > max(1, len(best)/3) {
+		return ""
+	}
+	return best
+}

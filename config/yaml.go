@@ -1,0 +1,253 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A fault is something that makes YAML as a whole unusable.
+type fault struct {
+	line  int // 0: unknown
+	value string
+	want  string
+}
+
+// parse returns the root node of the one document in content, or nil if there is none.
+func parse(content []byte) (*yaml.Node, *fault) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	var document, next yaml.Node
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err == nil {
+		err = decoder.Decode(&next)
+	}
+	switch {
+	case err == nil:
+		return nil, &fault{next.Line, "a second document", "one document in a file"}
+	case !errors.Is(err, io.EOF):
+		return nil, explain(content, err)
+	}
+	root := document.Content[0]
+	if f := newExpansion().check(root); f != nil {
+		return nil, f
+	}
+	return root, nil
+}
+
+// yamlLine is how the parser begins most of its messages.
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
+
+// plain returns what a message of the parser means: what is wrong, and what was expected instead. It shows no part of the
+// file, which may be a password.
+func plain(message string) (value, want string) {
+	for _, known := range [...]struct{ part, value, want string }{
+		{"unknown anchor", "an alias without an anchor", "&NAME before *NAME, or quotes around a text that begins with *"},
+		{"alphabetic or numeric character", "* or & without a name", "quotes around a text that begins with * or &"},
+		{"cannot start any token", "a text that begins with @, ` or %", "quotes around it"},
+		{"tab character", "a tab", "spaces for indentation"},
+		{"mapping values are not allowed", "a colon where no key can be", "one key a line, indented like the keys beside it, and quotes around a text with a colon"},
+		{"could not find expected ':'", "a key without a colon", "key: value"},
+		{"did not find expected key", "wrong indentation, or text after the end of a value", "key: value, indented like the keys beside it"},
+		{"expected '-' indicator", "wrong indentation", "a hyphen (-) indented like those before it, or a key indented like the keys beside it"},
+		{"block sequence entries", "a hyphen (-) where no list can begin", "the list below its key, or in brackets: [a, b]"},
+		{"expected ',' or ']'", "a list that does not end", "commas between its elements and ] at its end"},
+		{"expected ',' or '}'", "a mapping that does not end", "commas between its keys and } at its end"},
+		{"expected node content", "no value where one must be", "a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
+		{"end of stream", "a quote that is not closed", "the same quote at the end of the text"},
+		{"unknown escape character", "an unknown escape in double quotes", `single quotes, or \\ for a backslash`},
+		{"UTF-8", "bytes that are not UTF-8", "text in UTF-8"},
+		{"Unicode character", "bytes that are not UTF-8", "text in UTF-8"},
+		{"incompatible YAML", "a version of YAML other than 1", "%YAML 1.2, or no such line"},
+		{"control characters", "a control character", "text without control characters"},
+	} {
+		if strings.Contains(message, known.part) {
+			return known.value, known.want
+		}
+	}
+	return "not YAML: " + yamlLine.ReplaceAllString(message, ""), "valid YAML"
+}
+
+// explain turns an error of the parser about content into a fault.
+func explain(content []byte, err error) *fault {
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	f := &fault{line: lineOf(lines)}
+	f.value, f.want = plain(err.Error())
+	if f.line > 0 {
+		line := lines[f.line-1]
+		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; bytes.ContainsRune(indent, '\t') {
+			f.value, f.want = "a tab", "spaces for indentation"
+		}
+	}
+	return f
+}
+
+// maxReparsed is how many bytes lineOf may parse at most: a second's worth. A file of 1000 lines is far below it.
+const maxReparsed = 1 << 25
+
+// lineOf returns the first line, from 1, whose trouble no later line mends: the content before it can be parsed, and none of
+// the longer prefixes can. The parser's own line is often that where the surrounding list begins, or absent. lineOf returns
+// 0 if it does not find the line.
+func lineOf(lines [][]byte) int {
+	content := bytes.Join(lines, nil)
+	if len(lines)*len(content) > maxReparsed || isUTF16(content) {
+		return 0
+	}
+	for n := len(lines); n > 0; n-- {
+		content = content[:len(content)-len(lines[n-1])]
+		if isYAML(content) {
+			return n
+		}
+	}
+	return 0
+}
+
+// isYAML reports whether content can be parsed.
+func isYAML(content []byte) bool {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// isUTF16 reports whether a file begins with the byte order mark of UTF-16, which the parser reads too. Cutting such a file
+// at the bytes of a line's end would cut characters.
+func isUTF16(content []byte) bool {
+	return bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff"))
+}
+
+// maxNodes is how many nodes a document may have once its aliases are expanded. Without a limit, nine lines of aliases to
+// aliases make billions.
+const maxNodes = 100_000
+
+// An expansion counts the nodes of a document with its aliases expanded.
+type expansion struct {
+	nodes int
+	open  map[*yaml.Node]bool // anchors that contain the node at hand
+	line  int                 // of the outermost alias that contains it; 0: none
+}
+
+func newExpansion() *expansion { return &expansion{open: map[*yaml.Node]bool{}} }
+
+// check returns a fault if an anchor contains itself or the expanded document is too large.
+func (e *expansion) check(n *yaml.Node) *fault {
+	if e.nodes++; e.nodes > maxNodes {
+		return &fault{cmp.Or(e.line, n.Line), "too many values", "at most " + strconv.Itoa(maxNodes) + " once aliases (*NAME) are expanded"}
+	}
+	below := n.Content
+	if n.Kind == yaml.AliasNode {
+		if e.open[n.Alias] {
+			return &fault{n.Line, "an alias inside its own anchor", "an alias (*NAME) after the end of its anchor (&NAME)"}
+		}
+		below = []*yaml.Node{n.Alias}
+		if e.line == 0 {
+			e.line = n.Line
+			defer func() { e.line = 0 }()
+		}
+	}
+	if n.Anchor != "" {
+		e.open[n] = true
+		defer delete(e.open, n)
+	}
+	for _, child := range below {
+		if f := e.check(child); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// resolve follows an alias to its anchor.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// isMerge reports whether a key of a mapping is <<, which merges other mappings in.
+func isMerge(key *yaml.Node) bool { return key.ShortTag() == "!!merge" }
+
+// split makes a list of a scalar at its commas, for environment variables and settings.
+func split(n *yaml.Node) *yaml.Node {
+	list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for item := range strings.SplitSeq(n.Value, ",") {
+		list.Content = append(list.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(item)})
+	}
+	return list
+}
+
+// written returns a value as a message shows it: a scalar as it was written, a list of scalars in brackets, and the shape of
+// anything else.
+func written(y *yaml.Node) string {
+	switch y.Kind {
+	case yaml.SequenceNode:
+		items := make([]string, len(y.Content))
+		for i, item := range y.Content {
+			switch item = resolve(item); item.Kind {
+			case yaml.SequenceNode:
+				items[i] = "[…]"
+			case yaml.MappingNode:
+				items[i] = "{…}"
+			default:
+				items[i] = written(item)
+			}
+		}
+		return shortened("[" + strings.Join(items, ", ") + "]")
+	case yaml.MappingNode:
+		return "a mapping"
+	}
+	if isNull(y) {
+		return "null"
+	}
+	value := quoted(y.Value)
+	if y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		value = strconv.Quote(shortened(y.Value))
+	}
+	if y.Style&yaml.TaggedStyle != 0 {
+		value = quoted(y.Tag) + " " + value
+	}
+	return value
+}
+
+// quoted returns text as one line of a message can hold it: in quotes if it is empty, begins or ends with space, or has
+// characters that are not printable.
+func quoted(text string) string {
+	text = shortened(text)
+	if q := strconv.Quote(text); text == "" || strings.TrimSpace(text) != text || q != `"`+text+`"` {
+		return q
+	}
+	return text
+}
+
+// maxShown is how many characters of a value a message shows.
+const maxShown = 80
+
+func shortened(text string) string {
+	if letters := []rune(text); len(letters) > maxShown {
+		return string(letters[:maxShown]) + "…"
+	}
+	return text
+}
+
+// oneOf joins names with commas, and the last two with a conjunction.
+func oneOf(conjunction string, names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
+}

@@ -1,0 +1,183 @@
+package ingest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// temporary writes a file for an example, which calls remove when it is done.
+func temporary(name, content string) (file string, remove func()) {
+	folder, err := os.MkdirTemp("", "ingest")
+	if err != nil {
+		log.Fatal(err)
+	}
+	file = filepath.Join(folder, name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	return file, func() { os.RemoveAll(folder) }
+}
+
+// Read a CSV in batches. Column 0 is the label, unless the options name another.
+func ExampleSource_Batches() {
+	file, remove := temporary("fruit.csv", "apple,7,1\npear,8,3\nplum,4,2\n")
+	defer remove()
+	options := ingest.Defaults()
+	options.Train, options.BatchRows = []string{file}, 2
+
+	sources, err := ingest.Sources(context.Background(), options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for batch, err := range sources[0].Batches(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(batch.Words, batch.Floats)
+	}
+	// Output:
+	// [apple pear] [7 1 8 3]
+	// [plum] [4 2]
+}
+
+// List the sources of a configuration. The ID depends on what the files hold and
+// not on their names, so a source that was published before is recognised.
+func ExampleSources() {
+	options := ingest.Defaults()
+	options.Train = []string{"../examples/digits/digits-train.csv.gz"}
+	options.Test = []string{"../examples/digits/digits-test.csv.gz"}
+
+	sources, err := ingest.Sources(context.Background(), options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range sources {
+		fmt.Println(s.Split, filepath.Base(s.Files[0]), s.Width, schemas.Digest(s.ID).Short())
+	}
+	// Output:
+	// train digits-train.csv.gz 64 9adf40b16c3c
+	// test digits-test.csv.gz 64 a44977299151
+}
+
+// Check options before any file is opened. All problems are reported at once.
+func ExampleOptions_Check() {
+	options := ingest.Defaults()
+	options.Train = []string{"images-idx3-ubyte"}
+	options.Holdout = 1
+
+	for _, problem := range options.Check() {
+		fmt.Println(problem)
+	}
+	// Output:
+	// train: [images-idx3-ubyte]: expected idx files in pairs, images first, then their labels
+	// holdout: 1: expected a fraction, at least 0 and less than 1
+}
+
+// Read rows to predict. The model tells how many features it needs, so a file may
+// have the label or not.
+func ExampleFile() {
+	for _, content := range []string{"apple,7,1\n", "7,1\n"} {
+		file, remove := temporary("fruit.csv", content)
+		defer remove()
+		for batch, err := range ingest.File(context.Background(), file, ingest.Defaults(), 2) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println(batch.Floats)
+		}
+	}
+	// Output:
+	// [7 1]
+	// [7 1]
+}
+
+// A FileError has the place of what is wrong in a file.
+func ExampleFileError() {
+	file, remove := temporary("fruit.csv", "apple,7,1\npear,eight,3\n")
+	defer remove()
+	for _, err := range ingest.File(context.Background(), file, ingest.Defaults(), 2) {
+		if wrong, ok := errors.AsType[*ingest.FileError](err); ok {
+			fmt.Println(filepath.Base(wrong.File), "line", wrong.Line, "column", wrong.Column)
+			fmt.Println(wrong.Err)
+		}
+	}
+	// Output:
+	// fruit.csv line 2 column 1
+	// "eight" is not a number
+}
+
+// topic stands in for the examples topic. Its partitions are written at the same
+// time, each by one goroutine.
+type topic struct {
+	mutex      sync.Mutex
+	partitions map[int][]schemas.Message
+}
+
+// write is an ingest.Appender.
+func (t *topic) write(_ context.Context, partition int, messages ...schemas.Message) (int64, error) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	offset := int64(len(t.partitions[partition]))
+	t.partitions[partition] = append(t.partitions[partition], messages...)
+	return offset, nil
+}
+
+// publish publishes three messages to a topic with two partitions.
+func publish(t *topic) *schemas.SourceSeal {
+	file, remove := temporary("fruit.csv", "apple,7,1\npear,8,3\nplum,4,2\n")
+	defer remove()
+	options := ingest.Defaults()
+	options.Train, options.BatchRows, options.Partitions = []string{file}, 1, 2
+	sources, err := ingest.Sources(context.Background(), options)
+	if err != nil {
+		log.Fatal(err)
+	}
+	attempt := ingest.Attempt{ID: "1", Spans: []schemas.Span{{Partition: 0}, {Partition: 1}}}
+	seal, err := ingest.Publish(context.Background(), sources[0], attempt, t.write, memory.DefaultAllocator, func(int64) {})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return seal
+}
+
+// Publish a source to a topic with two partitions. The seal says where its
+// messages are; they count once the seal is published too.
+func ExamplePublish() {
+	t := &topic{partitions: map[int][]schemas.Message{}}
+	seal := publish(t)
+	fmt.Println(seal.Rows, "rows in", seal.Messages, "messages:", seal.Spans)
+	for _, m := range t.partitions[0] {
+		fmt.Println("partition 0:", m.Get("kind"), m.Get("sequence"))
+	}
+	// Output:
+	// 3 rows in 3 messages: [[0]@0–2 [1]@0–1]
+	// partition 0: examples 0
+	// partition 0: examples 2
+}
+
+// Decide which messages of a partition count. A message that the broker has twice
+// counts once, and a message that is missing is an error at the end.
+func ExampleReplay() {
+	t := &topic{partitions: map[int][]schemas.Message{}}
+	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}}
+
+	first := t.partitions[0][0]
+	replay := ingest.NewReplay(plan, 0)
+	fmt.Println(replay.Accept(first), replay.Accept(first))
+	if lost, ok := errors.AsType[*ingest.IncompleteError](replay.Complete()); ok {
+		fmt.Println("partition", lost.Partition, "has", lost.Have, "of", lost.Want, "messages")
+	}
+	// Output:
+	// true false
+	// partition 0 has 1 of 2 messages
+}

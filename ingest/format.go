@@ -1,0 +1,164 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// format is an input format. Its value owns everything that is particular to
+// it. To add a format, write one file with its value and list it in formats.
+type format struct {
+	// name is its value of examples.format.
+	name string
+	// meaning says what its files hold, for the documentation.
+	meaning string
+	// patterns claim names of files, as path.Match does. Names are compared in
+	// lower case, without their folder and without .gz or .bz2.
+	patterns []string
+	// recognise reports whether a file of this format begins with these bytes. It
+	// gets peekBytes of them, or all if the file is shorter. nil: the first bytes
+	// of this format are like those of others.
+	recognise func(first []byte) bool
+
+	// files is how many files make a source.
+	files int
+	// wantFiles says which files these are, for errors and the documentation. A
+	// format with one file leaves it empty.
+	wantFiles string
+
+	// keys are the keys under examples that this format reads, other than those
+	// that all formats read.
+	keys []string
+	// columns returns the values of these keys with their defaults filled in,
+	// which are part of a source's ID. nil: the format reads none of them.
+	columns func(Options) columnOptions
+	// check finds impossible values of these keys. nil: all are possible.
+	check func(Options) []schemas.Problem
+
+	// open reads examples from the files of a source. nil: not read yet.
+	open func([]*content, Options) (reader, error)
+	// openFeatures reads rows to predict, without labels and weights, from one
+	// file. It returns a *FileError if the rows don't have width features.
+	openFeatures func(c *content, o Options, width int) (reader, error)
+}
+
+// formats are the input formats, in the order of the documentation. When
+// several recognise a content, the first one reads it.
+func formats() []format {
+	return []format{
+		idxFormat(),
+		csvFormat(),
+		{name: "libsvm", patterns: []string{"*.libsvm"}}, // formats without open are not read yet
+		{name: "arrow", patterns: []string{"*.arrow"}},
+		{name: "parquet", patterns: []string{"*.parquet"}},
+	}
+}
+
+// columnOptions are the options of formats with columns. The zero value is for
+// formats without. The names and the order of the fields are part of the IDs
+// of sources: an option that is added here needs `omitempty`, so that sources
+// ingested before keep their IDs.
+type columnOptions struct {
+	Label   Column
+	Weight  Column
+	Header  bool
+	Missing string
+}
+
+// reader is an open source. It does not close its files.
+type reader interface {
+	// width is the number of features.
+	width() int
+	// names are the names of the features; nil if the files don't say.
+	names() []string
+	// next returns the next batch, which is valid until the next call. After
+	// the last batch it has read all files to their end and returns io.EOF. Its
+	// other errors are *FileError.
+	next() (*schemas.ExampleRows, error)
+}
+
+// peekBytes is the length of the longest magic number, with some to spare.
+const peekBytes = 8
+
+// formatByName returns the format that examples.format or else the file's name
+// tells, even if that format is not read yet. ok is false if neither tells.
+func (o Options) formatByName(file string) (f format, ok bool) {
+	all := formats()
+	i := slices.IndexFunc(all, func(f format) bool { return f.name == o.Format })
+	if o.Format == "" {
+		file = strings.ToLower(filepath.Base(file))
+		file = strings.TrimSuffix(strings.TrimSuffix(file, ".gz"), ".bz2")
+		i = slices.IndexFunc(all, func(f format) bool { return f.claims(file) })
+	}
+	if i < 0 {
+		return format{}, false
+	}
+	return all[i], true
+}
+
+func (f format) claims(name string) bool {
+	return slices.ContainsFunc(f.patterns, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name) // its only error is a malformed pattern
+		return ok
+	})
+}
+
+// formatOf returns the format of an open file, by its name or else by its
+// first bytes. It returns a *FileError if neither tells the format, or if that
+// format is not read yet.
+func (o Options) formatOf(c *content) (format, error) {
+	f, ok := o.formatByName(c.name)
+	if !ok {
+		first, err := c.Peek(peekBytes)
+		all := formats()
+		i := slices.IndexFunc(all, func(f format) bool { return f.recognise != nil && f.recognise(first) })
+		switch {
+		case i >= 0:
+			f = all[i]
+		case err != nil && err != io.EOF:
+			return format{}, err
+		default:
+			return format{}, wholeFile(c.name, errors.New("neither name nor content tells the format: set examples.format"))
+		}
+	}
+	if f.open == nil {
+		return format{}, wholeFile(c.name, fmt.Errorf("format %s: expected %s", f.name, wantFormat()))
+	}
+	return f, nil
+}
+
+// wantFormat lists the formats, for people who gave another one.
+func wantFormat() string {
+	var read, unread []string
+	for _, f := range formats() {
+		if f.open != nil {
+			read = append(read, f.name)
+		} else {
+			unread = append(unread, f.name)
+		}
+	}
+	text := enumerate(read, "or")
+	switch len(unread) {
+	case 0:
+		return text
+	case 1:
+		return text + " (" + unread[0] + " is not read yet)"
+	}
+	return text + " (" + enumerate(unread, "and") + " are not read yet)"
+}
+
+// enumerate joins words as a sentence does: "a", "a or b", "a, b or c".
+func enumerate(words []string, conjunction string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+}

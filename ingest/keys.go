@@ -1,0 +1,48 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Keys documents the keys under `examples` of the configuration, in the order
+// of the documentation.
+func Keys() []schemas.Key {
+	var values []string
+	pairs := ""
+	for _, f := range formats() {
+		if f.open == nil {
+			continue
+		}
+		values = append(values, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
+		if f.files > 1 {
+			pairs += fmt.Sprintf(". `%s`: %s", f.name, f.wantFiles)
+		}
+	}
+	return []schemas.Key{
+		{Name: "train", Meaning: "files to train on; none: the topic already has the examples" + pairs},
+		{Name: "test", Meaning: "files to test on"},
+		{Name: "format", Meaning: enumerate(values, "or") + "; none: each file's name tells, or else its first bytes"},
+		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0"},
+		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
+		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if `label` or `weight` is a name"},
+		{Name: "classes", Meaning: "the labels that are allowed, in order; none: the labels that are found"},
+		{Name: "missing", Meaning: "what to do with a missing value, which is an empty field (" + readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
+		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1; a hash chooses them"},
+		{Name: "partitions", Meaning: "number of partitions of the examples topic, when it is created"},
+		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, as a message has at most %d bytes", schemas.MaxMessage)},
+	}
+}
+
+// readBy lists the formats that read a key, in Markdown.
+func readBy(key string) string {
+	var names []string
+	for _, f := range formats() {
+		if slices.Contains(f.keys, key) {
+			names = append(names, "`"+f.name+"`")
+		}
+	}
+	return enumerate(names, "and")
+}

@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// memoryTopic is an examples topic whose partitions begin at different offsets.
+type memoryTopic struct {
+	mutex      sync.Mutex
+	partitions [][]schemas.Message
+	room       int // messages that may still be written; negative: any number
+}
+
+var errNoRoom = errors.New("no room")
+
+func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition) }
+
+// write is an Appender.
+func (m *memoryTopic) write(_ context.Context, partition int, messages ...schemas.Message) (int64, error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.room == 0 {
+		return 0, errNoRoom
+	}
+	m.room--
+	offset := m.first(partition) + int64(len(m.partitions[partition]))
+	m.partitions[partition] = append(m.partitions[partition], messages...)
+	return offset, nil
+}
+
+// spans of all messages on the topic.
+func (m *memoryTopic) spans() []schemas.Span {
+	spans := make([]schemas.Span, len(m.partitions))
+	for p, messages := range m.partitions {
+		spans[p] = schemas.Span{Partition: p, From: m.first(p), To: m.first(p) + int64(len(messages))}
+	}
+	return spans
+}
+
+// A Publish that is interrupted after any number of messages, and then continued,
+// leaves the same messages and the same seal as one that is not interrupted. All
+// of them count.
+func TestInterruptedPublishContinues(t *testing.T) {
+	const rows, partitions = 8, 3
+	f := newFolder(t)
+	o := Defaults()
+	o.BatchRows, o.Partitions = 1, partitions
+	var table strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&table, "a,%d\n", i)
+	}
+	o.Train = []string{f.write(t, "a.csv", []byte(table.String()))}
+	found, err := Sources(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(topic *memoryTopic) (*schemas.SourceSeal, error) {
+		spans := topic.spans()
+		before := slices.Clone(spans)
+		seen := int64(0)
+		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator, func(rows int64) {
+			if rows != seen+1 {
+				t.Errorf("progress: %d rows after %d", rows, seen)
+			}
+			seen = rows
+		})
+		if !slices.Equal(spans, before) {
+			t.Errorf("spans of the caller: %v, were %v", spans, before)
+		}
+		return seal, err
+	}
+	whole := &memoryTopic{partitions: make([][]schemas.Message, partitions), room: -1}
+	want, err := publish(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.Rows != rows || want.Messages != rows || want.ID != found[0].ID || want.Attempt != "x" {
+		t.Errorf("seal %+v", want)
+	}
+	for room := range rows {
+		topic := &memoryTopic{partitions: make([][]schemas.Message, partitions), room: room}
+		if _, err := publish(topic); !errors.Is(err, errNoRoom) {
+			t.Fatalf("room for %d messages: %v", room, err)
+		}
+		topic.room = -1
+		seal, err := publish(topic)
+		if err != nil || !reflect.DeepEqual(seal, want) || !reflect.DeepEqual(topic.partitions, whole.partitions) {
+			t.Errorf("interrupted after %d messages: seal %+v, expected %+v; %v", room, seal, want, err)
+		}
+	}
+	for p, messages := range whole.partitions {
+		replay := NewReplay(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}, p)
+		for _, m := range messages {
+			if _, ok := errors.AsType[*IncompleteError](replay.Complete()); !ok {
+				t.Errorf("partition %d: complete before its end", p)
+			}
+			if !replay.Accept(m) || replay.Accept(m) {
+				t.Errorf("partition %d, sequence %s: expected to count once", p, m.Get("sequence"))
+			}
+		}
+		if err := replay.Complete(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An error of the source ends Publish, and there is no seal.
+func TestPublishOfChangedFile(t *testing.T) {
+	f := newFolder(t)
+	o := Defaults()
+	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
+	found, err := Sources(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
+	topic := &memoryTopic{partitions: make([][]schemas.Message, 1), room: -1}
+	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator, func(int64) {})
+	if seal != nil || !isFileError(err) {
+		t.Errorf("seal %v, %v", seal, err)
+	}
+}

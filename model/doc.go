@@ -1,0 +1,8 @@
+// Package model turns the weights of a finished version into predictions:
+//
+//	manifest, weights ──New──▶ Model ──Predictor──▶ labels and probabilities
+//	file ──Read──▶ Model ──WriteTo──▶ file
+//
+// A Model is all that predictions need, with no log near it. The workers that train
+// the next stage make their blocks and scores with the same code: see [Stage].
+package model

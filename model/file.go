@@ -1,0 +1,74 @@
+package model
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// WriteTo writes the model's file, whose format schemas/FORMAT.md describes.
+func (m *Model) WriteTo(w io.Writer) (int64, error) {
+	return schemas.WriteModel(w, m.Manifest, m.tensors(), memory.DefaultAllocator)
+}
+
+// Read reads a model's file and checks its digest. Errors about the file's bytes are typed, or wrap [schemas.ErrDamaged].
+func Read(r io.Reader) (*Model, error) {
+	manifest, tensors, err := schemas.ReadModel(r, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckPlan(manifest.Plan); err != nil {
+		return nil, err
+	}
+	weights := make([][]*schemas.Weights, len(manifest.Plan.Stages))
+	for t := range weights {
+		weights[t] = stageOf(manifest, t, tensors)
+	}
+	m, err := New(manifest, preparationOf(tensors), weights)
+	if err != nil {
+		return nil, err
+	}
+	if got, want := m.Digest(), manifest.WeightsDigest; got != want {
+		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", schemas.ErrDamaged, got.Short(), want.Short())
+	}
+	return m, nil
+}
+
+// stageOf is the weights of a stage in a file, as its records on a topic would have them.
+func stageOf(manifest *schemas.Manifest, stage int, tensors schemas.Tensors[float32]) (weights []*schemas.Weights) {
+	passes := 1
+	if link.Named(manifest.Plan.Stages[stage].Link).Learnt {
+		passes = 0
+		if stage < len(manifest.Blocks) {
+			passes = manifest.Blocks[stage].Passes
+		}
+	}
+	for i := range passes {
+		w := &schemas.Weights{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: manifest.Run, Stage: stage, Visit: i}}
+		for _, name := range []string{schemas.TensorW, schemas.TensorCalibration} {
+			if t, ok := tensors.Find(tensorName(stage, i, name)); ok {
+				t.Name = name
+				w.Tensors = append(w.Tensors, t)
+			}
+		}
+		if len(w.Tensors) == 0 {
+			break // a number of passes that the file does not have; its digest then differs
+		}
+		weights = append(weights, w)
+	}
+	return weights
+}
+
+// preparationOf leaves out the tensors of stages.
+func preparationOf(tensors schemas.Tensors[float32]) (preparation schemas.Tensors[float32]) {
+	for _, name := range []string{schemas.TensorCenter, schemas.TensorScale, schemas.TensorBasis, schemas.TensorSpread, schemas.TensorLabels} {
+		if t, ok := tensors.Find(name); ok {
+			preparation = append(preparation, t)
+		}
+	}
+	return preparation
+}

@@ -1,0 +1,80 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+)
+
+// Predictor predicts with a model. It keeps memory between batches, so it is not safe for concurrent use: make one for each
+// goroutine.
+type Predictor struct {
+	model         *Model
+	blas          *kernel.BLAS
+	raw, inputs   kernel.Dense
+	score, before kernel.Dense
+	block         kernel.Dense
+	workspace     Workspace
+}
+
+// Predictor returns a new predictor. Its matrix products are made by blas; if that is nil, by the BLAS of the system, or by Go
+// where there is none.
+func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
+	if blas == nil {
+		var err error
+		if blas, err = kernel.Open(""); err != nil {
+			blas = kernel.Gonum()
+		}
+	}
+	return &Predictor{model: m, blas: blas}
+}
+
+// Predict returns the most probable label of one row of raw features (d), and the probability of each label, in the order of
+// [Model.Labels]. A missing feature is NaN. The probabilities are valid until the next call. It panics if the number of
+// features is not [Model.Width].
+func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
+	if len(features) != p.model.Width() {
+		panic(fmt.Sprintf("model: predict of %d features, the model has %d", len(features), p.model.Width()))
+	}
+	p.raw.Reshape(1, len(features))
+	copy(p.raw.Data, features)
+	probabilities = p.Probabilities(p.raw).Data
+	best := 0
+	for c, v := range probabilities {
+		if v > probabilities[best] {
+			best = c
+		}
+	}
+	return p.model.Labels()[best], probabilities
+}
+
+// Probabilities returns the probability of each class for each row of raw features (n × d, a missing value as NaN), which it
+// overwrites. The result (n × k) is valid until the next call.
+func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
+	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
+	p.inputs.Reshape(n, m.prepared.Inputs())
+	m.prepared.Apply(p.blas, p.inputs, raw)
+	p.score.Reshape(n, k)
+	clear(p.score.Data)
+	last := m.stages[len(m.stages)-1]
+	for t, s := range m.stages {
+		if t > 0 {
+			link.Convert(p.score, m.stages[t-1].Link, s.Link, p.workspace.Link())
+		}
+		p.before, p.score = p.score, p.before
+		p.score.Reshape(n, k)
+		for from, to := range Tiles(n) {
+			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
+			s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
+			if s == last { // what a learnt link predicts goes through its calibrations, the next stage's score does not
+				s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
+			} else {
+				s.fitted.Scores(p.blas, score, before, p.block)
+			}
+		}
+	}
+	last.Link.Predict(p.score)
+	last.Link.Probabilities(p.score, p.workspace.Link())
+	return p.score
+}

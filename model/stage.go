@@ -1,0 +1,131 @@
+package model
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Stage is one stage of a version, or of a run that is under way: how its block is made, and what its weights must be.
+// It is immutable and safe for concurrent use.
+type Stage struct {
+	Link     link.Link
+	Features *stages.Map
+	Classes  int // k
+}
+
+// NewStage returns stage number of a plan, over inputs that are prepared as the survey's result says. The plan must pass
+// [CheckPlan]. The error is a *[stages.SizeError]: the features can't be made of so many inputs.
+func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
+	options, scores := plan.Stages[number], 0
+	if options.Scores {
+		scores = prepared.Labels.Len()
+	}
+	features, err := stages.NewMap(options.Features, plan.Seed, number, prepared, scores, plan.Intercept && number == 0)
+	if err != nil {
+		return nil, fmt.Errorf("draw stage %d: %w", number, err)
+	}
+	return &Stage{Link: link.Named(options.Link), Features: features, Classes: prepared.Labels.Len()}, nil
+}
+
+// Fitted returns what the stage's published weights amount to: the newest of them, or after the final record the final ones.
+// They are in the order of their visits, and may be none. initial is W (p × k) that the stage begins at in a warm start;
+// nil for zeros. Errors name the record; they are a *[schemas.ShapeError] or wrap [schemas.ErrDamaged].
+func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
+	f := &sink.Fitted{}
+	if initial != nil && !s.Link.Learnt {
+		f.W = kernel.NewWeights(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
+	}
+	for _, w := range published {
+		if err := s.add(f, w); err != nil {
+			return nil, fmt.Errorf("read %v: %w", w.Identity, err)
+		}
+	}
+	return f, nil
+}
+
+// add takes the next record of the stage.
+func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
+	if _, ok := w.Tensors.Find(schemas.TensorW); ok {
+		matrix, err := s.matrix(w, schemas.TensorW, s.Features.Size())
+		if err != nil {
+			return err
+		}
+		if s.Link.Learnt {
+			f.Passes = append(f.Passes, sink.CalibratedPass{W: kernel.NewWeights(matrix)})
+		} else {
+			f.W = kernel.NewWeights(matrix)
+		}
+	}
+	if _, ok := w.Tensors.Find(schemas.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
+		matrix, err := s.matrix(w, schemas.TensorCalibration, 3*s.Classes)
+		if err != nil {
+			return err
+		}
+		f.Passes[len(f.Passes)-1].Calibration = matrix
+	}
+	if w.Final == nil || !s.Link.Learnt {
+		return nil
+	}
+	if n := w.Final.Passes; n < 0 || n > len(f.Passes) {
+		return fmt.Errorf("%w: the first %d passes count, but there are %d", schemas.ErrDamaged, n, len(f.Passes))
+	}
+	f.Passes = f.Passes[:w.Final.Passes]
+	return nil
+}
+
+// matrix is the tensor of that name (rows × k).
+func (s *Stage) matrix(w *schemas.Weights, name string, rows int) (kernel.Dense, error) {
+	data, err := w.Tensors.Shaped(name, rows, s.Classes)
+	return kernel.Dense{Rows: rows, Cols: s.Classes, Data: data}, err
+}
+
+// Workspace is memory that Expand and Shown use between calls. The zero value is ready. It is not safe for concurrent use.
+type Workspace struct {
+	predictions, scratch kernel.Dense
+	sink                 sink.Workspace
+	link                 link.Scratch
+}
+
+// Link returns memory for the functions of links.
+func (w *Workspace) Link() *link.Scratch { return &w.link }
+
+// Expand writes the block of some rows into block, which it reshapes to n × p. inputs (n × m) are prepared, score (n × k) is
+// the score before the stage.
+func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inputs, score kernel.Dense) {
+	var before kernel.Dense
+	if s.Features.Scores() > 0 {
+		w.predictions.Reshape(score.Rows, score.Cols)
+		copy(w.predictions.Data, score.Data)
+		s.Link.Predict(w.predictions)
+		before = w.predictions
+	}
+	s.Features.Expand(blas, block, &w.scratch, inputs, before)
+}
+
+// Shown writes into dst (n × k) the score that the stage's predictions are made of, given the score before it (n × k) and the
+// block (n × p). See [sink.Fitted.Shown].
+func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, before, block kernel.Dense) {
+	f.Shown(blas, &w.sink, dst, before, block)
+}
+
+// TileRows is how many rows go through expansion, scores, losses and the cross moment together: a tile of 1024 columns is
+// 256 KB, so what one product has written or read is in the second-level cache when the next reads it.
+const TileRows = 64
+
+// Tiles yields the ranges of rows, from (included) to to (excluded), that kernels are called with. A BLAS has other bits for
+// other shapes, so training and prediction cut their rows in the same way.
+func Tiles(rows int) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < rows; from += TileRows {
+			if !yield(from, min(from+TileRows, rows)) {
+				return
+			}
+		}
+	}
+}

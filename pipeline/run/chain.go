@@ -1,0 +1,274 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Chain is the accepted records of a run, in order: the survey's result, then weights. Of all records that name the same
+// predecessor, the first complete one by offset is accepted. Workers and solvers fold the same chain from the same topic.
+type Chain struct {
+	Plan *schemas.Plan
+	Run  string         // the run's id
+	Root schemas.Digest // of the plan: the parent of the first record
+	// Survey is the survey's result, and Prepared the preparation in it. They are nil until it is accepted.
+	Survey   *schemas.SurveyResult
+	Prepared *stages.Preparation
+
+	codec     Codec
+	rec       Recorder
+	weights   []*schemas.Weights
+	digests   []schemas.Digest // of the survey's result, then of weights
+	early     map[schemas.Digest]*schemas.Record[float32]
+	collector schemas.Collector[float32]
+	initial   map[int][]float32 // W that stages begin at in a warm start
+
+	drawn   *model.Stage // the stage that was asked for last, so that it is drawn once
+	drawnAt int
+}
+
+// NewChain returns the chain of a run with no accepted records.
+func NewChain(plan *schemas.Plan, codec Codec, rec Recorder) *Chain {
+	root := plan.Digest()
+	return &Chain{
+		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
+		early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{},
+	}
+}
+
+// Add takes the next message of the weights topic, and reports whether the chain has grown.
+func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
+	if m.Get("run") != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
+		return false, nil
+	}
+	r, err := c.codec.CollectSingle(&c.collector, m)
+	if err != nil {
+		PassOver(c.rec, "weights", err) // whoever wrote the damaged record, or somebody else, writes it again
+		return false, nil
+	}
+	if r == nil {
+		return false, nil
+	}
+	// A record that was written twice stands where compaction leaves it, which may be behind records that were computed from
+	// it. Those wait for their parent.
+	if r.Parent != c.Head() {
+		if c.early[r.Parent] == nil && r.Parent != c.Root && !slices.Contains(c.digests, r.Parent) {
+			c.early[r.Parent] = r
+		}
+		return false, nil
+	}
+	digest := schemas.Digest(m.Get("digest")) // the collector has checked it
+	for r != nil {
+		delete(c.early, r.Parent)
+		if err := c.accept(r); err != nil {
+			return false, err
+		}
+		c.digests = append(c.digests, digest)
+		if r = c.early[digest]; r != nil {
+			digest = r.Digest()
+		}
+	}
+	return true, nil
+}
+
+// accept adds the next record.
+func (c *Chain) accept(r *schemas.Record[float32]) (err error) {
+	if r.Kind == schemas.KindWeights {
+		w, err := schemas.WeightsOf(r)
+		if err != nil {
+			return err
+		}
+		c.weights = append(c.weights, w)
+		return nil
+	}
+	if c.Survey, err = schemas.SurveyResultOf(r); err != nil {
+		return err
+	}
+	if c.Prepared, err = stages.NewPreparation(c.Plan.Prepare, c.Survey.Preparation); err != nil {
+		return fmt.Errorf("read the survey's result: %w", err)
+	}
+	return nil
+}
+
+// Head returns the digest of the newest accepted record: the parent of the next.
+func (c *Chain) Head() schemas.Digest {
+	if len(c.digests) == 0 {
+		return c.Root
+	}
+	return c.digests[len(c.digests)-1]
+}
+
+// SurveyDigest returns the digest of the survey's result, which must be accepted.
+func (c *Chain) SurveyDigest() schemas.Digest { return c.digests[0] }
+
+// digest of weights[i].
+func (c *Chain) digest(i int) schemas.Digest { return c.digests[i+1] }
+
+// Visit is a visit that is due, or was.
+type Visit struct {
+	Stage, Number int
+	Parent        schemas.Digest // of the record that its statistics are computed from
+}
+
+// StageName is how people are told of a stage.
+func StageName(stage int) string {
+	if stage == schemas.Survey {
+		return "the survey"
+	}
+	return fmt.Sprintf("stage %d", stage)
+}
+
+// NoStage is where a stage is expected and there is none.
+const NoStage = -1
+
+// Due returns what a worker has to do, given what is accepted: first publish and seal the residuals of stage seal, unless
+// that is NoStage, then make visit v. When nothing is left to visit, v.Stage is the number of stages.
+func (c *Chain) Due() (v Visit, seal int) {
+	v.Parent = c.Head()
+	switch {
+	case c.Survey == nil:
+		v.Stage = schemas.Survey
+		return v, NoStage
+	case len(c.weights) == 0:
+		return v, NoStage
+	}
+	last := c.weights[len(c.weights)-1]
+	if last.Final != nil {
+		v.Stage = last.Stage + 1
+		return v, last.Stage
+	}
+	v.Stage, v.Number = last.Stage, last.Visit
+	return v, NoStage
+}
+
+// Began reports whether weights are accepted.
+func (c *Chain) Began() bool { return len(c.weights) > 0 }
+
+// Visits returns all visits of a stage up to the one that is due.
+func (c *Chain) Visits(stage int) (visits []Visit) {
+	if stage == schemas.Survey {
+		return []Visit{{stage, 0, c.Root}}
+	}
+	if stage == 0 && c.Survey != nil {
+		visits = append(visits, Visit{stage, 0, c.SurveyDigest()})
+	}
+	for i, w := range c.weights {
+		switch {
+		case w.Stage == stage-1 && w.Final != nil:
+			visits = append(visits, Visit{stage, 0, c.digest(i)})
+		case w.Stage == stage && w.Final == nil:
+			visits = append(visits, Visit{stage, w.Visit, c.digest(i)})
+		}
+	}
+	return visits
+}
+
+// Final returns the record that ends a stage, and its digest; nil before it is accepted.
+func (c *Chain) Final(stage int) (*schemas.Weights, schemas.Digest) {
+	for i, w := range c.weights {
+		if w.Stage == stage && w.Final != nil {
+			return w, c.digest(i)
+		}
+	}
+	return nil, ""
+}
+
+// Stage returns a stage of the plan. The survey's result must be accepted.
+func (c *Chain) Stage(stage int) (*model.Stage, error) {
+	if c.drawn != nil && c.drawnAt == stage {
+		return c.drawn, nil
+	}
+	s, err := model.NewStage(c.Plan, stage, c.Prepared)
+	if err != nil {
+		return nil, err
+	}
+	c.drawn, c.drawnAt = s, stage
+	return s, nil
+}
+
+// Weights returns the accepted weights of a stage, in the order of their visits.
+func (c *Chain) Weights(stage int) (weights []*schemas.Weights) {
+	for _, w := range c.weights {
+		if w.Stage == stage {
+			weights = append(weights, w)
+		}
+	}
+	return weights
+}
+
+// WeightsFor returns the weights that a visit is made with, and the W (p × k) that its stage begins at; both are nil for the
+// visit that begins a stage without a warm start.
+func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
+	for _, w := range c.weights {
+		if w.Stage == v.Stage && w.Visit == v.Number {
+			return w, nil
+		}
+	}
+	return nil, c.initial[v.Stage]
+}
+
+// Fitted returns what the weights of a stage amount to now.
+func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
+	return s.Fitted(c.initial[stage], c.Weights(stage))
+}
+
+// Surveyed is the event that the survey's result is accepted.
+func (c *Chain) Surveyed(elapsed time.Duration) Surveyed {
+	e := Surveyed{
+		Rows: map[schemas.Split]int64{}, Features: c.Prepared.Width(), Inputs: c.Prepared.Inputs(),
+		Classes: c.Prepared.Labels.Len(), Elapsed: elapsed,
+	}
+	for split, n := range c.Survey.Rows {
+		e.Rows[schemas.Split(split)] = n
+	}
+	return e
+}
+
+// Read folds what the weights topic has of the run now, and returns the offset to follow it from.
+func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
+	topic := client.Topics.Weights
+	first, end, err := client.Log.Bounds(ctx, topic, 0)
+	if err != nil {
+		return 0, err
+	}
+	err = client.Between(ctx, topic, 0, min(max(first, c.Plan.Since.Weights), end), end, func(m Message) error {
+		_, err := c.Add(m.Message)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+	}
+	return end, nil
+}
+
+// Warm has the stages begin at the weights of the version that the plan names, and returns that version; nil if the plan names
+// none.
+func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
+	if c.Plan.Warm == nil {
+		return nil, nil
+	}
+	manifest, err := client.Version(ctx, c.Plan.Warm.Run)
+	if err != nil {
+		return nil, err
+	}
+	if digest := schemas.DigestJSON(manifest); digest != c.Plan.Warm.Manifest {
+		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
+	}
+	earlier, err := client.modelOf(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
+		if w := earlier.Weights(t); w != nil {
+			c.initial[t] = w
+		}
+	}
+	return earlier, nil
+}

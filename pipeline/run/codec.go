@@ -1,0 +1,119 @@
+package run
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Codec encodes what the roles say as messages, and decodes it. A simulation, in which the same is said millions of times,
+// has a codec that does the work once for each content.
+type Codec interface {
+	// EncodeSingle and EncodeDouble return the messages of a record.
+	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
+	EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error)
+	// CollectSingle and CollectDouble take a message of a record, and return the record that it completes, or nil. The
+	// caller may change the values of a record that CollectDouble returned.
+	CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error)
+	CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error)
+	// EncodeResiduals returns the residuals messages of one examples message.
+	EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error)
+	DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error)
+	// DecodeExamples reads an examples message. The caller releases it.
+	DecodeExamples(value []byte) (*schemas.Examples, error)
+	// DecodePlan reads a plan that can be followed, and returns the id of its run with it.
+	DecodePlan(m schemas.Message) (p *schemas.Plan, run string, err error)
+	// DecodeManifest reads a manifest whose plan can be followed.
+	DecodeManifest(m schemas.Message) (*schemas.Manifest, error)
+}
+
+// NewCodec returns the codec of the topics: Arrow, and JSON. mem is where Arrow's memory comes from; nil is Go's. chunk is
+// about how many bytes each message of a record may have; 0 is as many as brokers take.
+func NewCodec(mem memory.Allocator, chunk int) Codec {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return arrowCodec{mem, cmp.Or(chunk, schemas.MaxMessage)}
+}
+
+type arrowCodec struct {
+	mem   memory.Allocator
+	chunk int
+}
+
+func (a arrowCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
+	return r.EncodeWithin(a.chunk, a.mem)
+}
+
+func (a arrowCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
+	return r.EncodeWithin(a.chunk, a.mem)
+}
+
+func (a arrowCodec) CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
+	return c.Add(m, a.mem)
+}
+
+func (a arrowCodec) CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
+	return c.Add(m, a.mem)
+}
+
+func (a arrowCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
+	return sink.Messages(id, attempt, offset, score, residual, a.mem)
+}
+
+func (a arrowCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error) {
+	return schemas.DecodeResiduals(m, classes, a.mem)
+}
+
+func (a arrowCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
+	return schemas.DecodeExamples(value, a.mem)
+}
+
+func (a arrowCodec) DecodePlan(m schemas.Message) (p *schemas.Plan, run string, err error) {
+	if p, err = schemas.DecodeJSON[schemas.Plan](m); err == nil {
+		err = checkPlan(p)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return p, p.Run(), nil
+}
+
+func (a arrowCodec) DecodeManifest(m schemas.Message) (*schemas.Manifest, error) {
+	manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
+	if err == nil {
+		err = checkPlan(manifest.Plan)
+	}
+	return manifest, err
+}
+
+// checkPlan returns an error for a plan that can't have been submitted: what follows a plan relies on its options.
+func checkPlan(p *schemas.Plan) error {
+	if err := model.CheckPlan(p); err != nil {
+		return err
+	}
+	for _, s := range p.Stages {
+		if problems := solve.Check(s); len(problems) > 0 {
+			return fmt.Errorf("%w: plan: %w", schemas.ErrDamaged, problems[0])
+		}
+	}
+	return nil
+}
+
+// encode returns the messages of a record of either precision.
+func encode[T schemas.Number](c Codec, r *schemas.Record[T]) ([]schemas.Message, error) {
+	switch r := any(r).(type) {
+	case *schemas.Record[float32]:
+		return c.EncodeSingle(r)
+	case *schemas.Record[float64]:
+		return c.EncodeDouble(r)
+	}
+	panic(fmt.Sprintf("run: no messages for a %T", r))
+}

@@ -1,0 +1,10 @@
+package run
+
+import "fmt"
+
+// NoExamplesError says that there is nothing to train on.
+type NoExamplesError struct{ Topic string }
+
+func (e *NoExamplesError) Error() string {
+	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
+}

@@ -1,0 +1,160 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Ledger is what the plans topic says: the runs in the order of their plans, how they ended, and the sources that are on the
+// examples topic. It is read by [Client.ReadLedger] and goes on with Add.
+type Ledger struct {
+	// Sources are the seals of sources, in their order.
+	Sources []schemas.SourceSeal
+	// Next is the offset after the last message that was read.
+	Next int64
+
+	codec   Codec
+	topic   string
+	plans   []*schemas.Plan // the first of each run
+	runs    []string        // of plans
+	ends    map[string]*schemas.End
+	damaged []error // why messages were passed over
+}
+
+// ReadLedger reads all that the plans topic has now.
+func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
+	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, ends: map[string]*schemas.End{}}
+	first, end, err := c.Log.Bounds(ctx, l.topic, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	err = c.Between(ctx, l.topic, 0, first, end, func(m Message) error {
+		if err := l.Add(m); err != nil {
+			l.damaged = append(l.damaged, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	l.Next = end
+	return l, nil
+}
+
+// Report tells the recorder which messages were passed over when the ledger was read.
+func (l *Ledger) Report(rec Recorder) {
+	for _, err := range l.damaged {
+		PassOver(rec, "plans", err)
+	}
+}
+
+// Add takes the next message of the topic. An error says that the message is damaged: it then counts for nothing.
+func (l *Ledger) Add(m Message) error {
+	l.Next = m.Offset + 1
+	if err := l.take(m.Message); err != nil {
+		return fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err)
+	}
+	return nil
+}
+
+func (l *Ledger) take(m schemas.Message) error {
+	if m.Value == nil { // a tombstone
+		return nil
+	}
+	switch m.Kind() {
+	case schemas.KindPlan:
+		plan, run, err := l.codec.DecodePlan(m)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(l.runs, run) {
+			l.plans, l.runs = append(l.plans, plan), append(l.runs, run)
+		}
+	case schemas.KindEnd:
+		end, err := schemas.DecodeJSON[schemas.End](m)
+		if err != nil {
+			return err
+		}
+		if known := l.ends[end.Run]; known == nil || outranks(end.State, known.State) {
+			l.ends[end.Run] = end
+		}
+	case schemas.KindSource:
+		seal, err := schemas.DecodeJSON[schemas.SourceSeal](m)
+		if err != nil {
+			return err
+		}
+		l.Sources = append(l.Sources, *seal)
+	}
+	return nil
+}
+
+// outranks reports which of two ends of a run counts. Their order on the topic does not, as a message that was written twice
+// stands where compaction leaves it. A version that is there stays, since somebody may use it.
+func outranks(state, known string) bool {
+	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
+	return slices.Index(rank, state) > slices.Index(rank, known)
+}
+
+// EndOf returns the end of a run that a message says; nil if it says none, or is damaged.
+func EndOf(m schemas.Message) *schemas.End {
+	if m.Kind() != schemas.KindEnd {
+		return nil
+	}
+	end, err := schemas.DecodeJSON[schemas.End](m)
+	if err != nil {
+		return nil
+	}
+	return end
+}
+
+// Ends reports whether a message ends a run.
+func Ends(m schemas.Message, run string) bool {
+	return m.Get("run") == run && EndOf(m) != nil
+}
+
+// Plan returns the plan of a run, or nil.
+func (l *Ledger) Plan(run string) *schemas.Plan {
+	if i := slices.Index(l.runs, run); i >= 0 {
+		return l.plans[i]
+	}
+	return nil
+}
+
+// Run returns the id of the run of one of the ledger's plans.
+func (l *Ledger) Run(p *schemas.Plan) string { return l.runs[slices.Index(l.plans, p)] }
+
+// End returns how a run ended; nil while it goes on.
+func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
+
+// Unfinished returns the runs without an end, in the order of their plans.
+func (l *Ledger) Unfinished() (plans []*schemas.Plan) {
+	for i, p := range l.plans {
+		if l.ends[l.runs[i]] == nil {
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// Ended returns how many runs of that content have ended.
+func (l *Ledger) Ended(content schemas.Digest) (n int) {
+	for _, e := range l.ends {
+		if e.Content == content {
+			n++
+		}
+	}
+	return n
+}
+
+// SourceIDs returns the sources that are sealed, each once, in the order of their first seals.
+func (l *Ledger) SourceIDs() (ids []string) {
+	for _, s := range l.Sources {
+		if !slices.Contains(ids, s.ID) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}

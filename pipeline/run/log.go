@@ -1,0 +1,79 @@
+package run
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Log is what the roles need of a log: the brokers, or in a simulation a log in memory that fails in every way that a log
+// can.
+type Log interface {
+	// Append writes messages to the end of a partition in their order, and returns the offset of the first.
+	Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error)
+	// Scatter writes messages to the end of a partition in any order.
+	Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error
+	// Bounds returns the first offset that a partition has, and the one after its last.
+	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
+	// Partitions returns how many partitions a topic has.
+	Partitions(ctx context.Context, topic string) (int, error)
+	// Range reads the messages with offsets from (included) to to (excluded). The caller closes it.
+	Range(topic string, partition int, from, to int64) Reader
+	// Subscribe follows partitions until the subscription is closed. A value from wake, which may be nil, ends a wait.
+	Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription
+}
+
+// Reader returns messages one by one, and [io.EOF] after the last.
+type Reader interface {
+	Next(ctx context.Context) (Message, error)
+	Close() error
+}
+
+// Message is a message and its offset on its partition.
+type Message struct {
+	schemas.Message
+	Offset int64
+}
+
+// Position is where a subscription begins on a partition.
+type Position struct {
+	Topic     string
+	Partition int
+	Offset    int64
+	// Compacted says that offsets may be missing, as compaction removes messages. Otherwise a missing offset is an error.
+	Compacted bool
+}
+
+// Subscription delivers the messages of several partitions as they are written, in order within each partition. It belongs
+// to one goroutine.
+type Subscription interface {
+	// Next returns the next delivery. Without one, late reports whether none came within that time; otherwise a value from
+	// wake ended the wait.
+	Next(ctx context.Context, within time.Duration) (d *Delivery, late bool, err error)
+	Close()
+}
+
+// Delivery is a message and its topic.
+type Delivery struct {
+	Topic string
+	Message
+}
+
+// each calls with for all messages of a reader, and closes it.
+func each(ctx context.Context, r Reader, with func(Message) error) error {
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := with(m); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package run
+
+import "slices"
+
+// Owner says which partitions of a topic a role owns. Ownership gates the start of work and nothing else: work that has begun
+// is finished, and work that two processes do counts once.
+type Owner interface {
+	// Owned returns the partitions, ascending.
+	Owned() []int
+	// Changed receives a value when Owned or Err has changed; nil: they never do.
+	Changed() <-chan struct{}
+	// Err returns why the role will own no partitions any more, or nil.
+	Err() error
+}
+
+// Alone owns all partitions: nobody else is a client of the embedded broker.
+type Alone []int
+
+// NewAlone returns the owner of partitions 0 to partitions − 1.
+func NewAlone(partitions int) Alone {
+	all := make(Alone, partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}
+
+// Owned returns all partitions.
+func (a Alone) Owned() []int { return a }
+
+// Changed returns nil.
+func (a Alone) Changed() <-chan struct{} { return nil }
+
+// Err returns nil.
+func (a Alone) Err() error { return nil }
+
+// MembershipError says why a process can't be a member of its consumer group any more. It ends the process's role, and no run.
+type MembershipError struct{ Err error }
+
+func (e *MembershipError) Error() string { return e.Err.Error() }
+func (e *MembershipError) Unwrap() error { return e.Err }
+
+// CheckMembership returns a *[MembershipError] if the role's membership has ended.
+func CheckMembership(o Owner) error {
+	if err := o.Err(); err != nil {
+		return &MembershipError{err}
+	}
+	return nil
+}
+
+// Owns reports whether the role owns a partition. The error is that of [CheckMembership].
+func Owns(o Owner, partition int) (bool, error) {
+	return slices.Contains(o.Owned(), partition), CheckMembership(o)
+}

@@ -1,0 +1,25 @@
+package run
+
+// Topics are the names of a pipeline's topics.
+type Topics struct {
+	Name                                                        string // of the pipeline
+	Examples, Residuals, Statistics, Weights, Plans, Quarantine string
+}
+
+// TopicsOf returns the topics of the pipeline of that name.
+func TopicsOf(name string) Topics {
+	return Topics{
+		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
+		Weights: name + ".weights", Plans: name + ".plans", Quarantine: name + ".quarantine",
+	}
+}
+
+// Workers is the consumer group of the pipeline's workers.
+func (t Topics) Workers() string { return t.Name + ".work" }
+
+// Solvers is the consumer group of the pipeline's solvers.
+func (t Topics) Solvers() string { return t.Name + ".solve" }
+
+// StatisticsPartition returns where the statistics of a partition of the examples go, on a statistics topic of so many
+// partitions.
+func StatisticsPartition(partition, partitions int) int { return partition % partitions }

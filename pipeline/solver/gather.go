@@ -1,0 +1,188 @@
+package solver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// gathering reduces the records of a visit, in the order of partitions, each partition's as soon as its turn comes: of a
+// thousand partitions, those are in memory at once that have come before the first of their group.
+type gathering struct {
+	run.Visit
+	part
+	reduction *accumulate.Reduction
+}
+
+// part is which records of a span a gathering needs, and how they become a sum.
+type part struct {
+	kinds []schemas.Kind
+	sum   func(schemas.Span) (*accumulate.Sum, error)
+}
+
+func (s *Solver) gathering(v run.Visit, p part) *gathering {
+	reduction := accumulate.NewReduction(len(s.plan.Spans))
+	reduction.Buffers = &s.buffers
+	return &gathering{v, p, reduction}
+}
+
+// visitSum needs a visit's sums, and if the visit is for a calibration the Gram matrix, which is one record in two then.
+func (s *Solver) visitSum(v run.Visit, withGram bool) part {
+	p := part{kinds: []schemas.Kind{schemas.KindVisit}}
+	if withGram {
+		p.kinds = append(p.kinds, schemas.KindGram)
+	}
+	p.sum = func(span schemas.Span) (*accumulate.Sum, error) {
+		visit, err := schemas.VisitOf(s.inbox.double(s.identity(schemas.KindVisit, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		if withGram {
+			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			visit.Sums = append(visit.Sums, gramFields(gram)...)
+		}
+		return sumOf(visit.Identity, span, visit.Covered, visit.Sums)
+	}
+	return p
+}
+
+// sealSum needs the sums that a stage's seals carry.
+func (s *Solver) sealSum(v run.Visit) part {
+	return part{[]schemas.Kind{schemas.KindSeal}, func(span schemas.Span) (*accumulate.Sum, error) {
+		seal, err := schemas.SealOf(s.inbox.double(s.identity(schemas.KindSeal, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		return sumOf(seal.Identity, span, seal.Covered, seal.Sums)
+	}}
+}
+
+// blockGram needs the Gram matrix of a block.
+func (s *Solver) blockGram(v run.Visit) part {
+	return part{[]schemas.Kind{schemas.KindGram}, func(span schemas.Span) (*accumulate.Sum, error) {
+		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.buffers.Get)
+		if err != nil {
+			return nil, err
+		}
+		weight := schemas.Vector(schemas.FieldGramRows, []float64{g.Weight})
+		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, append(gramFields(g), weight)), nil
+	}}
+}
+
+// sumOf is the sum of a record that must cover a whole span.
+func sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
+	if len(covered.Spans) != 1 || covered.Spans[0] != span {
+		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, span)
+	}
+	return accumulate.NewSum(covered, sums), nil
+}
+
+// gramFields are the fields of a sum that a Gram matrix makes; none if it is of no rows.
+func gramFields(g *schemas.Gram) schemas.Tensors[float64] {
+	if g.Matrix == nil {
+		return nil
+	}
+	return schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, g.Matrix)}
+}
+
+// identity of a partition's record for a visit.
+func (s *Solver) identity(kind schemas.Kind, v run.Visit, partition int) schemas.Identity {
+	return schemas.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
+}
+
+// errAccepted says that another solver was faster: the weights are accepted.
+var errAccepted = errors.New("the weights are accepted")
+
+// GoneError says that statistics were deleted under the run: those of a later visit have come, which follow them on the log.
+type GoneError struct{ schemas.Identity }
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the %v is gone: it was deleted under the run", e.Identity)
+}
+
+// gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile others take what
+// comes for them, so that no record waits for another kind's.
+func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
+	wait := run.MinPatience
+	for deadline := time.Now().Add(wait); ; {
+		for _, other := range others {
+			if _, err := s.reduce(other); err != nil {
+				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
+			}
+		}
+		missing, err := s.reduce(g)
+		if err != nil {
+			return nil, fmt.Errorf("reduce visit %d: %w", g.Number, err)
+		}
+		if missing == nil {
+			return g.reduction.Sum()
+		}
+		if missing.Kind != schemas.KindSeal && s.isAccepted(g.Stage) {
+			return nil, errAccepted
+		}
+		known := len(s.inbox.digests)
+		late, err := s.receive(ctx, time.Until(deadline))
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case late:
+			run.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
+			wait = run.Patience(wait)
+		case len(s.inbox.digests) > known:
+			wait = run.MinPatience
+		default:
+			continue
+		}
+		deadline = time.Now().Add(wait)
+	}
+}
+
+// reduce adds the records that have come, and returns the first that has not; nil if all have.
+func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
+	for group := range g.reduction.Groups() {
+		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
+			span := s.plan.Spans[ordinal]
+			lacking, err := s.missing(g.Visit, span.Partition, g.kinds)
+			if err != nil {
+				return nil, err
+			}
+			if lacking != nil {
+				missing = cmp.Or(missing, lacking)
+				break
+			}
+			sum, err := g.sum(span)
+			if err != nil {
+				return nil, err
+			}
+			if err := g.reduction.Add(group, sum); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return missing, nil
+}
+
+// missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if it
+// never will.
+func (s *Solver) missing(v run.Visit, partition int, kinds []schemas.Kind) (*schemas.Identity, error) {
+	for _, kind := range kinds {
+		id := s.identity(kind, v, partition)
+		if s.inbox.has(id) {
+			continue
+		}
+		// A partition is visited for a stage when the stage before it is sealed there.
+		last, any := s.inbox.latest[partition]
+		if any && (last.Stage > id.Stage || kind != schemas.KindSeal && id.Before(last)) {
+			return nil, &GoneError{id}
+		}
+		return &id, nil
+	}
+	return nil, nil
+}

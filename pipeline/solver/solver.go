@@ -1,0 +1,162 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Solver turns the statistics of one run into its weights, and ends it. It is made by [New] and belongs to one goroutine.
+type Solver struct {
+	*run.Client
+	blas  *kernel.BLAS
+	rec   run.Recorder
+	plan  *schemas.Plan
+	run   string
+	watch int64 // the offset on the plans topic from which the run's end may stand
+	owner run.Owner
+	chain *run.Chain
+	began time.Time
+
+	subscription run.Subscription
+	inbox        inbox
+	buffers      accumulate.BufferPool
+	factors      solve.Buffer
+	stages       []schemas.StageReport
+	last         *accumulate.Sum // the seals of the last stage, reduced
+}
+
+// New returns the solver of an unfinished run. If somebody else ends the run, its end is on the plans topic from offset watch
+// on. owner tells whether the one partition of the plans topic is this process's.
+func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, rec run.Recorder) *Solver {
+	chain := run.NewChain(plan, client.Codec, rec)
+	return &Solver{
+		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),
+		inbox: newInbox(),
+	}
+}
+
+// ErrNotOwner says that the run is another solver's now.
+var ErrNotOwner = errors.New("another solver goes on")
+
+// errEnded says that somebody has ended the run.
+var errEnded = errors.New("the run has ended")
+
+// Solve goes on with the run until it has ended, and writes the end to the plans topic. Its error is the context's, of the
+// brokers, [ErrNotOwner] or a *[run.MembershipError]. A run that can't go on has failed, which is an end like another.
+func (s *Solver) Solve(ctx context.Context) error {
+	report, err := s.solve(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errEnded):
+		return nil
+	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
+		return err
+	}
+	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: s.Fresh()}
+	if err != nil {
+		end.State, end.Reason = schemas.Failed, err.Error()
+	} else if err := s.publishReport(ctx, report); err != nil {
+		return fmt.Errorf("report run %s: %w", s.run, err)
+	}
+	if _, err := s.Log.Append(ctx, s.Topics.Plans, 0, end.Message()); err != nil {
+		return fmt.Errorf("end run %s: %w", s.run, err)
+	}
+	return nil
+}
+
+// solve solves the survey and each stage in turn, and makes the version.
+func (s *Solver) solve(ctx context.Context) (*schemas.Report, error) {
+	earlier, err := s.chain.Warm(ctx, s.Client)
+	if err != nil {
+		return nil, fmt.Errorf("warm start: %w", err)
+	}
+	next, err := s.chain.Read(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
+	defer s.subscription.Close()
+	var kept schemas.Tensors[float32]
+	if earlier != nil {
+		kept = earlier.Preparation()
+	}
+	if err := s.survey(ctx, kept); err != nil {
+		return nil, fmt.Errorf("survey: %w", err)
+	}
+	for t := range s.plan.Stages {
+		if err := s.stage(ctx, t); err != nil {
+			return nil, fmt.Errorf("%s: %w", run.StageName(t), err)
+		}
+	}
+	return s.finish(ctx)
+}
+
+// positions are what a solver follows: the weights from where the chain is read to, the plans, as somebody may end the run,
+// and the statistics from where the run's own begin.
+func (s *Solver) positions(weights int64) []run.Position {
+	list := []run.Position{
+		{Topic: s.Topics.Weights, Offset: weights, Compacted: true},
+		{Topic: s.Topics.Plans, Offset: s.watch, Compacted: true},
+	}
+	for p, from := range s.plan.Since.Statistics {
+		// If retention has deleted any of the run's own statistics, the run ends: otherwise it might wait for them for ever.
+		list = append(list, run.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
+	}
+	return list
+}
+
+// receive takes one message, whatever it is about, or is late.
+func (s *Solver) receive(ctx context.Context, within time.Duration) (late bool, err error) {
+	d, late, err := s.subscription.Next(ctx, within)
+	switch {
+	case err != nil || late:
+		return late, err
+	case d == nil:
+		mine, err := run.Owns(s.owner, 0)
+		if err == nil && !mine {
+			err = ErrNotOwner
+		}
+		return false, err
+	}
+	m := d.Message.Message
+	switch {
+	case m.Get("run") != s.run:
+		return false, nil
+	case d.Topic == s.Topics.Statistics:
+		return false, s.take(m)
+	case d.Topic == s.Topics.Weights:
+		_, err := s.chain.Add(m)
+		return false, err
+	case run.Ends(m, s.run):
+		return false, errEnded
+	}
+	return false, nil
+}
+
+// publishWeights writes the next record of the chain, and waits until it, or another solver's, is accepted. After a while it
+// writes the record again.
+func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
+	for wait := run.MinPatience; ; wait = run.Patience(wait) {
+		if err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
+			return err
+		}
+		for deadline := time.Now().Add(wait); ; {
+			late, err := s.receive(ctx, time.Until(deadline))
+			if err != nil || s.chain.Head() != r.Parent {
+				return err
+			}
+			if late {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// fitting is a stage that is being fitted.
+type fitting struct {
+	number   int
+	stage    *model.Stage
+	shape    solve.Shape
+	fit      solve.Fit
+	observed int // visits that the fit has seen
+	passes   int
+	began    time.Time
+	gathered time.Time     // when the statistics of the last visit were complete
+	waited   time.Duration // for these
+}
+
+// stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
+// final. Then it waits for the stage's residuals to be sealed.
+func (s *Solver) stage(ctx context.Context, number int) error {
+	f, err := s.fitting(number)
+	if err != nil {
+		return err
+	}
+	for {
+		if final, parent := s.chain.Final(number); final != nil {
+			return s.endStage(ctx, f, parent)
+		}
+		visits := s.chain.Visits(number)
+		if f.observed < len(visits) {
+			err = s.observe(ctx, f, visits[f.observed])
+		} else {
+			err = s.publishStep(ctx, f, visits[len(visits)-1])
+		}
+		if err != nil && !errors.Is(err, errAccepted) {
+			return err
+		}
+	}
+}
+
+func (s *Solver) fitting(number int) (*fitting, error) {
+	f := &fitting{number: number, began: time.Now()}
+	var err error
+	if f.stage, err = s.chain.Stage(number); err != nil {
+		return nil, err
+	}
+	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
+	f.fit = solve.NewFit(s.plan.Stages[number], f.shape, &s.factors)
+	if final, _ := s.chain.Final(number); final != nil { // by a solver before this one
+		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
+	}
+	s.inbox.begin(number)
+	return f, nil
+}
+
+// observe gathers the statistics of a visit, and has the fit observe them. In the first visit, the fit factors the Gram matrix
+// while workers sum the rest.
+func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
+	began, factoring := time.Now(), time.Duration(0)
+	step, err := s.stepFor(f, v)
+	if err != nil {
+		return err
+	}
+	sums := s.gathering(v, s.visitSum(v, !f.stage.Link.HasGradient(v.Number)))
+	if v.Number == 0 {
+		if factoring, err = s.precondition(ctx, v, f.fit, sums); err != nil {
+			return err
+		}
+	}
+	sum, err := s.gather(ctx, sums)
+	if err != nil {
+		return err
+	}
+	f.gathered, f.waited = time.Now().Add(-factoring), time.Since(began)-factoring
+	f.observed++
+	pass, err := f.fit.Observe(v.Number, step, sum.Tensors())
+	if err != nil || pass == nil {
+		return err
+	}
+	f.passes = pass.Number
+	s.rec.Record(run.Passed{
+		Stage: f.number, Visit: v.Number, Pass: pass.Number, Accepted: pass.Accepted, Objective: pass.Objective,
+		Metrics: run.MetricsOf(sum.Tensors()),
+	})
+	return nil
+}
+
+// stepFor returns the step that a visit is made with, as it was published.
+func (s *Solver) stepFor(f *fitting, v run.Visit) (solve.Step, error) {
+	w, initial := s.chain.WeightsFor(v)
+	if w == nil {
+		return solve.Step{W: initial}, nil
+	}
+	return solve.StepOf(w.Tensors, f.shape)
+}
+
+// precondition has a fit factor the stage's Gram matrix, while the workers sum the rest of its first visit, and returns how
+// long the factoring took.
+func (s *Solver) precondition(ctx context.Context, v run.Visit, fit solve.Fit, rest *gathering) (time.Duration, error) {
+	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(v)), rest)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err = fit.Precondition(gram.Tensors())
+	return time.Since(began), err
+}
+
+// publishStep publishes the weights for the visit after last, which every record of the stage was computed from.
+func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) error {
+	step, err := f.fit.Next()
+	if err != nil {
+		return err
+	}
+	// The parent is the visit that was observed, not whatever is newest: another solver's weights may be accepted by now.
+	w := schemas.Weights{
+		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
+		Tensors:  step.Tensors(f.shape),
+	}
+	if step.Final {
+		w.Final = &schemas.Final{Visit: step.Of, Passes: step.Passes}
+	}
+	if err := s.publishWeights(ctx, w.Record()); err != nil {
+		return err
+	}
+	s.rec.Record(run.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: time.Since(f.gathered)})
+	return nil
+}
+
+// endStage waits until the residuals of a final stage are sealed, and reports the stage.
+func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest) error {
+	v := run.Visit{Stage: f.number, Parent: parent}
+	sealed, err := s.gather(ctx, s.gathering(v, s.sealSum(v)))
+	if err != nil {
+		return err
+	}
+	s.last = sealed
+	report := stageReport(f, sealed)
+	s.stages = append(s.stages, report)
+	if _, err := s.Log.Append(ctx, s.Topics.Plans, 0, report.Message(s.run)); err != nil {
+		return err
+	}
+	s.rec.Record(run.StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
+	return nil
+}
+
+func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
+	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Seconds: time.Since(f.began).Seconds()}
+	metrics := run.MetricsOf(sealed.Tensors())
+	train := metrics[schemas.Train]
+	r.TrainError, r.TrainLoss = train.Error, train.Loss
+	if test, ok := metrics[schemas.Test]; ok {
+		r.TestError, r.TestLoss = &test.Error, &test.Loss
+	}
+	if holdout, ok := metrics[schemas.Holdout]; ok {
+		r.HoldoutError, r.HoldoutLoss = &holdout.Error, &holdout.Loss
+	}
+	return r
+}

@@ -1,0 +1,161 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// survey turns the survey's statistics into its result, unless that is accepted already. kept is the preparation of the version
+// that a warm start goes on from; nil without one.
+func (s *Solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
+	s.inbox.begin(schemas.Survey)
+	if s.chain.Survey == nil {
+		if err := s.publishSurvey(ctx, kept); err != nil && !errors.Is(err, errAccepted) {
+			return err
+		}
+	}
+	for t, stage := range s.plan.Stages {
+		if stage.Stop == nil {
+			continue
+		}
+		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.chain.Survey.Rows[split] == 0 {
+			run.Notice(s.rec, "stage %d stops by the loss of the %s rows, but there are none: it makes all its passes", t, split)
+		}
+	}
+	s.rec.Record(s.chain.Surveyed(time.Since(s.began)))
+	return nil
+}
+
+// publishSurvey gathers the survey's statistics and publishes its result.
+func (s *Solver) publishSurvey(ctx context.Context, kept schemas.Tensors[float32]) error {
+	v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, covered: map[int]schemas.Coverage{}}
+	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(v, found)))
+	if err != nil {
+		return err
+	}
+	preparation, err := s.preparation(sum, found, kept)
+	if err != nil {
+		return err
+	}
+	result := schemas.SurveyResult{
+		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
+		Quarantined: found.quarantined, Preparation: preparation,
+	}
+	for _, span := range s.plan.Spans {
+		result.Covered = append(result.Covered, found.covered[span.Partition])
+	}
+	for split, losses := range schemas.LossesOf(sum.Tensors()) {
+		result.Rows[split] = int64(losses.Rows)
+	}
+	return s.publishWeights(ctx, result.Record())
+}
+
+// findings is what the survey found beside its sums.
+type findings struct {
+	labels      accumulate.LabelSet
+	sample      *accumulate.Sample
+	shift       []float32
+	covered     map[int]schemas.Coverage // of each partition
+	quarantined int64
+}
+
+// surveySum needs the survey's sums, samples, and for principal components Gram matrices. What is no sum goes into found.
+func (s *Solver) surveySum(v run.Visit, found *findings) part {
+	p := part{kinds: []schemas.Kind{schemas.KindVisit, schemas.KindSample}}
+	if s.plan.Prepare.PCA > 0 {
+		p.kinds = append(p.kinds, schemas.KindGram)
+	}
+	p.sum = func(span schemas.Span) (*accumulate.Sum, error) {
+		visit, err := schemas.SurveyVisitOf(s.inbox.double(s.identity(schemas.KindVisit, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		sample, err := schemas.SampleOf(s.inbox.single(s.identity(schemas.KindSample, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		if s.plan.Prepare.PCA > 0 {
+			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			visit.Sums = append(visit.Sums, gramFields(gram)...)
+		}
+		found.shift = visit.Shift
+		for _, label := range visit.Labels {
+			found.labels[label] = struct{}{}
+		}
+		found.sample.MergeRecord(sample)
+		found.quarantined += visit.Quarantined
+		found.covered[span.Partition] = visit.Covered
+		return accumulate.NewSum(visit.Covered, visit.Sums), nil
+	}
+	return p
+}
+
+// preparation returns what the survey found, or in a warm start what the earlier version has, if these examples fit it.
+func (s *Solver) preparation(sum *accumulate.Sum, found *findings, kept schemas.Tensors[float32]) (schemas.Tensors[float32], error) {
+	if kept != nil {
+		return kept, s.checkKept(found, kept)
+	}
+	labels := s.plan.Classes
+	if len(labels) == 0 {
+		labels = found.labels.Text()
+	}
+	prepare := s.plan.Prepare
+	preparation, err := solve.Survey(solve.SurveySums{Sums: sum.Tensors(), Shift: found.shift, Labels: labels},
+		prepare.Scale == stages.ScaleStandard, prepare.PCA)
+	if err != nil {
+		return nil, err
+	}
+	spread, err := solve.Spread(prepareSample(s.blas, prepare, preparation, found.sample.Rows()))
+	if err != nil {
+		return nil, err
+	}
+	return preparation.Tensors(spread), nil
+}
+
+// prepareSample prepares the rows of the sample, which it overwrites. It does so one row at a time: in a product of several
+// rows a BLAS may round equal rows differently, and the spread must see that they are equal.
+func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Preparation, sample kernel.Dense) kernel.Dense {
+	p := stages.NewInputs(prepare, found.Center, found.Scale, found.Basis)
+	rows := kernel.NewDense(sample.Rows, p.Inputs())
+	for i := range sample.Rows {
+		p.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
+	}
+	return rows
+}
+
+// checkKept returns an error if the examples do not fit the preparation of an earlier version.
+func (s *Solver) checkKept(found *findings, kept schemas.Tensors[float32]) error {
+	classes, _ := kept.Find(schemas.TensorLabels)
+	center, _ := kept.Find(schemas.TensorCenter)
+	if len(center.Data) != len(found.shift) {
+		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), len(center.Data))
+	}
+	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes.Text) {
+		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes.Text)
+	}
+	known := accumulate.LabelSet{}
+	for _, label := range classes.Text {
+		known[label] = struct{}{}
+	}
+	var others []string
+	for label := range found.labels {
+		if _, ok := known[label]; !ok {
+			others = append(others, label)
+		}
+	}
+	if slices.Sort(others); len(others) > 0 {
+		return fmt.Errorf("labels %q are not among the classes of the version that this run starts from: start without it", others)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Submit ingests the job's files and submits a run of the job, which it leaves to workers and solvers elsewhere. It returns the
+// run's id.
+func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec run.Recorder) (id string, err error) {
+	rec = run.Serialised(rec)
+	p := open(log, job.Name, o.Allocator)
+	if err := p.create(ctx, &job); err != nil {
+		return "", err
+	}
+	s, err := p.ingestAndSubmit(ctx, blas, job, o, rec)
+	if err != nil {
+		return "", err
+	}
+	for _, earlier := range s.first {
+		text := fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())
+		if earlier.Arithmetic != s.plan.Arithmetic {
+			text += fmt.Sprintf(", on processes with %+v; --supersede cancels it", earlier.Arithmetic)
+		}
+		rec.Record(run.Noticed{Text: text})
+	}
+	return s.plan.Run(), nil
+}
+
+// submission is a run that is on the plans topic.
+type submission struct {
+	plan     *schemas.Plan
+	first    []*schemas.Plan // unfinished runs before it
+	known    bool            // it was there before
+	watch    int64           // its end stands on the plans topic from this offset on
+	ingested time.Duration
+}
+
+// ingestAndSubmit ingests the job's files and submits its run.
+func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec run.Recorder) (*submission, error) {
+	began := time.Now()
+	sources, err := p.ingest(ctx, job, rec)
+	if err != nil {
+		return nil, err
+	}
+	s := &submission{ingested: time.Since(began)}
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.Report(rec)
+	if p.admin.Embedded() && len(l.Unfinished()) == 0 {
+		if err := p.clear(ctx, job); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := p.plan(ctx, job, blas, sources, l, rec)
+	if err != nil {
+		return nil, err
+	}
+	s.known, s.watch = l.Plan(plan.Run()) != nil, l.Next
+	s.plan, s.first, err = p.submit(ctx, plan, l, o.Supersede || p.admin.Embedded(), rec)
+	return s, err
+}
+
+// submit writes the plan to its topic unless it is there. It returns the plan that stands there first, and the unfinished runs
+// before it, which go first.
+func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec run.Recorder) (*schemas.Plan, []*schemas.Plan, error) {
+	id := plan.Run()
+	if supersede {
+		if err := p.cancelOthers(ctx, id, rec); err != nil {
+			return nil, nil, err
+		}
+	}
+	if l.Plan(id) == nil {
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, plan.Message()); err != nil {
+			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
+		}
+	}
+	l, err := p.ReadLedger(ctx) // somebody else may have submitted since it was read
+	if err != nil {
+		return nil, nil, err
+	}
+	var first []*schemas.Plan
+	for _, other := range l.Unfinished() {
+		if l.Run(other) == id {
+			return other, first, nil
+		}
+		first = append(first, other)
+	}
+	return nil, nil, &RunError{Run: id, State: "ended", Reason: "somebody else finished or cancelled it meanwhile; the same command begins the next"}
+}
+
+// cancelOthers cancels the unfinished runs other than this one.
+func (p *pipeline) cancelOthers(ctx context.Context, id string, rec run.Recorder) error {
+	l, err := p.ReadLedger(ctx) // they may have ended while the plan was made
+	if err != nil {
+		return err
+	}
+	for _, other := range l.Unfinished() {
+		if l.Run(other) == id {
+			continue
+		}
+		end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
+			return fmt.Errorf("cancel run %s: %w", other.Run(), err)
+		}
+		run.Notice(rec, "run %s was not finished and is of another configuration: it is cancelled", other.Run())
+	}
+	return nil
+}

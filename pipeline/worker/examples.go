@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// decode reads an accepted examples message for a run of that many features; 0: not known yet. The caller releases it.
+func decode(c run.Codec, plan *schemas.Plan, m partition.Message, width int) (*schemas.Examples, error) {
+	examples, err := c.DecodeExamples(m.Value)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkExamples(plan, examples, width); err != nil {
+		examples.Release()
+		return nil, err
+	}
+	return examples, nil
+}
+
+func checkExamples(plan *schemas.Plan, examples *schemas.Examples, width int) error {
+	switch {
+	case examples.Sparse:
+		return errSparse
+	case examples.Width == 0:
+		return fmt.Errorf("%w: examples without features", schemas.ErrDamaged)
+	case width > 0 && examples.Width != width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, width)
+	case plan.Missing != ingest.MissingMean && examples.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
+	}
+	return nil
+}
+
+// errSparse says what this version can't do yet. The data is not at fault.
+var errSparse = errors.New("sparse features can't be trained on yet")
+
+// concernsRun reports whether an error about a message ends the whole run, rather than put the message into quarantine.
+func concernsRun(err error) bool {
+	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
+}
+
+// features writes those of examples into dst, which it reshapes.
+func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
+	dst.Reshape(examples.Rows, width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(dst.Data, bytes)
+		return
+	}
+	examples.Features(dst.Data, width)
+}
+
+// rowsOf returns what the sums must know of a message's rows, but for their classes, and the weights of the rows that are
+// fitted.
+func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
+	n := examples.Rows
+	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
+	fitted = make([]float32, n)
+	for i := range n {
+		rows.Weights[i], rows.Splits[i] = examples.Weight(i), examples.Split(i)
+		if rows.Splits[i] == schemas.Train && isHeldOut(plan, number, offset, i) {
+			rows.Splits[i] = schemas.Holdout
+		}
+		if rows.Splits[i] == schemas.Train {
+			fitted[i] = rows.Weights[i]
+		}
+	}
+	return rows, fitted
+}
+
+// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the plan's.
+func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
+	if plan.Holdout == 0 {
+		return false
+	}
+	hash := schemas.Hash(plan.Seed, holdoutPurpose, uint64(number), uint64(offset), uint64(row))
+	return float64(hash>>11)/(1<<53) < plan.Holdout
+}
+
+// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
+const holdoutPurpose = 1

@@ -1,0 +1,49 @@
+package partition
+
+import (
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// Batch is the rows of one accepted examples message, n of them. One goroutine at a time works on a batch.
+type Batch struct {
+	Offset   int64
+	Checksum uint64
+	Inputs   kernel.Dense // n × m, prepared
+	Rows     accumulate.Rows
+	Fitted   []float32    // n: weights of the rows that are fitted, 0 for the others
+	Score    kernel.Dense // n × k: before the stage, in the unit of its link
+	After    kernel.Dense // n × k: after the stage, once its residuals are published
+
+	kept    bool         // in memory between visits, so its block may be too
+	block   kernel.Dense // n × p
+	blockOf int          // the stage that block is of, plus 1; 0: of none
+}
+
+// Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. The block stays
+// in memory between visits if the batch does and the budget allows; otherwise it is made in shared, which is reshaped.
+func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) (block kernel.Dense, made bool) {
+	n := b.Inputs.Rows
+	if b.blockOf == stage+1 {
+		return b.block, true
+	}
+	bytes, have := int64(4*n*columns), b.blockBytes()
+	if b.kept && (have >= bytes || budget.Take(bytes-have)) {
+		b.block.Reshape(n, columns)
+		b.blockOf = stage + 1
+		return b.block, false
+	}
+	shared.Reshape(n, columns)
+	return *shared, false
+}
+
+func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
+
+// bytes is what the batch takes of the budget, its block included.
+func (b *Batch) bytes() int64 {
+	return int64(b.Inputs.Rows)*RowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes()
+}
+
+// RowBytes returns what a row in memory takes: its inputs, its scores before and after the stage, and its class, weights and
+// split.
+func RowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }

@@ -1,0 +1,55 @@
+package partition
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/shirou/gopsutil/v4/mem"
+)
+
+// Budget is the memory that a worker may use for what it could also read or compute again. It is made by [NewBudget], and safe
+// for concurrent use.
+type Budget struct {
+	mutex sync.Mutex
+	left  int64
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
+
+// Bytes returns how many bytes a worker may keep: as many as are asked for, or if that is 0 half of what the machine has free.
+func Bytes(asked int64) (int64, error) {
+	if asked > 0 {
+		return asked, nil
+	}
+	machine, err := mem.VirtualMemory()
+	if err != nil {
+		return 0, fmt.Errorf("find how much memory is free (set memory): %w", err)
+	}
+	return int64(machine.Available / 2), nil
+}
+
+// Take takes so many bytes, and reports whether there were as many.
+func (b *Budget) Take(bytes int64) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if bytes > b.left {
+		return false
+	}
+	b.left -= bytes
+	return true
+}
+
+// Has reports whether so many bytes could be taken now.
+func (b *Budget) Has(bytes int64) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return bytes <= b.left
+}
+
+// Give returns bytes that were taken.
+func (b *Budget) Give(bytes int64) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.left += bytes
+}

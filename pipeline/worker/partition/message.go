@@ -1,0 +1,29 @@
+package partition
+
+import (
+	"hash/crc32"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Message is an accepted examples message as it is on the topic.
+type Message struct {
+	Offset int64
+	schemas.Message
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum returns a hash of where the message is, how many rows it has, and its bytes. A later visit that reads other bytes,
+// or another number of rows, has another checksum.
+func (m Message) Checksum(partition, rows int) uint64 {
+	return schemas.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(crc32.Checksum(m.Value, castagnoli)))
+}
+
+// ValueBytes returns how many bytes the values of messages have.
+func ValueBytes(messages []Message) (bytes int64) {
+	for _, m := range messages {
+		bytes += int64(len(m.Value))
+	}
+	return bytes
+}

@@ -1,0 +1,198 @@
+package partition
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// State is what a worker holds of one partition. It is made by [New]. Only its own methods change it.
+type State struct {
+	span     schemas.Span
+	ordinal  int
+	segments []*Segment
+	covered  schemas.Coverage
+	visited  run.Visit
+	scores   int // the stage that the batches have the scores before, or run.NoStage
+	after    int // the stage whose scores after it the batches have, or run.NoStage
+}
+
+// New returns the state of a span that is cut into segments of so many messages. ordinal is the span's place in the plan.
+func New(span schemas.Span, ordinal int, segment int64) *State {
+	s := &State{span: span, ordinal: ordinal, scores: run.NoStage, after: run.NoStage}
+	for _, part := range span.Segments(segment) {
+		s.segments = append(s.segments, &Segment{Span: part})
+	}
+	return s
+}
+
+// Partition returns the number of the partition.
+func (s *State) Partition() int { return s.span.Partition }
+
+// Span returns the offsets of the run on the partition.
+func (s *State) Span() schemas.Span { return s.span }
+
+// Ordinal returns the place of the span in the plan.
+func (s *State) Ordinal() int { return s.ordinal }
+
+// Segments returns the segments, in order.
+func (s *State) Segments() []*Segment { return s.segments }
+
+// Last reports whether a segment, given by its index, is the last.
+func (s *State) Last(segment int) bool { return segment == len(s.segments)-1 }
+
+// Covered returns what the survey has covered of the partition: later visits must cover the same.
+func (s *State) Covered() schemas.Coverage { return s.covered }
+
+// SetCovered says what the survey has covered.
+func (s *State) SetCovered(c schemas.Coverage) { s.covered = c }
+
+// Visited returns the visit whose sums the worker has published last.
+func (s *State) Visited() run.Visit { return s.visited }
+
+// SetVisited says that the sums of a visit are published. The zero visit says that none are: they are made and published again.
+func (s *State) SetVisited(v run.Visit) { s.visited = v }
+
+// HasScores reports whether the batches have the scores before a stage.
+func (s *State) HasScores(stage int) bool { return s.scores == stage }
+
+// SetScores says that the batches have the scores before a stage, or none that count if stage is [run.NoStage].
+func (s *State) SetScores(stage int) { s.scores = stage }
+
+// ZeroScores gives the batches the scores before the first stage.
+func (s *State) ZeroScores() {
+	for _, b := range s.batches() {
+		clear(b.Score.Data)
+	}
+	s.scores = 0
+}
+
+// Published says that the residuals after a stage are published and sealed. If all of the partition is in memory, its batches
+// have the scores after the stage, and nothing has to be read for the next one.
+func (s *State) Published(stage int) {
+	if s.InMemory() {
+		s.after = stage
+	}
+}
+
+// HasScoresAfter reports whether all batches have the scores after a stage.
+func (s *State) HasScoresAfter(stage int) bool { return s.after == stage }
+
+// Advance makes the scores after the stage those before the next one, whose link may have another unit.
+func (s *State) Advance(from, to link.Link) {
+	scratch := link.Scratch{}
+	for _, b := range s.batches() {
+		b.Score, b.After = b.After, b.Score
+		link.Convert(b.Score, from, to, &scratch)
+	}
+	s.after = run.NoStage
+}
+
+// ConvertScores changes the batches' scores from the unit of one link to that of another.
+func (s *State) ConvertScores(from, to link.Link) {
+	scratch := link.Scratch{}
+	for _, b := range s.batches() {
+		link.Convert(b.Score, from, to, &scratch)
+	}
+}
+
+// BeginResiduals starts to note where the residuals of each segment begin. end is where those of the partition end.
+func (s *State) BeginResiduals(end int64) {
+	for _, segment := range s.segments {
+		segment.residuals = end
+	}
+}
+
+// AddResiduals gives a part of a message's scores to the batch in memory, if there is one, and notes where the residuals of the
+// segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. It reports whether
+// the examples message is of the run.
+func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
+	i, _ := slices.BinarySearchFunc(s.segments, part.Offset, func(s *Segment, offset int64) int {
+		if s.Span.To <= offset {
+			return -1
+		}
+		return 1
+	})
+	if i == len(s.segments) {
+		return false
+	}
+	segment := s.segments[i]
+	segment.residuals = min(segment.residuals, at)
+	from := part.Row * part.Classes
+	for _, b := range segment.batches {
+		if b.Offset == part.Offset && from+len(part.Score) <= len(b.Score.Data) {
+			copy(b.Score.Data[from:], part.Score)
+		}
+	}
+	return true
+}
+
+// EndResiduals says that all parts were added: a segment without residuals of its own begins where the next one does.
+func (s *State) EndResiduals() {
+	for i := len(s.segments) - 2; i >= 0; i-- {
+		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
+	}
+}
+
+// InMemory reports whether nothing of the partition has to be read again.
+func (s *State) InMemory() bool {
+	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
+}
+
+// MissingBytes returns how much of the budget it takes to have all rows, with so many inputs and classes, and their blocks of
+// so many columns in memory, beside what is there. ok is false if a part of the partition would have to be read first.
+func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool) {
+	bytes = s.covered.Rows * (RowBytes(inputs, classes) + int64(4*columns))
+	for _, segment := range s.segments {
+		if segment.batches == nil && segment.messages == nil {
+			return 0, false
+		}
+		bytes -= segment.held(columns)
+	}
+	return bytes, true
+}
+
+// DropMessages forgets what was read and not yet decoded.
+func (s *State) DropMessages(budget *Budget) {
+	for _, segment := range s.segments {
+		segment.DropMessages(budget)
+	}
+}
+
+// Release gives back what the partition took of the budget. The state must not be used afterwards.
+func (s *State) Release(budget *Budget) {
+	for _, segment := range s.segments {
+		segment.DropMessages(budget)
+		for _, b := range segment.batches {
+			budget.Give(b.bytes())
+		}
+		segment.batches = nil
+	}
+}
+
+// batches are those in memory.
+func (s *State) batches() (batches []*Batch) {
+	for _, segment := range s.segments {
+		batches = append(batches, segment.batches...)
+	}
+	return batches
+}
+
+// Segments returns how many segments partitions have.
+func Segments(partitions []*State) (n int) {
+	for _, s := range partitions {
+		n += len(s.segments)
+	}
+	return n
+}
+
+// Numbers returns the numbers of partitions.
+func Numbers(partitions []*State) []int {
+	numbers := make([]int, len(partitions))
+	for i, s := range partitions {
+		numbers[i] = s.Partition()
+	}
+	return numbers
+}

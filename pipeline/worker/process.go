@@ -1,0 +1,217 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// stageProcessor is what one goroutine needs to take segments through a stage. It uses its memory again for every message.
+type stageProcessor struct {
+	*Worker
+	visit *stageVisit
+
+	accumulator     accumulate.Accumulator
+	exact           accumulate.Exact
+	workspace       model.Workspace
+	raw             kernel.Dense
+	block           kernel.Dense // of a batch whose block is not kept
+	score, residual kernel.Dense
+	cubic           kernel.Dense
+	loss            []float32
+	predicted       []int32
+}
+
+func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
+	return &stageProcessor{
+		Worker: w, visit: v,
+		accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: &w.buffers}, exact: accumulate.Exact{BLAS: w.blas},
+	}
+}
+
+// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows.
+func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Batch, error) {
+	segment := l.segment()
+	if kept := segment.Batches(); kept != nil {
+		return kept, nil
+	}
+	batches := make([]*partition.Batch, 0, len(l.messages))
+	for i, m := range l.messages {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		b, err := p.prepare(l.partition.Partition(), m)
+		if err != nil {
+			continue // the survey has put the message into quarantine, and has not counted it
+		}
+		rows := b.Inputs.Rows
+		if l.scores == nil {
+			b.Score = kernel.NewDense(rows, p.visit.stage.Classes)
+		} else if b.Score = l.scores[i]; b.Score.Rows != rows {
+			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", errUnsealed, m.Offset, rows, b.Score.Rows)
+		}
+		batches = append(batches, b)
+	}
+	segment.KeepBatches(batches, p.budget)
+	return batches, nil
+}
+
+// prepare decodes and prepares one message. Its error says why the message can't be used.
+func (p *stageProcessor) prepare(number int, m partition.Message) (*partition.Batch, error) {
+	prepared := p.chain.Prepared
+	examples, err := decode(p.Codec, p.plan, m, prepared.Width())
+	if err != nil {
+		return nil, err
+	}
+	defer examples.Release()
+	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
+	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
+	if err := examples.Classes(b.Rows.Classes, prepared.Labels); err != nil {
+		return nil, err
+	}
+	for i, class := range b.Rows.Classes {
+		if class == schemas.Unlabelled {
+			b.Fitted[i] = 0
+		}
+	}
+	features(&p.raw, examples, prepared.Width())
+	b.Inputs = kernel.NewDense(examples.Rows, prepared.Inputs())
+	prepared.Apply(p.blas, b.Inputs, p.raw)
+	return b, nil
+}
+
+// blockOf returns memory for the block of a batch, and whether the block is made already.
+func (p *stageProcessor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
+	return b.Block(p.visit.Stage, p.visit.stage.Features.Size(), &p.block, p.budget)
+}
+
+// expand makes the rows from (included) to to (excluded) of a batch's block.
+func (p *stageProcessor) expand(block kernel.Dense, b *partition.Batch, from, to int) {
+	tile := block.Slice(from, to)
+	p.visit.stage.Expand(p.blas, &p.workspace, &tile, b.Inputs.Slice(from, to), b.Score.Slice(from, to))
+}
+
+// sum sums one segment for the visit.
+func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
+	batches, err := p.batches(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	var sum *accumulate.Sum
+	if p.visit.calibrates() {
+		sum = p.calibrate(ctx, batches)
+	} else {
+		sum = p.fit(ctx, l, batches)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	sum.Spans = schemas.Spans{l.segment().Span}
+	o := &outcome{rows: sum.Rows, sum: sum}
+	if p.visit.gramFirst { // each round is about half of the work
+		o.rows = 0
+		for _, b := range batches {
+			o.rows += int64(b.Inputs.Rows)
+		}
+		o.rows = (o.rows + int64(l.round)) / 2
+	}
+	return o, nil
+}
+
+// fit sums what a gradient needs, and in the first visit the Gram matrix.
+func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.Batch) *accumulate.Sum {
+	gram, rest := p.visit.parts(l.round)
+	classes := p.visit.stage.Classes
+	if !rest {
+		classes = 0
+	}
+	p.accumulator.Begin(p.visit.stage.Features.Size(), classes, gram)
+	sum := p.accumulator.Sum()
+	for i, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
+		sampled := gram && (p.visit.sample == nil || p.visit.sample.has(l.partition.Ordinal(), int64(l.index)*p.plan.Segment+int64(i)))
+		if !sampled && !rest {
+			continue
+		}
+		block, made := p.blockOf(b)
+		for from, to := range model.Tiles(b.Inputs.Rows) {
+			if !made {
+				p.expand(block, b, from, to)
+			}
+			if rest {
+				p.gradient(sum, b, block.Slice(from, to), from, to)
+			}
+		}
+		if sampled {
+			p.accumulator.AddGram(block, b.Fitted)
+			weight := sum.Field(schemas.FieldGramRows, 1)
+			for _, w := range b.Fitted {
+				weight[0] += float64(w)
+			}
+		}
+		if rest {
+			sum.Count(b.Inputs.Rows, b.Checksum)
+		}
+	}
+	return p.accumulator.End()
+}
+
+// gradient sums the loss and the cross moment of some rows of a batch.
+func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kernel.Dense, from, to int) {
+	rows := b.Rows.Slice(from, to)
+	if p.visit.sample != nil {
+		p.accumulator.AddTrace(tile, p.visit.stage.Features.Penalised(), b.Fitted[from:to])
+	}
+	p.score.Reshape(to-from, p.visit.stage.Classes)
+	p.shown(p.score, b.Score.Slice(from, to), tile)
+	p.measure(sum, rows, p.score)
+	sink.Residuals(p.score, rows.Classes)
+	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
+}
+
+// calibrate sums the moments of G(ỹ), which the second visit of a pass of Algorithm 2 needs (its line 5).
+func (p *stageProcessor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
+	sum, classes := &accumulate.Sum{}, p.visit.stage.Classes
+	p.exact.Begin(3*classes, classes)
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			break
+		}
+		block, made := p.blockOf(b)
+		for from, to := range model.Tiles(block.Rows) {
+			if !made {
+				p.expand(block, b, from, to)
+			}
+		}
+		p.score.Reshape(b.Inputs.Rows, classes)
+		p.shown(p.score, b.Score, block)
+		sink.Cubic(&p.cubic, p.score)
+		sink.Targets(p.score, b.Rows.Classes)
+		p.exact.Add(p.cubic, p.score, b.Fitted)
+		sum.Count(b.Inputs.Rows, b.Checksum)
+	}
+	p.exact.End(sum)
+	return sum
+}
+
+// shown writes into dst the score that the predictions of some rows are made of.
+func (p *stageProcessor) shown(dst, before, block kernel.Dense) {
+	p.visit.stage.Shown(p.blas, &p.workspace, p.visit.fitted, dst, before, block)
+}
+
+// measure adds the losses of scores and the classes that they predict, and turns the scores into predictions.
+func (p *stageProcessor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
+	n := score.Rows
+	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
+	p.visit.stage.Link.Measure(score, rows.Classes, p.loss, p.predicted, p.workspace.Link())
+	sum.AddLosses(rows, p.loss, p.predicted)
+}

@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// sealStage publishes the residuals of a final stage, of those partitions whose residuals are not sealed yet.
+func (w *Worker) sealStage(ctx context.Context, stage int) error {
+	_, parent := w.chain.Final(stage)
+	var open []*partition.State
+	for _, p := range w.partitions {
+		if seal := w.seals.of(p.Partition(), stage); seal == nil || seal.Parent != parent {
+			open = append(open, p)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	began := time.Now()
+	if err := w.withScores(ctx, stage, open, func() error { return w.publishStage(ctx, stage, open) }); err != nil {
+		return err
+	}
+	w.rec.Record(run.Sealed{Run: w.run, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: time.Since(began)})
+	return nil
+}
+
+// publishStage publishes the residuals of partitions whose scores before the stage are loaded, and seals each partition's when
+// all of them are acknowledged.
+func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*partition.State) error {
+	visit, err := w.stageVisit(run.Visit{Stage: stage})
+	if err != nil {
+		return err
+	}
+	_, visit.Parent = w.chain.Final(stage)
+	attempt := w.Fresh()
+	sums, open := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}
+	s := &scan{
+		client: w.Client, plan: w.plan, sequential: w.sequential, scores: w.scoresBefore(stage), maxWrites: 1, // residuals are in the order of their examples
+		process: func() func(context.Context, *load) (*outcome, error) {
+			p := w.stageProcessor(visit)
+			return func(ctx context.Context, l *load) (*outcome, error) { return p.residuals(ctx, l, attempt) }
+		},
+		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
+			if open[p] == nil {
+				open[p] = &openSeal{Seal: schemas.Seal{Identity: w.identity(schemas.KindSeal, visit.Visit, p), Attempt: attempt, From: -1}}
+			}
+			seal := open[p]
+			whole, err := merge(sums, p, o, true, &w.buffers)
+			if err != nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error {
+				if err := w.writeResiduals(ctx, seal, o); err != nil || whole == nil {
+					return err
+				}
+				return w.seal(ctx, p, seal, whole)
+			}, nil
+		},
+	}
+	return s.run(ctx, partitions)
+}
+
+// openSeal is a seal some of whose residuals are written.
+type openSeal struct {
+	schemas.Seal
+	digester sink.Digester
+}
+
+// writeResiduals writes the residuals of a segment.
+func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *outcome) error {
+	offset, err := w.Log.Append(ctx, w.Topics.Residuals, seal.Partition, o.messages...)
+	if err != nil {
+		return err
+	}
+	if seal.From < 0 {
+		seal.From = offset
+	}
+	for _, part := range o.scores {
+		seal.digester.Add(part.offset, part.row, part.score)
+	}
+	seal.Rows += o.rows
+	return nil
+}
+
+// seal publishes the seal of a partition's residuals, which are all acknowledged.
+func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
+	_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, p.Partition())
+	if err != nil {
+		return err
+	}
+	seal := open.Seal
+	seal.From, seal.To, seal.Scores = max(open.From, 0), end, open.digester.Digest()
+	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
+	if err := publish(ctx, w, seal.Record()); err != nil {
+		return err
+	}
+	w.seals.add(&seal)
+	p.Published(seal.Stage)
+	return nil
+}
+
+// residuals makes the residuals of one segment after the stage, and measures its final predictions.
+func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string) (*outcome, error) {
+	batches, err := p.batches(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	sum, o := &accumulate.Sum{}, &outcome{}
+	id := p.identity(schemas.KindResiduals, p.visit.Visit, l.partition)
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		block, made := p.blockOf(b)
+		n, k := b.Inputs.Rows, p.visit.stage.Classes
+		b.After.Reshape(n, k)
+		p.residual.Reshape(n, k)
+		for from, to := range model.Tiles(n) {
+			if !made {
+				p.expand(block, b, from, to)
+			}
+			p.finish(sum, b.Rows.Slice(from, to), b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to))
+		}
+		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, b.After, p.residual)
+		if err != nil {
+			return nil, err
+		}
+		o.messages = append(o.messages, messages...)
+		for from, to := range sink.Parts(n, k) {
+			o.scores = append(o.scores, scored{b.Offset, from, b.After.Slice(from, to).Data})
+		}
+		sum.Count(n, b.Checksum)
+	}
+	sum.Spans = schemas.Spans{l.segment().Span}
+	o.rows, o.sum = sum.Rows, sum
+	return o, nil
+}
+
+// finish measures the final predictions of some rows, and writes the scores after the stage and their residuals.
+func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
+	stage := p.visit.stage
+	p.visit.fitted.Scores(p.blas, score, before, block)
+	p.score.Reshape(score.Rows, score.Cols)
+	if stage.Link.Learnt {
+		p.shown(p.score, before, block)
+	} else {
+		copy(p.score.Data, score.Data)
+	}
+	p.measure(sum, rows, p.score)
+	if stage.Link.Learnt { // the next stage begins at the score, which is never clipped
+		copy(residual.Data, score.Data)
+	} else {
+		copy(residual.Data, p.score.Data)
+	}
+	sink.Residuals(residual, rows.Classes)
+	stage.Link.Probabilities(p.score, p.workspace.Link())
+	sum.AddQuality(rows, p.score, p.predicted)
+}

@@ -1,0 +1,164 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// residualsOf is the residuals that a stage published, as the next stage reads them.
+type residualsOf struct {
+	client   *run.Client
+	run      string
+	stage    int
+	parent   schemas.Digest // of the stage's final weights
+	classes  int
+	seal     func(partition int) *schemas.Seal // nil: not sealed
+	from, to link.Link                         // of the stage and of the next one
+}
+
+// errUnsealed says that sealed residuals are not what their seal says, or are gone: they are computed and published again.
+var errUnsealed = errors.New("the residuals are not as they were sealed")
+
+// residualsReader reads the parts of a partition's residuals in the order of its examples. It passes over repetitions, and
+// over what other writers have left between them that took the partition for their own.
+type residualsReader struct {
+	*residualsOf
+	messages run.Reader
+	attempt  string
+	ahead    *schemas.Residuals // read, and not yet asked for
+	at       int64              // offset on the residuals topic of the last part
+	offset   int64              // of the last part's examples message
+	row      int                // first row of that message that is not yet read
+	scratch  link.Scratch
+}
+
+// reader returns a reader of a partition's residuals that begins at offset from of the residuals topic, or where the seal does
+// if that is later.
+func (r *residualsOf) reader(partition int, from int64) *residualsReader {
+	seal := r.seal(partition)
+	return &residualsReader{
+		residualsOf: r, attempt: seal.Attempt, offset: -1,
+		messages: r.client.Log.Range(r.client.Topics.Residuals, partition, max(from, seal.From), seal.To),
+	}
+}
+
+func (r *residualsReader) close() { r.messages.Close() }
+
+// next returns the next part; io.EOF at the end of the sealed range.
+func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) {
+	if part := r.ahead; part != nil {
+		r.ahead = nil
+		return part, nil
+	}
+	for {
+		m, err := r.messages.Next(ctx)
+		if errors.As(err, new(*kafkalog.DeletedError)) {
+			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		head, err := schemas.ResidualsHeader(m.Message)
+		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent || head.Attempt != r.attempt {
+			continue // another writer's, or of weights that were not accepted
+		}
+		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
+			continue // a repetition
+		}
+		part, err := r.client.Codec.DecodeResiduals(m.Message, r.classes)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
+		}
+		if part.Offset != r.offset {
+			r.row = 0
+		}
+		if part.Row != r.row {
+			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", errUnsealed, part.Row, part.Offset, r.row)
+		}
+		r.at, r.offset = m.Offset, part.Offset
+		r.row += len(part.Score) / r.classes
+		return part, nil
+	}
+}
+
+// load reads the scores of a load's messages, in the unit of the next stage's link.
+func (r *residualsReader) load(ctx context.Context, l *load) error {
+	l.scores = make([]kernel.Dense, len(l.messages))
+	for i := range l.scores {
+		l.scores[i].Cols = r.classes
+	}
+	for i := 0; ; {
+		part, err := r.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if part.Offset >= l.segment().Span.To {
+			r.ahead = part
+			break
+		}
+		for i < len(l.messages) && l.messages[i].Offset < part.Offset {
+			i++
+		}
+		if i < len(l.messages) && l.messages[i].Offset == part.Offset {
+			score := &l.scores[i]
+			score.Data = append(score.Data, part.Score...)
+			score.Rows = len(score.Data) / r.classes
+		}
+	}
+	for _, score := range l.scores {
+		link.Convert(score, r.from, r.to, &r.scratch)
+	}
+	return nil
+}
+
+// restore reads all residuals of a partition that its seal is about, and checks them against the seal. It gives the scores to
+// the batches that are in memory, and notes where those of the other segments begin. The error is errUnsealed if the residuals
+// must be made again.
+func (r *residualsOf) restore(ctx context.Context, p *partition.State) error {
+	seal := r.seal(p.Partition())
+	if seal == nil || seal.Parent != r.parent {
+		return errUnsealed
+	}
+	if p.HasScoresAfter(r.stage) { // this worker has published them
+		p.Advance(r.from, r.to)
+		return nil
+	}
+	reader := r.reader(p.Partition(), 0)
+	defer reader.close()
+	var digester sink.Digester
+	rows := int64(0)
+	p.BeginResiduals(seal.To)
+	for {
+		part, err := reader.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		digester.Add(part.Offset, part.Row, part.Score)
+		rows += int64(len(part.Score) / r.classes)
+		if !p.AddResiduals(part, reader.at) {
+			return fmt.Errorf("%w: offset %d is not of the run", errUnsealed, part.Offset)
+		}
+	}
+	p.EndResiduals()
+	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
+		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
+	}
+	p.ConvertScores(r.from, r.to)
+	return nil
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A scan goes once, or twice, through the segments of partitions, on all cores:
+//
+//	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
+//
+// A reader reads the segments of a partition in order, ahead of the processors. Each processor turns one segment at a time
+// into an outcome. collect takes the outcomes of each partition in the order of its segments, whatever order they were made
+// in.
+type scan struct {
+	client *run.Client
+	plan   *schemas.Plan
+	// sequential takes the segments one after the other in the calling goroutine, and writes before it goes on.
+	sequential bool
+	// scores says where the scores before the stage are read, for segments that are not in memory; nil: there are none yet.
+	scores *residualsOf
+	// whole says that all segments are read: then every message of the plan's sources must be there.
+	whole bool
+	// process returns the work on one segment. It is called once for each goroutine, which calls what it returns for each of
+	// its segments.
+	process func() func(ctx context.Context, l *load) (*outcome, error)
+	// twice says that the processors go through the segments again, in a second round that a segment enters when its first
+	// outcome is collected.
+	twice bool
+	// collect is called for the outcomes of a partition in a round, in order. The write that it returns, if any, is done while
+	// further outcomes are made.
+	collect func(p *partition.State, o *outcome) (write func(context.Context) error, err error)
+	// maxWrites is how many writes may be on their way at once; 0 is one, and then they are in the order of collect.
+	maxWrites int
+	// readAhead is how many bytes of messages may be read ahead, beside one segment; 0 is defaultReadAhead.
+	readAhead int64
+}
+
+// defaultReadAhead is more than 64 segments of 16 messages as stock brokers take them, and far less than as many of the
+// largest messages that a topic may allow.
+const defaultReadAhead = 1 << 30
+
+// load is a segment with what was read for it.
+type load struct {
+	partition *partition.State
+	index     int // of the segment in its partition
+	round     int
+	messages  []partition.Message
+	scores    []kernel.Dense // of the messages, if the scan reads scores
+	bytes     int64          // of the read-ahead, until the outcome is collected
+}
+
+func (l *load) segment() *partition.Segment { return l.partition.Segments()[l.index] }
+
+// again returns the load of the second round.
+func (l *load) again() *load {
+	next := &load{partition: l.partition, index: l.index, round: 1}
+	if l.segment().Batches() == nil {
+		next.messages, next.scores = l.messages, l.scores
+	}
+	return next
+}
+
+// outcome is what became of a segment.
+type outcome struct {
+	segment  int // index in its partition
+	round    int
+	rows     int64
+	sum      *accumulate.Sum
+	findings *findings         // of the survey
+	messages []schemas.Message // residuals, when a stage is published
+	scores   []scored
+}
+
+// scored is the scores of one part of an examples message, which a seal is about.
+type scored struct {
+	offset int64
+	row    int
+	score  []float32
+}
+
+// run returns when all outcomes are collected and all writes are done.
+func (s *scan) run(ctx context.Context, partitions []*partition.State) error {
+	if s.sequential {
+		return s.runInTurn(ctx, partitions)
+	}
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(max(s.maxWrites, 1))
+	err := s.compute(ctx, partitions, func(write func(context.Context) error) {
+		writing.Go(func() error { return write(ctx) })
+	})
+	if unwritten := writing.Wait(); unwritten != nil {
+		return unwritten // it is what ended the scan
+	}
+	return err
+}
+
+// runInTurn is run for a sequential scan.
+func (s *scan) runInTurn(ctx context.Context, partitions []*partition.State) error {
+	process := s.process()
+	one := func(l *load) error {
+		o, err := process(ctx, l)
+		if err != nil {
+			return err
+		}
+		o.segment, o.round = l.index, l.round
+		write, err := s.collect(l.partition, o)
+		if err != nil || write == nil {
+			return err
+		}
+		return write(ctx)
+	}
+	var again []*load
+	for _, p := range partitions {
+		for l, err := range s.loads(ctx, p, func() error { return nil }) {
+			if err != nil {
+				return err
+			}
+			if err := one(l); err != nil {
+				return err
+			}
+			if s.twice {
+				again = append(again, l.again())
+			}
+		}
+	}
+	for _, l := range again {
+		if err := one(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loads reads the segments of a partition in order, those that are not in memory. It waits for its turn before each.
+func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*load, error] {
+	return func(yield func(*load, error) bool) {
+		r := &reader{scan: s, partition: p, replay: ingest.NewReplay(s.plan, p.Partition())}
+		defer r.close()
+		for i := range p.Segments() {
+			l := &load{partition: p, index: i}
+			err := turn()
+			if err == nil {
+				err = r.read(ctx, l)
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+		if s.whole {
+			if err := r.replay.Complete(); err != nil {
+				yield(nil, err)
+			}
+		}
+	}
+}
+
+// reader reads what the segments of one partition need, one after the other.
+type reader struct {
+	*scan
+	partition *partition.State
+	examples  run.Reader // once a segment is read
+	ahead     *run.Message
+	replay    *ingest.Replay
+	residuals *residualsReader // likewise
+}
+
+func (r *reader) close() {
+	if r.examples != nil {
+		r.examples.Close()
+	}
+	if r.residuals != nil {
+		r.residuals.close()
+	}
+}
+
+func (r *reader) read(ctx context.Context, l *load) error {
+	segment, span := l.segment(), r.partition.Span()
+	if l.messages = segment.Messages(); segment.Batches() != nil {
+		return nil
+	}
+	topics := r.client.Topics
+	if l.messages == nil {
+		if r.examples == nil {
+			// Whether a message is a repetition depends on all messages before it. So a partition that is not all in memory is
+			// read from its beginning.
+			r.examples = r.client.Log.Range(topics.Examples, span.Partition, span.From, span.To)
+		}
+		if err := r.readMessages(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
+		}
+	}
+	if r.scores == nil {
+		return nil
+	}
+	if r.residuals == nil {
+		r.residuals = r.scores.reader(r.partition.Partition(), segment.Residuals())
+	}
+	if err := r.residuals.load(ctx, l); err != nil {
+		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
+	}
+	return nil
+}
+
+// readMessages takes the accepted messages of the load's segment. It passes over messages of segments before it, which are in
+// memory.
+func (r *reader) readMessages(ctx context.Context, l *load) error {
+	span := l.segment().Span
+	for {
+		if r.ahead == nil {
+			m, err := r.examples.Next(ctx)
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			r.ahead = &m
+		}
+		m := *r.ahead
+		if m.Offset >= span.To {
+			return nil
+		}
+		r.ahead = nil
+		if r.replay.Accept(m.Message) && m.Offset >= span.From {
+			l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
+		}
+	}
+}

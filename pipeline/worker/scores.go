@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// loadScores makes sure that the partitions have the scores before a stage: those that the stage before it published. What is
+// not sealed, or is no longer there, is computed and published again, if need be from the first stage on.
+func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partition.State) error {
+	w.setCovered(partitions)
+	var without []*partition.State
+	for _, p := range partitions {
+		if !p.HasScores(stage) {
+			p.SetScores(run.NoStage) // what is read before it proves wrong stands in the batches
+			without = append(without, p)
+		}
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	if stage == 0 {
+		for _, p := range without {
+			p.ZeroScores()
+		}
+		return nil
+	}
+	before := w.scoresBefore(stage)
+	unsealed, err := w.restore(ctx, before, without)
+	if err != nil {
+		return err
+	}
+	if len(unsealed) > 0 {
+		err := w.withScores(ctx, stage-1, unsealed, func() error { return w.publishStage(ctx, stage-1, unsealed) })
+		if err != nil {
+			return fmt.Errorf("publish the residuals of stage %d again: %w", stage-1, err)
+		}
+		if unsealed, err = w.restore(ctx, before, unsealed); err != nil {
+			return err
+		}
+		if len(unsealed) > 0 {
+			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), errUnsealed)
+		}
+	}
+	for _, p := range without {
+		p.SetScores(stage)
+	}
+	return nil
+}
+
+// maxRepetitions is how often a visit is begun again because the scores before its stage have vanished. What takes them away
+// so often will do so again.
+const maxRepetitions = 3
+
+// withScores runs do once the scores before a stage are loaded. If residuals vanish meanwhile, it makes them again and
+// repeats do.
+func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partition.State, do func() error) error {
+	for repetition := 0; ; repetition++ {
+		err := w.loadScores(ctx, stage, partitions)
+		if err == nil {
+			err = do()
+		}
+		if !errors.Is(err, errUnsealed) || repetition == maxRepetitions {
+			return err
+		}
+		for _, p := range partitions {
+			p.SetScores(run.NoStage)
+		}
+	}
+}
+
+// restore reads the scores of partitions, and returns those whose residuals must be made again.
+func (w *Worker) restore(ctx context.Context, before *residualsOf, partitions []*partition.State) (unsealed []*partition.State, err error) {
+	for _, p := range partitions {
+		switch err := before.restore(ctx, p); {
+		case errors.Is(err, errUnsealed):
+			unsealed = append(unsealed, p)
+		case err != nil:
+			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.Topics.Residuals, p.Partition(), before.stage, err)
+		}
+	}
+	return unsealed, nil
+}
+
+// scoresBefore says where the scores before a stage are; nil for the first stage.
+func (w *Worker) scoresBefore(stage int) *residualsOf {
+	if stage == 0 {
+		return nil
+	}
+	_, parent := w.chain.Final(stage - 1)
+	return &residualsOf{
+		client: w.Client, run: w.run, stage: stage - 1, parent: parent, classes: w.chain.Prepared.Labels.Len(),
+		seal: func(number int) *schemas.Seal { return w.seals.of(number, stage-1) },
+		from: link.Named(w.plan.Stages[stage-1].Link), to: link.Named(w.plan.Stages[stage].Link),
+	}
+}
+
+// setCovered tells partitions what the survey has covered of them.
+func (w *Worker) setCovered(partitions []*partition.State) {
+	if w.covered == nil {
+		w.covered = map[int]schemas.Coverage{}
+		for _, c := range w.chain.Survey.Covered {
+			if len(c.Spans) == 1 {
+				w.covered[c.Spans[0].Partition] = c
+			}
+		}
+	}
+	for _, p := range partitions {
+		p.SetCovered(w.covered[p.Partition()])
+	}
+}

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// seals are those of a run that a worker knows, its own and others'. The zero value knows none.
+type seals struct {
+	known map[place]*schemas.Seal
+	next  map[int]int64 // by partition of the statistics: messages before it are read
+}
+
+// place is a partition of the examples, and a stage.
+type place struct{ partition, stage int }
+
+// of returns the seal of a partition after a stage, or nil.
+func (s *seals) of(partition, stage int) *schemas.Seal { return s.known[place{partition, stage}] }
+
+func (s *seals) add(seal *schemas.Seal) {
+	if s.known == nil {
+		s.known = map[place]*schemas.Seal{}
+	}
+	s.known[place{seal.Partition, seal.Stage}] = seal
+}
+
+// forget has the residuals of a partition after a stage published again.
+func (s *seals) forget(partition, stage int) { delete(s.known, place{partition, stage}) }
+
+// findSeals reads which residuals of partitions are sealed by workers that owned them before. There are none before a stage
+// is final.
+func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
+	if final, _ := w.chain.Final(0); final == nil {
+		return nil
+	}
+	var numbers []int
+	for _, p := range adopted {
+		numbers = append(numbers, w.statisticsOf(p.Partition()))
+	}
+	slices.Sort(numbers)
+	for _, number := range slices.Compact(numbers) {
+		err := w.readSeals(ctx, number)
+		for errors.As(err, new(*kafkalog.DeletedError)) { // retention was faster: what it has deleted is made again
+			err = w.readSeals(ctx, number)
+		}
+		if err != nil {
+			return fmt.Errorf("read seals: %w", err)
+		}
+	}
+	return nil
+}
+
+// readSeals goes on reading a partition of the statistics up to its end.
+func (w *Worker) readSeals(ctx context.Context, number int) error {
+	topic := w.Topics.Statistics
+	first, end, err := w.Log.Bounds(ctx, topic, number)
+	if err != nil {
+		return err
+	}
+	from, begun := w.seals.next[number]
+	if !begun && number < len(w.plan.Since.Statistics) {
+		from = w.plan.Since.Statistics[number]
+	}
+	collector := schemas.Collector[float64]{}
+	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m run.Message) error {
+		if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
+			return nil
+		}
+		r, err := w.Codec.CollectDouble(&collector, m.Message)
+		if err != nil || r == nil {
+			return nil // a damaged seal is none
+		}
+		// A seal of a stage that is not final for this worker yet is kept: its parent is checked when it is used.
+		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
+			return nil
+		}
+		if seal, err := schemas.SealOf(r); err == nil {
+			w.seals.add(seal)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if w.seals.next == nil {
+		w.seals.next = map[int]int64{}
+	}
+	w.seals.next[number] = end
+	return nil
+}

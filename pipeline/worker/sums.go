@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// stageVisit is what the goroutines of a visit to a stage share.
+type stageVisit struct {
+	run.Visit
+	stage  *model.Stage
+	fitted *sink.Fitted
+	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
+	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest.
+	gramFirst bool
+}
+
+func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
+	stage, err := w.chain.Stage(v.Stage)
+	if err != nil {
+		return nil, err
+	}
+	s := &stageVisit{Visit: v, stage: stage}
+	if v.Number == 0 {
+		all := w.chain.Survey.Rows[schemas.Train]
+		if n := solve.GramRows(w.plan.Stages[v.Stage], stage.Features.Size(), all); n < all {
+			s.sample = newGramSample(n, all)
+		}
+	}
+	s.fitted, err = w.chain.Fitted(stage, v.Stage)
+	return s, err
+}
+
+// calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
+func (v *stageVisit) calibrates() bool { return !v.stage.Link.HasGradient(v.Number) }
+
+// parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
+func (v *stageVisit) parts(round int) (gram, rest bool) {
+	if v.calibrates() {
+		return true, true
+	}
+	return v.Number == 0 && round == 0, !v.gramFirst || round == 1
+}
+
+// maxWrites is how many partitions' sums may be on their way at once: a Gram matrix takes its time.
+const maxWrites = 2
+
+// sum publishes the sums of partitions whose scores before the stage are loaded.
+func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.State) error {
+	visit, err := w.stageVisit(v)
+	if err != nil {
+		return err
+	}
+	visit.gramFirst = v.Number == 0 && w.keepsBlocks(visit, partitions)
+	progress := w.progress(v, partitions)
+	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
+	s := &scan{
+		client: w.Client, plan: w.plan, sequential: w.sequential, scores: w.scoresBefore(v.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
+		process: func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
+		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
+			progress(o.rows)
+			gram, rest := visit.parts(o.round)
+			whole, err := merge(sums[o.round], p, o, rest, &w.buffers)
+			if err != nil || whole == nil {
+				return nil, err
+			}
+			return func(ctx context.Context) error { return w.publishSums(ctx, visit, p, whole, gram, rest) }, nil
+		},
+	}
+	return s.run(ctx, partitions)
+}
+
+// keepsBlocks reports whether the partitions' blocks will stay in memory, even before what was read of them goes. The Gram
+// matrix can be summed before the rest then, and the solver factors it meanwhile.
+func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool {
+	bytes := int64(0)
+	for _, p := range partitions {
+		missing, ok := p.MissingBytes(w.chain.Prepared.Inputs(), v.stage.Classes, v.stage.Features.Size())
+		if !ok {
+			return false
+		}
+		bytes += missing
+	}
+	return w.budget.Has(bytes)
+}
+
+// merge adds a segment's sum to its partition's, and returns that when it is whole, otherwise nil. A sum over all messages
+// must cover what the survey has covered.
+func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
+	if sums[p] == nil {
+		sums[p] = o.sum
+	} else if err := sums[p].Merge(o.sum); err != nil {
+		return nil, err
+	} else {
+		buffers.Put(o.sum)
+	}
+	if !p.Last(o.segment) {
+		return nil, nil
+	}
+	whole := sums[p]
+	delete(sums, p)
+	if all && !whole.Coverage.Same(p.Covered()) {
+		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &CoverageError{whole.Coverage, p.Covered()})
+	}
+	return whole, nil
+}
+
+// CoverageError says that a visit read other rows than the survey: the topic has changed under the run.
+type CoverageError struct{ Got, Want schemas.Coverage }
+
+func (e *CoverageError) Error() string {
+	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
+		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
+}
+
+// publishSums writes a partition's sums: the Gram matrix, the rest, or both.
+func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum, gram, rest bool) error {
+	if gram {
+		if err := w.publishGram(ctx, v, p, sum); err != nil {
+			return err
+		}
+	}
+	if !rest {
+		return nil
+	}
+	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
+	return publish(ctx, w, r.Record())
+}
+
+// publishGram takes the Gram matrix out of the sums, and writes it as a record of its own. A partition without rows in the
+// sample has no matrix, unless it is the plan's first: of a thousand partitions few have such rows. The Gram matrix of a
+// block was summed in single precision and is sent so. That of a calibration is nearly singular, and is sent in double
+// precision.
+func (w *Worker) publishGram(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum) error {
+	if n := v.stage.Features.Size(); v.Number == 0 && p.Ordinal() == 0 { // also of no rows
+		sum.Field(schemas.FieldGram, n*(n+1)/2)
+	}
+	matrix, _ := sum.Tensors().Find(schemas.FieldGram)
+	defer w.buffers.Put(sum)
+	r := schemas.Gram{Identity: w.identity(schemas.KindGram, v.Visit, p), Matrix: matrix.Data}
+	if v.calibrates() {
+		return publish(ctx, w, r.ExactRecord())
+	}
+	r.Weight = sum.Field(schemas.FieldGramRows, 1)[0]
+	sum.Take(schemas.FieldGramRows)
+	return publish(ctx, w, r.BlockRecord())
+}

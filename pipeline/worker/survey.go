@@ -1,0 +1,260 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// findings is what the survey found in a segment, or in all of a partition, beside its sums.
+type findings struct {
+	sample      *accumulate.Sample
+	labels      accumulate.LabelSet
+	quarantined []run.Quarantined // of a segment
+	bad         int               // messages in quarantine, in all
+}
+
+// shift returns the mean of the plan's first usable message (d values), which moments are taken about.
+func (w *Worker) shift(ctx context.Context) ([]float32, error) {
+	for _, span := range w.plan.Spans {
+		if shift, err := w.shiftOf(ctx, span); err != nil || shift != nil {
+			return shift, err
+		}
+	}
+	return nil, &run.NoExamplesError{Topic: w.Topics.Examples}
+}
+
+// shiftOf returns the mean of a span's first usable message; nil if it has none.
+func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, error) {
+	replay := ingest.NewReplay(w.plan, span.Partition)
+	r := w.Log.Range(w.Topics.Examples, span.Partition, span.From, span.To)
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !replay.Accept(m.Message) {
+			continue
+		}
+		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, 0)
+		if concernsRun(err) {
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
+		}
+		if err != nil {
+			continue // the survey reports it
+		}
+		var x kernel.Dense
+		features(&x, examples, examples.Width)
+		examples.Release()
+		if x.Rows == 0 {
+			continue
+		}
+		stages.ScaleRows(w.plan.Prepare, x)
+		return means(x), nil
+	}
+}
+
+// means returns the mean of each column. A missing value (NaN) does not count.
+func means(x kernel.Dense) []float32 {
+	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			if v == v {
+				sums[j] += float64(v)
+				counts[j]++
+			}
+		}
+	}
+	mean := make([]float32, x.Cols)
+	for j, n := range counts {
+		if n > 0 {
+			mean[j] = float32(sums[j] / float64(n))
+		}
+	}
+	return mean
+}
+
+// survey takes moments, samples rows, finds the labels, and puts messages that can't be used into quarantine. A survey that is
+// made again reads all messages again: what is in memory lacks the bad ones, and does not show what the log has now.
+func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partition.State) error {
+	for _, p := range partitions {
+		p.DropMessages(w.budget)
+	}
+	shift, err := w.shift(ctx)
+	if err != nil {
+		return err
+	}
+	if err := solve.CheckWidth(w.plan.Prepare.PCA, len(shift)); err != nil {
+		return err
+	}
+	var labels *schemas.Labels
+	if len(w.plan.Classes) > 0 {
+		labels = schemas.NewLabels(w.plan.Classes)
+	}
+	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
+	bad := &quarantine{client: w.Client, plan: w.plan}
+	s := &scan{
+		client: w.Client, plan: w.plan, sequential: w.sequential, whole: true, maxWrites: maxWrites,
+		process: func() func(context.Context, *load) (*outcome, error) {
+			p := &surveyProcessor{Worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
+			return p.segment
+		},
+		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
+			progress(o.rows)
+			for _, q := range o.findings.quarantined {
+				w.rec.Record(q)
+			}
+			o.findings.bad, o.findings.quarantined = len(o.findings.quarantined), nil
+			if sums[p] == nil {
+				sums[p], found[p] = o.sum, o.findings
+			} else {
+				if err := sums[p].Merge(o.sum); err != nil {
+					return nil, err
+				}
+				found[p].sample.Merge(o.findings.sample)
+				found[p].labels.Merge(o.findings.labels)
+				found[p].bad += o.findings.bad
+			}
+			if err := solve.CheckClasses(len(found[p].labels)); err != nil {
+				return nil, err
+			}
+			if !p.Last(o.segment) {
+				return nil, nil
+			}
+			sum, all := sums[p], found[p]
+			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, p, sum, all, shift) }, nil
+		},
+	}
+	return s.run(ctx, partitions)
+}
+
+// surveyProcessor is what one goroutine needs to survey segments.
+type surveyProcessor struct {
+	*Worker
+	shift       []float32
+	labels      *schemas.Labels // the plan's classes; nil: all labels are taken
+	accumulator accumulate.Accumulator
+	x           kernel.Dense
+	quarantine  *quarantine
+}
+
+func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error) {
+	number := l.partition.Partition()
+	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}}
+	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepare.PCA > 0)
+	sum := p.accumulator.Sum()
+	var bad []schemas.Quarantined
+	good := l.messages[:0]
+	for _, m := range l.messages {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		err := p.message(sum, found, number, m)
+		switch {
+		case err == nil:
+			good = append(good, m)
+		case concernsRun(err) || p.plan.OnBadMessage == schemas.StopOnBadMessage:
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Topics.Examples, number, m.Offset, err)
+		default:
+			bad = append(bad, schemas.Quarantined{
+				Topic: p.Topics.Examples, Partition: number, Offset: m.Offset, Reason: schemas.QuarantineReason(err),
+				Key: m.Key, Bytes: len(m.Value), Value: m.Value,
+			})
+		}
+	}
+	if err := p.quarantine.put(ctx, number, bad); err != nil {
+		return nil, err
+	}
+	for _, q := range bad {
+		found.quarantined = append(found.quarantined, run.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+	}
+	clear(l.messages[len(good):])
+	l.messages = good
+	sum = p.accumulator.End()
+	sum.Spans = schemas.Spans{l.segment().Span}
+	l.segment().KeepMessages(l.messages, p.budget) // the first visit reads the same
+	return &outcome{rows: sum.Rows, sum: sum, findings: found}, nil
+}
+
+func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) error {
+	examples, err := decode(p.Codec, p.plan, m, len(p.shift))
+	if err != nil {
+		return err
+	}
+	defer examples.Release()
+	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
+	if p.labels != nil {
+		if err := examples.Classes(rows.Classes, p.labels); err != nil {
+			return err
+		}
+	}
+	for i := range rows.Classes {
+		if !examples.Labelled(i) {
+			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
+		} else if p.labels == nil {
+			found.labels[examples.Label(i)] = struct{}{}
+		}
+	}
+	n := examples.Rows
+	features(&p.x, examples, len(p.shift))
+	for i, w := range fitted {
+		if w > 0 {
+			found.sample.Offer(schemas.Hash(p.plan.Seed, uint64(number), uint64(m.Offset), uint64(i)), p.x.Row(i))
+		}
+	}
+	stages.ScaleRows(p.plan.Prepare, p.x)
+	sum.AddColumns(p.x, p.shift, fitted)
+	if p.plan.Prepare.PCA > 0 {
+		p.accumulator.AddGram(p.x, fitted)
+	}
+	// There are no scores yet: this counts the rows and weights of each split, none of them wrong.
+	sum.AddLosses(rows, make([]float32, n), rows.Classes)
+	sum.Count(n, m.Checksum(number, n))
+	return nil
+}
+
+// sampleRows returns how many rows of a span may be among the smallest draws of the whole survey: its part of them, by its
+// offsets, and six standard deviations. Otherwise a thousand partitions would send gigabytes of samples.
+func sampleRows(all schemas.Spans, span schemas.Span) int {
+	offsets := int64(0)
+	for _, s := range all {
+		offsets += s.To - s.From
+	}
+	part := accumulate.SampleRows * float64(span.To-span.From) / float64(max(offsets, 1))
+	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
+}
+
+// publishSurvey writes what the survey found in a partition: the sample, the sums, and for principal components the Gram
+// matrix.
+func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.State, sum *accumulate.Sum, found *findings, shift []float32) error {
+	if err := publish(ctx, w, found.sample.Record(w.identity(schemas.KindSample, v, p)).Record()); err != nil {
+		return err
+	}
+	if w.plan.Prepare.PCA > 0 {
+		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // even of no rows
+	}
+	gram, hasGram := sum.Take(schemas.FieldGram)
+	r := schemas.SurveyVisit{
+		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
+		Shift: shift, Labels: found.labels.Text(), Quarantined: int64(found.bad),
+	}
+	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
+		return err
+	}
+	g := schemas.Gram{Identity: w.identity(schemas.KindGram, v, p), Matrix: gram.Data}
+	return publish(ctx, w, g.ExactRecord())
+}

@@ -1,0 +1,275 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Worker makes the visits of one run to the partitions that it owns. It is made by [New] and belongs to one goroutine.
+type Worker struct {
+	*run.Client
+	blas       *kernel.BLAS
+	rec        run.Recorder
+	plan       *schemas.Plan
+	run        string
+	watch      int64 // the offset on the plans topic from which the run's end may stand
+	owner      run.Owner
+	chain      *run.Chain
+	partitions []*partition.State // that it owns, in the plan's order
+	seals      seals
+	budget     *partition.Budget
+	buffers    accumulate.BufferPool
+	covered    map[int]schemas.Coverage // by the survey, of each partition
+	sequential bool
+}
+
+// Options say how a worker works. The zero value keeps nothing in memory that it could read or compute again.
+type Options struct {
+	// Bytes is how much the worker may keep in memory of what it could also read or compute again.
+	Bytes int64
+	// Sequential takes segments one after the other in the goroutine that calls Work, instead of on all cores. A caller that
+	// schedules every step itself, as the simulation does, needs this.
+	Sequential bool
+}
+
+// New returns a worker of an unfinished run. The run's end, once there is one, is on the plans topic from offset watch on.
+// owner tells which partitions of the examples are the worker's.
+func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec run.Recorder) *Worker {
+	chain := run.NewChain(plan, client.Codec, rec)
+	return &Worker{
+		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
+		budget: partition.NewBudget(o.Bytes), sequential: o.Sequential,
+	}
+}
+
+// Work makes visits until the run or ctx ends. Its error is the context's, of the brokers, or a *[run.MembershipError]; what
+// the run can't go on with is reported on the statistics topic, and ends the run.
+func (w *Worker) Work(ctx context.Context) error {
+	err := w.visits(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.As(err, new(*run.MembershipError)) {
+		return err // others have its partitions
+	}
+	run.Notice(w.rec, "run %s can't go on: %v", w.run, err)
+	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
+	if len(w.partitions) > 0 {
+		failure.Partition = w.partitions[0].Partition()
+	}
+	return w.reportFailure(ctx, failure)
+}
+
+// reportFailure reports a failure until the run has ended: a message that nobody repeats is lost when a broker loses it.
+func (w *Worker) reportFailure(ctx context.Context, failure *schemas.Failure) error {
+	subscription := w.Log.Subscribe(ctx, nil, w.plansPosition())
+	defer subscription.Close()
+	for wait := run.MinPatience; ; wait = run.Patience(wait) {
+		if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
+			return fmt.Errorf("report that %s: %w", failure.Reason, err)
+		}
+		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded {
+			return err
+		}
+	}
+}
+
+func (w *Worker) plansPosition() run.Position {
+	return run.Position{Topic: w.Topics.Plans, Offset: w.watch, Compacted: true}
+}
+
+// visits makes all visits that are due, until the run has ended.
+func (w *Worker) visits(ctx context.Context) (err error) {
+	if _, err := w.chain.Warm(ctx, w.Client); err != nil {
+		return fmt.Errorf("warm start: %w", err)
+	}
+	next, err := w.chain.Read(ctx, w.Client)
+	if err != nil {
+		return err
+	}
+	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
+	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
+	defer subscription.Close()
+	for wait := run.MinPatience; ; {
+		if err := w.catchUp(ctx); err != nil {
+			return err
+		}
+		switch change, err := w.await(ctx, subscription, wait); {
+		case err != nil:
+			return err
+		case change == runEnded:
+			return nil
+		case change == nothing:
+			w.repeat()
+			wait = run.Patience(wait)
+		default:
+			wait = run.MinPatience
+		}
+	}
+}
+
+// repeat has the worker make and publish again what it has published last, for whoever still waits for it.
+func (w *Worker) repeat() {
+	_, seal := w.chain.Due()
+	for _, p := range w.partitions {
+		p.SetVisited(run.Visit{})
+		if seal != run.NoStage {
+			w.seals.forget(p.Partition(), seal)
+		}
+	}
+}
+
+// change is what ended a wait.
+type change int
+
+const (
+	nothing       change = iota // the time is over
+	ownersChanged               // the partitions that the worker owns may be others
+	chainGrown                  // weights were accepted
+	runEnded
+)
+
+// await waits, no longer than within, for something that changes what is due.
+func (w *Worker) await(ctx context.Context, subscription run.Subscription, within time.Duration) (change, error) {
+	for deadline := time.Now().Add(within); ; {
+		d, late, err := subscription.Next(ctx, time.Until(deadline))
+		switch {
+		case err != nil:
+			return nothing, err
+		case late:
+			return nothing, nil
+		case d == nil:
+			return ownersChanged, nil
+		case d.Topic == w.Topics.Plans && run.Ends(d.Message.Message, w.run):
+			return runEnded, nil
+		case d.Topic == w.Topics.Weights:
+			if grown, err := w.chain.Add(d.Message.Message); err != nil || grown {
+				return chainGrown, err
+			}
+		}
+	}
+}
+
+// catchUp does what is due now for the partitions that the worker owns.
+func (w *Worker) catchUp(ctx context.Context) error {
+	if err := w.adopt(ctx); err != nil {
+		return err
+	}
+	v, seal := w.chain.Due()
+	if seal != run.NoStage {
+		if err := w.sealStage(ctx, seal); err != nil {
+			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
+		}
+	}
+	if v.Stage == len(w.plan.Stages) {
+		return nil
+	}
+	var due []*partition.State
+	for _, p := range w.partitions {
+		if p.Visited() != v {
+			due = append(due, p)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	began := time.Now()
+	if err := w.visit(ctx, v, due); err != nil {
+		return fmt.Errorf("visit %d of %s: %w", v.Number, run.StageName(v.Stage), err)
+	}
+	for _, p := range due {
+		p.SetVisited(v)
+	}
+	w.rec.Record(run.Visited{
+		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: time.Since(began),
+	})
+	return nil
+}
+
+// visit publishes the statistics of one visit, each partition's as soon as they are complete.
+func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition.State) error {
+	if v.Stage == schemas.Survey {
+		return w.survey(ctx, v, partitions)
+	}
+	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
+}
+
+// adopt takes the partitions that have become the worker's, and releases those that are no longer.
+func (w *Worker) adopt(ctx context.Context) error {
+	if err := run.CheckMembership(w.owner); err != nil {
+		return err
+	}
+	held := map[int]*partition.State{}
+	for _, p := range w.partitions {
+		held[p.Partition()] = p
+	}
+	var partitions, adopted []*partition.State
+	owned := w.owner.Owned()
+	for i, span := range w.plan.Spans {
+		if _, mine := slices.BinarySearch(owned, span.Partition); !mine {
+			continue
+		}
+		p := held[span.Partition]
+		if p == nil {
+			p = partition.New(span, i, w.plan.Segment)
+			adopted = append(adopted, p)
+		}
+		delete(held, span.Partition)
+		partitions = append(partitions, p)
+	}
+	for _, p := range held {
+		p.Release(w.budget)
+	}
+	w.partitions = partitions
+	if len(adopted) == 0 && len(held) == 0 {
+		return nil
+	}
+	w.rec.Record(run.Owned{Run: w.run, Partitions: partition.Numbers(partitions)})
+	return w.findSeals(ctx, adopted)
+}
+
+// identity of a partition's record for a visit.
+func (w *Worker) identity(kind schemas.Kind, v run.Visit, p *partition.State) schemas.Identity {
+	return schemas.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
+}
+
+// statisticsOf returns where on the statistics topic the records of a partition go.
+func (w *Worker) statisticsOf(number int) int {
+	return run.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
+}
+
+// publish writes a record of a partition's statistics.
+func publish[T schemas.Number](ctx context.Context, w *Worker, r *schemas.Record[T]) error {
+	return run.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+}
+
+// progress returns a function that tells the recorder how far a visit is.
+func (w *Worker) progress(v run.Visit, partitions []*partition.State) func(rows int64) {
+	done, of := int64(0), rows(partitions)
+	if v.Stage == schemas.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
+		for _, s := range w.plan.Sources {
+			of += s.Rows
+		}
+	}
+	return func(rows int64) {
+		done += rows
+		w.rec.Record(run.Progressed{Stage: v.Stage, Visit: v.Number, Rows: done, Of: of})
+	}
+}
+
+// rows is how many rows the survey has found in partitions.
+func rows(partitions []*partition.State) (n int64) {
+	for _, p := range partitions {
+		n += p.Covered().Rows
+	}
+	return n
+}

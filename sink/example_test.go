@@ -1,0 +1,55 @@
+package sink_test
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// The score after a stage is the score before it plus the block times the weights.
+func ExampleFitted_Scores() {
+	block := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{1, 2}}
+	weights := kernel.Dense{Rows: 2, Cols: 3, Data: []float32{1, 0, 0, 0, 1, 0}}
+	before := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{0, 0, 4}}
+
+	fitted, score := sink.Fitted{W: kernel.NewWeights(weights)}, kernel.NewDense(1, 3)
+	fitted.Scores(kernel.Gonum(), score, before, block)
+	fmt.Println(score.Data)
+	// Output: [1 2 4]
+}
+
+// The residual of a softmax is y − softmax(score). A row without a label has none.
+func ExampleResiduals() {
+	score := kernel.Dense{Rows: 2, Cols: 4, Data: []float32{0, 0, 0, 0, 1, 2, 3, 4}}
+	link.Named(link.Softmax).Predict(score)
+	sink.Residuals(score, []int32{2, schemas.Unlabelled})
+	fmt.Printf("%.2f\n", score.Data)
+	// Output: [-0.25 -0.25 0.75 -0.25 0.00 0.00 0.00 0.00]
+}
+
+// Algorithm 2 learns the link in the basis (z, z², z³).
+func ExampleCubic() {
+	var basis kernel.Dense
+	sink.Cubic(&basis, kernel.Dense{Rows: 1, Cols: 2, Data: []float32{2, -1}})
+	fmt.Println(basis.Data)
+	// Output: [2 -1 4 1 8 -1]
+}
+
+// Scores and residuals of one examples message, after a stage.
+func ExampleMessages() {
+	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)
+	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: schemas.DigestOf([]byte("weights"))}
+	messages, err := sink.Messages(id, "attempt", 7, score, residual, memory.DefaultAllocator)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	part, err := schemas.DecodeResiduals(messages[0], 2, memory.DefaultAllocator)
+	fmt.Println(len(messages), part.Offset, len(part.Score), err)
+	// Output: 1 7 6 <nil>
+}

@@ -1,0 +1,51 @@
+package solve
+
+import "slices"
+
+// method is a way to find the minimum of J for a known link with a loss that is not quadratic. Each method is one value in
+// a file of its own, with one line in [methods].
+type method struct {
+	// name is the value of the key `method`.
+	name string
+	// doc describes the method in a few words of Markdown, for the documentation of the configuration; empty if the name
+	// says it.
+	doc string
+	// wholeGram reports whether the method needs the Gram matrix of all rows: its step has a fixed length, and a matrix of
+	// a sample may not bound the curvature of J.
+	wholeGram bool
+	// start returns the state of one fit.
+	start func() descent
+	// worthwhile reports whether another pass is worth its cost after a pass (1, 2, …) that lowered J from one value to
+	// another; nil: always. The first pass has no J before it.
+	worthwhile func(pass int, from, to float64) bool
+}
+
+// descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.
+type descent interface {
+	// accept returns the step of the first trial from a point: the trial is W − step. before is the point that was accepted
+	// before it, nil for the first.
+	accept(before, at *point) (step []float64)
+	// reject returns the step of another trial from a point, after a trial from there was rejected. It returns nil if no
+	// step is worth a pass.
+	reject(at *point) (step []float64)
+	// sufficient reports whether a trial from a point to an objective lowers J enough to be accepted.
+	sufficient(from *point, objective float64) bool
+}
+
+// methods returns the methods in the order of the documentation.
+func methods() []method {
+	return []method{autoMethod(), paperMethod(), acceleratedMethod(), lbfgsMethod()}
+}
+
+// methodNamed returns the method of that name. Names are checked by [Check]; it panics if there is none.
+func methodNamed(name string) method {
+	all := methods()
+	i := slices.IndexFunc(all, func(m method) bool { return m.name == name })
+	if i < 0 {
+		panic("solve: unknown method " + name)
+	}
+	return all[i]
+}
+
+// minStep is the shortest step that is still tried, as a fraction of the method's own step.
+const minStep = 1.0 / (1 << 20)

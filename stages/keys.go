@@ -1,0 +1,53 @@
+package stages
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Keys documents the keys under `features` of a stage, in the order of the fields of [schemas.Features]. The text about a
+// kind is the kind's own.
+func Keys() []schemas.Key {
+	var names []string
+	for _, k := range kinds() {
+		names = append(names, fmt.Sprintf("`%s` (%s)", k.name, k.meaning))
+	}
+	return []schemas.Key{
+		{Name: "kind", Meaning: alternatives(names)},
+		{Name: "size", Meaning: "features of the block; " + meaning("size")},
+		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
+		{Name: "degree", Meaning: meaning("degree")},
+		{Name: "replacement", Meaning: meaning("replacement")},
+	}
+}
+
+// meaning joins what a key means to each kind that reads it, as in "`a`, `b`: this; `c`: that".
+func meaning(name string) string {
+	var meanings []string
+	readers := map[string][]string{}
+	for _, k := range kinds() {
+		for _, key := range k.keys {
+			if key.Name != name {
+				continue
+			}
+			if readers[key.Meaning] == nil {
+				meanings = append(meanings, key.Meaning)
+			}
+			readers[key.Meaning] = append(readers[key.Meaning], "`"+k.name+"`")
+		}
+	}
+	for i, m := range meanings {
+		meanings[i] = strings.Join(readers[m], ", ") + ": " + m
+	}
+	return strings.Join(meanings, "; ")
+}
+
+// PrepareKeys documents the keys under `prepare`, in the order of the fields of [schemas.Prepare].
+func PrepareKeys() []schemas.Key {
+	return []schemas.Key{
+		{Name: "scale", Meaning: "`none`, `standard` (each feature by its deviation) or `unit` (each example by its length)"},
+		{Name: "pca", Meaning: "principal components; 0: the features themselves"},
+	}
+}

@@ -1,0 +1,113 @@
+package stages
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A kind is one way to make features from inputs. Each kind is one value in a file of its own, which holds its name, its
+// documentation, the keys it reads, and its arithmetic. To add a kind, write that file and add a line to kinds.
+type kind struct {
+	name    string
+	meaning string // Markdown, for the documentation of the key `kind`
+	keys    []key  // the keys that the kind reads, with what each means to it
+	minSize int    // the smallest size that a configuration may ask for
+
+	// defaults changes the package's defaults where this kind has others. Nil changes nothing.
+	defaults func(*schemas.Features)
+	// describe returns one line for people, such as "1024 rff bandwidth 2".
+	describe func(schemas.Features) string
+	// blockSize returns p, the number of features made from so many inputs, or a *[SizeError]. Nil means that p is
+	// Features.Size.
+	blockSize func(f schemas.Features, inputs int) (int, error)
+	// draw makes all random draws of a map.
+	draw func(m *Map) expander
+}
+
+// An expander writes the p features of each row of x (n × m) into the first p columns of dst (n × [Map.Size]). It may write
+// anything into the other columns: [Map.Expand] overwrites them. It may reshape scratch, which belongs to the caller, and is
+// safe for concurrent use with different dst and scratch.
+type expander func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense)
+
+// A key is a key under `features` as one kind reads it.
+type key struct {
+	schemas.Key
+	// value and valid read the key's value and check its range, and want describes that range. The range is the same for
+	// every kind that reads the key. A nil valid allows every value.
+	value func(schemas.Features) any
+	valid func(schemas.Features) bool
+	want  string
+}
+
+// kinds is the table of all kinds, in the order of the documentation.
+func kinds() []kind {
+	return []kind{
+		rff(),
+		sorf(),
+		logits(),
+		polynomial(),
+		columns(),
+	}
+}
+
+func find(name string) (kind, bool) {
+	all := kinds()
+	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
+	if i < 0 {
+		return kind{}, false
+	}
+	return all[i], true
+}
+
+// Defaults returns the features of a stage whose configuration does not mention features.
+func Defaults() schemas.Features {
+	return schemas.Features{Kind: RFF, Size: 1024, BandwidthScale: 1, Degree: 2}
+}
+
+// DefaultsOf returns the features of a stage whose configuration only names their kind. For a name that is no kind it returns
+// [Defaults], and [Check] reports the name.
+func DefaultsOf(name string) schemas.Features {
+	f := Defaults()
+	if k, ok := find(name); ok {
+		f.Kind = k.name
+		if k.defaults != nil {
+			k.defaults(&f)
+		}
+	}
+	return f
+}
+
+// Describe returns one line for people about features that [Check] accepts, such as "1024 rff bandwidth 2".
+func Describe(f schemas.Features) string {
+	k, ok := find(f.Kind)
+	if !ok {
+		panic("stages: unknown kind of features " + f.Kind)
+	}
+	return k.describe(f)
+}
+
+// bandwidthScale is the key of that name. Its range is the same for all kinds, its meaning is not.
+func bandwidthScale(meaning string) key {
+	return key{
+		Key:   schemas.Key{Name: "bandwidth_scale", Meaning: meaning},
+		value: func(f schemas.Features) any { return f.BandwidthScale },
+		valid: func(f schemas.Features) bool { return f.BandwidthScale > 0 && !math.IsInf(f.BandwidthScale, 1) },
+		want:  "a number > 0",
+	}
+}
+
+// describeBandwidth describes a kind whose features approximate a kernel.
+func describeBandwidth(f schemas.Features) string {
+	return fmt.Sprintf("%d %s bandwidth %g", f.Size, f.Kind, f.BandwidthScale)
+}
+
+// alternatives joins words as in "a, b or c".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

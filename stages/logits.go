@@ -1,0 +1,32 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Logits is the kind of sigmoids of random projections: feature j is 1/(1 + exp(−w·x − b)), with w from N(0, 2/s·I) for the s
+// of [RFF], and b standard normal.
+const Logits = "logits"
+
+func logits() kind {
+	return kind{
+		name:     Logits,
+		meaning:  "sigmoids of random projections",
+		keys:     []key{bandwidthScale(projectionBandwidth)},
+		minSize:  1,
+		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s", f.Size, f.Kind) },
+		draw: func(m *Map) expander {
+			w, offsets := m.project(m.stream(drawDirections)), m.stream(drawOffsets)
+			for j := range m.size {
+				w.offsets[j] = float32(offsets.Normal(uint64(j)))
+			}
+			return func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
+				w.apply(blas, dst, x)
+				kernel.Sigmoid(dst.Data)
+			}
+		},
+	}
+}

@@ -1,0 +1,58 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Polynomial is the kind of random monomials: feature j is a product of 1 … degree projections w·x, with each w from
+// N(0, 2/s·I) for the s of [RFF], and their number uniform.
+const Polynomial = "polynomial"
+
+const maxDegree = 8
+
+// drawDegrees is the purpose of the draws of how many factors a monomial has.
+const drawDegrees = 4
+
+func polynomial() kind {
+	return kind{
+		name:    Polynomial,
+		meaning: "random monomials of random projections",
+		keys: []key{
+			bandwidthScale(projectionBandwidth),
+			{
+				Key:   schemas.Key{Name: "degree", Meaning: "the most factors of a monomial"},
+				value: func(f schemas.Features) any { return f.Degree },
+				valid: func(f schemas.Features) bool { return f.Degree >= 1 && f.Degree <= maxDegree },
+				want:  fmt.Sprintf("a whole number from 1 to %d", maxDegree),
+			},
+		},
+		minSize:  1,
+		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s degree %d", f.Size, f.Kind, f.Degree) },
+		draw:     drawMonomials,
+	}
+}
+
+func drawMonomials(m *Map) expander {
+	factors, degrees := make([]projection, m.features.Degree), m.stream(drawDegrees)
+	for l := range factors {
+		factors[l] = m.project(m.stream(drawDirections + 16*uint64(l)))
+		for j := range m.size {
+			if l > degrees.Below(uint64(j), m.features.Degree) {
+				factors[l].setOne(j)
+			}
+		}
+	}
+	return func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+		factors[0].apply(blas, dst, x)
+		for _, f := range factors[1:] {
+			scratch.Reshape(dst.Rows, dst.Cols)
+			f.apply(blas, *scratch, x)
+			for i, v := range scratch.Data {
+				dst.Data[i] *= v
+			}
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package stages
+
+import "github.com/stagewise/stagewise/internal/kernel"
+
+// A projection is p random affine functions of the inputs. It has zero columns for the previous predictions and the
+// intercept, so that one matrix product fills a whole block.
+type projection struct {
+	directions kernel.Dense // m × Size
+	offsets    []float32    // Size
+}
+
+// projectionBandwidth is what bandwidth_scale means to kinds that use projections and approximate no kernel: the median
+// squared distance is about twice the variance of the rows, and w has variance 2/s.
+const projectionBandwidth = "the variance of a projection over the rows is about 1 / this"
+
+// project draws directions; the offsets are zero. Component i of direction j is draw j·m + i, so that a larger block of the
+// same seed begins with the features of a smaller one.
+func (m *Map) project(s Stream) projection {
+	p := projection{kernel.NewDense(m.inputs, m.Size()), make([]float32, m.Size())}
+	for j := range m.size {
+		for i := range m.inputs {
+			p.directions.Data[i*p.directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
+		}
+	}
+	return p
+}
+
+// setOne makes function j the constant 1.
+func (p projection) setOne(j int) {
+	for i := range p.directions.Rows {
+		p.directions.Data[i*p.directions.Cols+j] = 0
+	}
+	p.offsets[j] = 1
+}
+
+// apply computes dst = x·directions + offsets: x is n × m, dst n × Size.
+func (p projection) apply(blas *kernel.BLAS, dst, x kernel.Dense) {
+	blas.Mul(dst, x, p.directions, false)
+	kernel.AddRow(dst, p.offsets)
+}

@@ -1,0 +1,87 @@
+package stages
+
+import (
+	"math/bits"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// SORF is the kind of structured orthogonal random features (Yu et al. 2016, "Orthogonal Random Features", section 4): the
+// features of [RFF], with directions that are not drawn one by one. They are the rows of √n·H·D₁·H·D₂·H·D₃ · √(2/s), where H
+// is the orthogonal n × n Walsh–Hadamard matrix and the D are diagonals of random signs. x is padded with zeros to length n,
+// a power of two, and every n features have signs of their own. A fast transform takes n·log n additions where a product with
+// drawn directions takes n·m multiplications.
+//
+// Measured: a block of 1024 features takes a third of rff's time with 784 inputs, and four times as long with 50 (AVX-512,
+// OpenBLAS). Test errors on MNIST after ten blocks, medians over seeds: 1.50 % where rff has 1.47 % (50 principal components,
+// seeds 1 to 3), and 2.14 % where rff has 1.92 % (784 pixels, scale: unit, seeds 1 and 2).
+//
+// All directions have the same length √(2n/s). In few dimensions that would not be the Gaussian kernel (n = 1: a cosine), so
+// n is at least 64.
+const SORF = "sorf"
+
+// drawSigns is the purpose of the draws of signs: D of round r (from 0, for D₃, which is applied first) in transform t has
+// +1 at i where the first bit of word (3·t + r)·n + i is 0, else −1. n depends on the inputs alone, so that a larger block of
+// the same seed begins with the features of a smaller one.
+const drawSigns = 5
+
+// minTransform is the minimum of n. Directions of equal length have a bias against the Gaussian kernel of about −t²·exp(−t)/n
+// for t = ‖x−x'‖²/s. For n = 64 it was measured as 0.009 at most, which is the random error of 12,000 features.
+const minTransform = 64
+
+func sorf() kind {
+	return kind{
+		name:     SORF,
+		meaning:  "structured orthogonal random features: the kernel of `rff`, faster where there are several hundred inputs",
+		keys:     []key{bandwidthScale(gaussianBandwidth)},
+		minSize:  1,
+		describe: describeBandwidth,
+		draw:     drawTransforms,
+	}
+}
+
+func drawTransforms(m *Map) expander {
+	n := minTransform
+	if m.inputs > n {
+		n = 1 << bits.Len(uint(m.inputs-1))
+	}
+	transforms := (m.size + n - 1) / n
+	signs, width := m.stream(drawSigns), transforms*n
+	var diagonals [3][]float32
+	for r := range diagonals {
+		diagonals[r] = make([]float32, width)
+		size := float32(1)
+		if r == 0 {
+			// The length √(2n/s), and 1/√n for each of three transforms, which kernel.Hadamard does not normalise.
+			size = float32(m.deviation / float64(n))
+		}
+		for t := range transforms {
+			for i := range n {
+				d := size
+				if signs.Word(uint64((3*t+r)*n+i))>>63 == 1 {
+					d = -size
+				}
+				diagonals[r][t*n+i] = d
+			}
+		}
+	}
+	offsets := make([]float32, m.Size())
+	copy(offsets, m.phases())
+	scale := m.waveScale()
+	return func(_ *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+		scratch.Reshape(1, width)
+		angles := scratch.Data
+		for i := range x.Rows {
+			row, to := x.Row(i), dst.Row(i)
+			for from := 0; from < width; from += n {
+				copy(angles[from:], row)
+				clear(angles[from+len(row) : from+n])
+			}
+			for _, d := range diagonals {
+				kernel.Hadamard(angles, d, n)
+			}
+			clear(to[copy(to[:m.size], angles):])
+		}
+		kernel.Cosine(dst, offsets, scale)
+	}
+}
