@@ -8,9 +8,10 @@ import (
 	"regexp"
 	"strconv"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"go.yaml.in/yaml/v3"
 )
 
 // A kind is the type of a key's value.

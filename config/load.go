@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/viper"
+
 	"github.com/stagewise/stagewise/stages"
 )
 

@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stagewise/stagewise/schemas"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // origin is where something was set.

@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
 // file applies the file. It returns false if the file cannot be read, and nothing else is worth checking.

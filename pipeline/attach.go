@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -39,7 +40,7 @@ func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*m
 
 // Attach follows a run that others work on to its end, or finds how it has ended, and returns its report and its model. The
 // error may be a *[RunError] or an *[UnknownRunError].
-func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec run.Recorder) (*schemas.Report, *model.Model, error) {
+func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	p := open(log, name, nil)
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -49,7 +50,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec run.Rec
 	if plan == nil {
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
-	rec.Record(run.Began{Run: id, Followed: true, Stages: plan.Stages})
+	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
 	report, err := p.follow(ctx, plan, rec)
 	if err != nil {
 		return nil, nil, err
@@ -59,8 +60,8 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec run.Rec
 }
 
 // follow follows a run to its end, and records what its topics say of it.
-func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec run.Recorder) (*schemas.Report, error) {
-	chain := run.NewChain(plan, p.Codec, run.Ignore{})
+func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Recorder) (*schemas.Report, error) {
+	chain := run.NewChain(plan, p.Codec, event.Ignore{})
 	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain}
 	if err := f.untilEnd(ctx); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec run.Recor
 		}
 		f.end = l.End(f.run)
 	}
-	rec.Record(run.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
+	rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
@@ -98,7 +99,7 @@ type follower struct {
 	*pipeline
 	plan    *schemas.Plan
 	run     string
-	rec     run.Recorder
+	rec     event.Recorder
 	chain   *run.Chain
 	reports schemas.Collector[float32]
 	report  *schemas.Report
@@ -118,7 +119,7 @@ func (f *follower) untilEnd(ctx context.Context) error {
 		}
 		if late {
 			v, _ := f.chain.Due()
-			run.Notice(f.rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.Number, run.StageName(v.Stage))
+			event.Notice(f.rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.Number, run.StageName(v.Stage))
 			wait = run.Patience(wait)
 		}
 		if d == nil {
@@ -143,7 +144,7 @@ func (f *follower) takeWeights(m schemas.Message) {
 	}
 	if f.chain.Began() {
 		v, _ := f.chain.Due()
-		f.rec.Record(run.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
+		f.rec.Record(event.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
 		return
 	}
 	f.rec.Record(f.chain.Surveyed(0))
@@ -154,7 +155,7 @@ func (f *follower) takePlans(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
-			f.rec.Record(run.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
+			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
 		if r, err := f.Codec.CollectSingle(&f.reports, m); err == nil && r != nil && f.report == nil {

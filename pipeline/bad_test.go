@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -63,7 +64,7 @@ func TestBadMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report.Rows != 600 || report.Quarantined != int64(len(bad)) || len(of[run.Quarantined](recorder)) != len(bad) {
+		if report.Rows != 600 || report.Quarantined != int64(len(bad)) || len(of[event.Quarantined](recorder)) != len(bad) {
 			t.Errorf("%d rows, %d in quarantine", report.Rows, report.Quarantined)
 		}
 		if there := read(t, log, run.TopicsOf(job.Name).Quarantine); len(there) != len(bad) {
@@ -146,8 +147,8 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	}
 	for rows := int64(1000); rows < 6000; rows += 1000 {
 		ctx, cancel := cancelled(t)
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-			if i, ok := e.(run.Ingested); ok && i.Rows >= rows {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+			if i, ok := e.(event.Ingested); ok && i.Rows >= rows {
 				cancel()
 			}
 		}})

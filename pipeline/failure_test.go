@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -14,7 +15,7 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 	log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}, topics.Weights: {{}}, topics.Statistics: {{}}}}
 	client := &run.Client{Log: simClientLog{simLog: log, actor: &actor{free: true}}, Topics: topics, Codec: run.NewCodec(nil, 0)}
 	plan := &schemas.Plan{Name: "t", Warm: &schemas.Warm{}} // a version that is not there
-	w := worker.New(client, nil, plan, 0, run.NewAlone(0), worker.Options{}, run.Ignore{})
+	w := worker.New(client, nil, plan, 0, run.NewAlone(0), worker.Options{}, event.Ignore{})
 	failures := 0
 	log.check = func(topic string, m schemas.Message) {
 		if m.Kind() != schemas.KindFailure {

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
@@ -28,11 +29,11 @@ func foreign(t *testing.T, data table) (Job, kafkalog.Message) {
 }
 
 // until interrupts a run at the first event that it is told of.
-func until(t *testing.T, log *kafkalog.Log, job Job, at func(run.Event) bool) {
+func until(t *testing.T, log *kafkalog.Log, job Job, at func(event.Event) bool) {
 	t.Helper()
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
 		if at(e) {
 			cancel()
 		}
@@ -50,7 +51,7 @@ func TestRunGoesOnBehindAnEmptySegment(t *testing.T) {
 		accept(t, log, job, 0, kafkalog.Message{Value: []byte("hello")})
 	}
 	accept(t, log, job, 0, good, encoded(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
-	until(t, log, job, func(e run.Event) bool { _, ok := e.(run.StageEnded); return ok })
+	until(t, log, job, func(e event.Event) bool { _, ok := e.(event.StageEnded); return ok })
 	if report, _ := train(t, log, job); report.Rows != 600 {
 		t.Errorf("%d rows", report.Rows)
 	}
@@ -111,12 +112,12 @@ func TestLargeKeyInQuarantine(t *testing.T) {
 // A run whose statistics were deleted under it goes on if it needs none of
 // them, and ends otherwise; it does not wait for them.
 func TestStatisticsAreGone(t *testing.T) {
-	for name, at := range map[string]func(run.Event) bool{
-		"within a stage":  func(e run.Event) bool { p, ok := e.(run.Passed); return ok && p.Stage == 1 },
-		"after a visit":   func(e run.Event) bool { p, ok := e.(run.Passed); return ok && p.Stage == 0 && p.Visit == 1 },
-		"between stages":  func(e run.Event) bool { s, ok := e.(run.StageEnded); return ok && s.Stage == 1 },
-		"in the survey":   func(e run.Event) bool { p, ok := e.(run.Progressed); return ok && p.Stage == schemas.Survey },
-		"after the first": func(e run.Event) bool { s, ok := e.(run.Surveyed); return ok && s.Classes > 0 },
+	for name, at := range map[string]func(event.Event) bool{
+		"within a stage":  func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Stage == 1 },
+		"after a visit":   func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Stage == 0 && p.Visit == 1 },
+		"between stages":  func(e event.Event) bool { s, ok := e.(event.StageEnded); return ok && s.Stage == 1 },
+		"in the survey":   func(e event.Event) bool { p, ok := e.(event.Progressed); return ok && p.Stage == schemas.Survey },
+		"after the first": func(e event.Event) bool { s, ok := e.(event.Surveyed); return ok && s.Classes > 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), resumable(t)
@@ -154,7 +155,7 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 
 // A solver that does not know that its run was cancelled makes no version.
 func TestCancelledRunMakesNoVersion(t *testing.T) {
-	log, job, recorder := openEmbedded(t), resumable(t), run.Serialised(&events{})
+	log, job, recorder := openEmbedded(t), resumable(t), event.Serialised(&events{})
 	d, plan := submitted(t, log, job, recorder)
 	ctx, cancel := cancelled(t)
 	worked := make(chan error)
@@ -176,7 +177,7 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 }
 
 // submitted is a job's plan on its topic.
-func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder run.Recorder) (*pipeline, *schemas.Plan) {
+func submitted(t *testing.T, log *kafkalog.Log, job Job, recorder event.Recorder) (*pipeline, *schemas.Plan) {
 	t.Helper()
 	d := open(log, job.Name, checked(t))
 	if err := d.create(t.Context(), &job); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -125,11 +126,11 @@ func stage(l schemas.Link, size, passes int) schemas.Stage {
 // events is a recorder that keeps everything, and may act on it.
 type events struct {
 	mutex sync.Mutex
-	all   []run.Event
-	on    func(run.Event)
+	all   []event.Event
+	on    func(event.Event)
 }
 
-func (e *events) Record(event run.Event) {
+func (e *events) Record(event event.Event) {
 	e.mutex.Lock()
 	e.all = append(e.all, event)
 	on := e.on
@@ -140,7 +141,7 @@ func (e *events) Record(event run.Event) {
 }
 
 // of are the events of one type, in order.
-func of[E run.Event](e *events) (found []E) {
+func of[E event.Event](e *events) (found []E) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	for _, event := range e.all {
@@ -162,7 +163,7 @@ func train(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *model.Mo
 }
 
 // aloneOn is a worker and a solver that own everything.
-func aloneOn(t *testing.T, d *pipeline, job Job, rec run.Recorder) *members {
+func aloneOn(t *testing.T, d *pipeline, job Job, rec event.Recorder) *members {
 	t.Helper()
 	return &members{pipeline: d, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewAlone(job.Examples.Partitions), solves: run.NewAlone(1), leave: func() {}}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -77,8 +78,8 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("digest %s of %d rows, expected %s", report.WeightsDigest, report.Rows, want.WeightsDigest)
 		}
 		there := quarantined(t, log, job)
-		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(of[run.Quarantined](recorder)) != n || len(there) != n {
-			t.Errorf("%d reported, %d told, %d there, expected %d", report.Quarantined, len(of[run.Quarantined](recorder)), len(there), n)
+		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(of[event.Quarantined](recorder)) != n || len(there) != n {
+			t.Errorf("%d reported, %d told, %d there, expected %d", report.Quarantined, len(of[event.Quarantined](recorder)), len(there), n)
 		}
 		for offset, m := range there {
 			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || m.Header("key") != string(from.Key) || m.Header("bytes") != strconv.Itoa(len(from.Value)) {
@@ -99,14 +100,14 @@ func TestQuarantineAfterAnInterruption(t *testing.T) {
 	}
 	for n := 1; n < len(bad); n += 13 {
 		told := 0
-		until(t, log, job, func(e run.Event) bool {
-			if _, ok := e.(run.Quarantined); ok {
+		until(t, log, job, func(e event.Event) bool {
+			if _, ok := e.(event.Quarantined); ok {
 				told++
 			}
 			return told == n
 		})
 	}
-	until(t, log, job, func(e run.Event) bool { _, ok := e.(run.Surveyed); return ok })
+	until(t, log, job, func(e event.Event) bool { _, ok := e.(event.Surveyed); return ok })
 	report, _ := train(t, log, job)
 	if there := quarantined(t, log, job); report.Quarantined != int64(len(bad)) || len(there) != len(bad) {
 		t.Errorf("%d reported, %d there, expected %d", report.Quarantined, len(there), len(bad))
@@ -129,21 +130,21 @@ func TestSurveyMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			job := of(t, log)
-			d, plan := submitted(t, log, job, run.Ignore{})
+			d, plan := submitted(t, log, job, event.Ignore{})
 			all := run.NewAlone(job.Examples.Partitions)
 			// the worker loses all of its partitions after each survey, and gets them back
 			owner, surveys := newSimMember(), 0
 			owner.assign(all...)
 			ctx, cancel := cancelled(t)
 			defer cancel()
-			recorder := &events{on: func(e run.Event) {
+			recorder := &events{on: func(e event.Event) {
 				switch e := e.(type) {
-				case run.Visited:
+				case event.Visited:
 					if surveys++; surveys == 3 {
 						cancel()
 					}
 					owner.assign()
-				case run.Owned:
+				case event.Owned:
 					if len(e.Partitions) == 0 {
 						owner.assign(all...)
 					}
@@ -183,8 +184,8 @@ func TestBadMessagesAreNotKept(t *testing.T) {
 		return int64(now.HeapAlloc)
 	}
 	told, before, most := 0, live(), int64(0)
-	_, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-		if _, ok := e.(run.Quarantined); ok {
+	_, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+		if _, ok := e.(event.Quarantined); ok {
 			if told++; told%20 == 0 {
 				most = max(most, live()-before)
 			}
@@ -254,7 +255,7 @@ func TestHostileRecords(t *testing.T) {
 	job := resumable(t)
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)
-	d, plan := submitted(t, log, job, run.Ignore{})
+	d, plan := submitted(t, log, job, event.Ignore{})
 	partitions, err := log.Partitions(t.Context(), d.Topics.Statistics)
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +310,7 @@ func TestHostileRecords(t *testing.T) {
 		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
 	}
 	topics := map[string]bool{}
-	for _, n := range of[run.Noticed](recorder) {
+	for _, n := range of[event.Noticed](recorder) {
 		for _, topic := range []string{"statistics", "weights", "plans"} {
 			if strings.HasPrefix(n.Text, "a message of the "+topic+" topic is passed over: ") {
 				topics[topic] = true

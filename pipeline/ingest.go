@@ -10,12 +10,13 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Ingest puts the job's files onto the examples topic, each that is not there already, and creates topics that are missing. A
 // source that was begun and not sealed is finished, or set aside and put there again: nobody trains on what is not sealed.
-func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec run.Recorder) error {
+func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder) error {
 	p := open(log, job.Name, nil)
 	if err := p.create(ctx, &job); err != nil {
 		return err
@@ -25,7 +26,7 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec run.Recorder) e
 }
 
 // ingest ingests the job's files, and returns the ids of their sources, all of them sealed.
-func (p *pipeline) ingest(ctx context.Context, job Job, rec run.Recorder) (ids []string, err error) {
+func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (ids []string, err error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func (p *pipeline) ingest(ctx context.Context, job Job, rec run.Recorder) (ids [
 			return nil, err
 		}
 		if seal != nil {
-			rec.Record(run.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: true})
+			rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: true})
 			continue
 		}
 		seal, err = p.publishSource(ctx, s, job.Examples.Partitions, rec)
@@ -51,13 +52,13 @@ func (p *pipeline) ingest(ctx context.Context, job Job, rec run.Recorder) (ids [
 		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
 			return nil, fmt.Errorf("seal %v: %w", s.Files, err)
 		}
-		rec.Record(run.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true})
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true})
 	}
 	return ids, nil
 }
 
 // publishSource puts a source onto the examples topic, and returns the seal that makes it count.
-func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partitions int, rec run.Recorder) (*schemas.SourceSeal, error) {
+func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partitions int, rec event.Recorder) (*schemas.SourceSeal, error) {
 	attempt, err := p.attempt(ctx, s.ID, partitions)
 	if err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partition
 		return p.Log.Append(ctx, p.Topics.Examples, partition, messages...)
 	}
 	return ingest.Publish(ctx, s, attempt, write, p.memory, func(rows int64) {
-		rec.Record(run.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	})
 }
 

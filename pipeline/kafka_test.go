@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -55,8 +55,8 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	job.Name = name
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-		if ended, ok := e.(run.StageEnded); ok && ended.Stage == 1 {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+		if ended, ok := e.(event.StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
 	}})
@@ -68,7 +68,7 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if began := of[run.Began](recorder); len(began) != 1 || !began[0].Resumed {
+	if began := of[event.Began](recorder); len(began) != 1 || !began[0].Resumed {
 		t.Errorf("%+v", began)
 	}
 	second, model := train(t, log, job)
@@ -91,8 +91,8 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	interrupt := func() {
 		ctx, cancel := cancelled(t)
 		defer cancel()
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-			if _, ok := e.(run.Surveyed); ok {
+		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+			if _, ok := e.(event.Surveyed); ok {
 				cancel()
 			}
 		}})

@@ -8,12 +8,13 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // plan fixes what a run of the job is, now: the spans of the examples topic as they are committed at this moment, and what
 // counts in them: the sources of the job's files, or if it names no files to train on, all that is there.
-func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *run.Ledger, rec run.Recorder) (*schemas.Plan, error) {
+func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *run.Ledger, rec event.Recorder) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,

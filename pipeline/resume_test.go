@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -44,8 +45,8 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 				}
 				ctx, cancel := cancelled(t)
 				seen := 0
-				recorder := &events{on: func(e run.Event) {
-					if began, ok := e.(run.Began); ok {
+				recorder := &events{on: func(e event.Event) {
+					if began, ok := e.(event.Began); ok {
 						runs = append(runs, began.Run)
 					}
 					if milestone(e) {
@@ -80,11 +81,11 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 	}
 }
 
-func milestone(e run.Event) bool {
+func milestone(e event.Event) bool {
 	switch e := e.(type) {
-	case run.Ingested, run.Surveyed, run.Passed, run.StageEnded:
+	case event.Ingested, event.Surveyed, event.Passed, event.StageEnded:
 		return true
-	case run.Progressed:
+	case event.Progressed:
 		return e.Rows == e.Of
 	}
 	return false
@@ -100,8 +101,8 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-		if ended, ok := e.(run.StageEnded); ok && ended.Stage == 1 {
+	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+		if ended, ok := e.(event.StageEnded); ok && ended.Stage == 1 {
 			cancel()
 		}
 	}})
@@ -119,10 +120,10 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if report.WeightsDigest != want.WeightsDigest {
 		t.Errorf("digest %s, undisturbed %s", report.WeightsDigest, want.WeightsDigest)
 	}
-	if began := of[run.Began](recorder); len(began) != 1 || !began[0].Resumed {
+	if began := of[event.Began](recorder); len(began) != 1 || !began[0].Resumed {
 		t.Errorf("%+v", began)
 	}
-	for _, p := range of[run.Progressed](recorder) {
+	for _, p := range of[event.Progressed](recorder) {
 		if p.Stage < 1 {
 			t.Errorf("visit %d of stage %d is made again", p.Visit, p.Stage)
 		}
@@ -136,7 +137,7 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	// many segments a partition, so that the twins' residuals interleave
 	job.Examples.BatchRows, job.Segment, job.Examples.Partitions = 8, 1, 1
 	want, _ := train(t, openEmbedded(t), job)
-	log, recorder := openEmbedded(t), run.Serialised(&events{})
+	log, recorder := openEmbedded(t), event.Serialised(&events{})
 	d, plan := submitted(t, log, job, recorder)
 	type result struct {
 		report *schemas.Report
@@ -163,15 +164,15 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	}
 }
 
-// run.Sealed residuals that are not what their seal says, or are not there at all,
+// event.Sealed residuals that are not what their seal says, or are not there at all,
 // are computed and published again from what is.
 func TestResidualsAreMadeAgain(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), resumable(t))
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-		if p, ok := e.(run.Passed); ok && p.Stage == 2 {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+		if p, ok := e.(event.Passed); ok && p.Stage == 2 {
 			cancel()
 		}
 	}})
@@ -223,8 +224,8 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	ctx, cancel := cancelled(t)
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e run.Event) {
-		if _, ok := e.(run.StageEnded); ok {
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
+		if _, ok := e.(event.StageEnded); ok {
 			cancel()
 		}
 	}})
@@ -237,14 +238,14 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
-	if noticed := of[run.Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
+	if noticed := of[event.Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
 		t.Errorf("%+v", noticed)
 	}
 	recorder = &events{}
 	if _, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 		t.Fatal(err)
 	}
-	if began := of[run.Began](recorder); len(began) != 1 || began[0].Resumed {
+	if began := of[event.Began](recorder); len(began) != 1 || began[0].Resumed {
 		t.Errorf("%+v", began)
 	}
 }

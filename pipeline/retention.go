@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
 // minRetention is how long a run may well take. A topic that keeps messages for less time may delete what a run still reads.
@@ -37,12 +37,12 @@ func (e *CompactionError) Error() string {
 }
 
 // checkRetention returns a *RetentionError or a *CompactionError if a topic may lose messages under a run.
-func (p *pipeline) checkRetention(ctx context.Context, rec run.Recorder) error {
+func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) error {
 	t := p.Topics
 	for _, topic := range []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans} {
 		config, err := p.admin.Config(ctx, topic)
 		if errors.As(err, new(*kafkalog.AccessError)) {
-			run.Notice(rec, "whether the topics keep messages for as long as a run is not checked: %v", err)
+			event.Notice(rec, "whether the topics keep messages for as long as a run is not checked: %v", err)
 			return nil // what we may not ask of one topic we may not ask of the others
 		}
 		if err != nil {

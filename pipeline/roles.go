@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -16,7 +17,7 @@ import (
 
 // Work makes visits for the runs of a pipeline, one run after the other, to the partitions that its consumer group assigns to
 // it, until ctx ends. Any number of processes may do so. It creates topics that are missing.
-func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec run.Recorder) error {
+func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans, t.Quarantine); err != nil {
 		return err
 	}
-	rec = run.Serialised(rec)
+	rec = event.Serialised(rec)
 	join := func() member { return log.Join(t.Workers(), t.Examples) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: bytes}, rec).Work(ctx)
@@ -39,7 +40,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 
 // Solve solves the runs of a pipeline, one after the other, while its consumer group assigns the plans topic to it, until ctx
 // ends. Of several processes that do so one is active, the others stand by. It creates topics that are missing.
-func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec run.Recorder) error {
+func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Plans); err != nil {
 		return err
 	}
-	rec = run.Serialised(rec)
+	rec = event.Serialised(rec)
 	join := func() member { return log.Join(t.Solvers(), t.Plans) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 		return p.solveWhenOwner(ctx, blas, o, plan, watch, rec)
@@ -67,7 +68,7 @@ type role func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64
 
 // serve has a role take part in all runs, in the order of their plans, until ctx ends. A process with another arithmetic than a
 // run's leaves its group while that run takes, so that others get its partitions.
-func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec run.Recorder, join func() member, do role) error {
+func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event.Recorder, join func() member, do role) error {
 	plans, err := p.ReadLedger(ctx)
 	if err != nil {
 		return err
@@ -77,12 +78,12 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec run.R
 		group := join() // before there is a run: joining takes seconds
 		other, err := p.serveAs(ctx, group, here, plans, rec, do)
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
-			run.Notice(rec, "leave the group: %v", leaving)
+			event.Notice(rec, "leave the group: %v", leaving)
 		}
 		if err != nil {
 			return err
 		}
-		run.Notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", other.Run(), other.Arithmetic, here)
+		event.Notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", other.Run(), other.Arithmetic, here)
 		q := p.queue(ctx, plans, run.NewAlone(0), rec)
 		err = q.ended(ctx, other.Run())
 		q.subscription.Close()
@@ -93,7 +94,7 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec run.R
 }
 
 // serveAs serves as a member of a group until a run with another arithmetic comes, and returns that.
-func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec run.Recorder, do role) (other *schemas.Plan, err error) {
+func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer q.subscription.Close()
 	for {
@@ -102,7 +103,7 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 			return plan, err
 		}
 		id := plans.Run(plan)
-		rec.Record(run.Began{Run: id, Stages: plan.Stages})
+		rec.Record(event.Began{Run: id, Stages: plan.Stages})
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
 		}
@@ -116,13 +117,13 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 type queue struct {
 	plans        *run.Ledger
 	owner        run.Owner
-	rec          run.Recorder
+	rec          event.Recorder
 	subscription run.Subscription
 	owned        []int // that was recorded
 }
 
 // queue goes on where the ledger has read to, until its subscription is closed.
-func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, rec run.Recorder) *queue {
+func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, rec event.Recorder) *queue {
 	from := run.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
@@ -135,7 +136,7 @@ func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 		}
 		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
 			q.owned = owned
-			q.rec.Record(run.Owned{Partitions: owned})
+			q.rec.Record(event.Owned{Partitions: owned})
 		}
 		if err := q.take(ctx); err != nil {
 			return nil, err
@@ -151,7 +152,7 @@ func (q *queue) ended(ctx context.Context, id string) error {
 		}
 	}
 	end := q.plans.End(id)
-	q.rec.Record(run.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	q.rec.Record(event.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
 	return nil
 }
 
@@ -165,13 +166,13 @@ func (q *queue) take(ctx context.Context) error {
 		return err
 	}
 	if err := q.plans.Add(d.Message); err != nil {
-		run.PassOver(q.rec, "plans", err)
+		event.PassOver(q.rec, "plans", err)
 	}
 	return nil
 }
 
 // solveWhenOwner solves a run while this process owns the plans topic, until the run has ended.
-func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec run.Recorder) error {
+func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	for {
 		mine, err := p.standBy(ctx, o, plan.Run(), watch)
 		if err != nil || !mine {
@@ -180,7 +181,7 @@ func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.
 		if err := solver.New(p.Client, blas, plan, watch, o, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
-		run.Notice(rec, "another solver goes on: standing by")
+		event.Notice(rec, "another solver goes on: standing by")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -40,8 +41,8 @@ type service struct {
 func sharing(e *events, workers int) <-chan struct{} {
 	shared := make(chan struct{})
 	var once sync.Once
-	look := func(event run.Event) {
-		if owned, ok := event.(run.Owned); ok && len(owned.Partitions) == 4/workers {
+	look := func(happened event.Event) {
+		if owned, ok := happened.(event.Owned); ok && len(owned.Partitions) == 4/workers {
 			once.Do(func() { close(shared) })
 		}
 	}
@@ -49,13 +50,13 @@ func sharing(e *events, workers int) <-chan struct{} {
 	e.on = look
 	all := slices.Clone(e.all)
 	e.mutex.Unlock()
-	for _, event := range all {
-		look(event)
+	for _, happened := range all {
+		look(happened)
 	}
 	return shared
 }
 
-func serving(t *testing.T, role func(ctx context.Context, rec run.Recorder) error) *service {
+func serving(t *testing.T, role func(ctx context.Context, rec event.Recorder) error) *service {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &service{events: &events{}}
@@ -72,17 +73,17 @@ func serving(t *testing.T, role func(ctx context.Context, rec run.Recorder) erro
 }
 
 func working(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return serving(t, func(ctx context.Context, rec run.Recorder) error { return Work(ctx, log, openBLAS(t), job, rec) })
+	return serving(t, func(ctx context.Context, rec event.Recorder) error { return Work(ctx, log, openBLAS(t), job, rec) })
 }
 
 func solving(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return serving(t, func(ctx context.Context, rec run.Recorder) error { return Solve(ctx, log, openBLAS(t), job, rec) })
+	return serving(t, func(ctx context.Context, rec event.Recorder) error { return Solve(ctx, log, openBLAS(t), job, rec) })
 }
 
 // submitAndWait leaves a run to others, and follows it to its end.
 func submitAndWait(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *events) {
 	t.Helper()
-	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, run.Ignore{})
+	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,13 +130,13 @@ func severalWork(t *testing.T, log *kafkalog.Log, job Job, workers int, want *sc
 		if report.Rows != want.Rows || report.Version != n+1 {
 			t.Errorf("run %d: %d rows, version %d", n, report.Rows, report.Version)
 		}
-		if stages := of[run.StageEnded](told); len(stages) != 4 || len(of[run.Surveyed](told)) != 1 || len(of[run.Ended](told)) != 1 {
+		if stages := of[event.StageEnded](told); len(stages) != 4 || len(of[event.Surveyed](told)) != 1 || len(of[event.Ended](told)) != 1 {
 			t.Errorf("run %d: told of %+v", n, stages)
 		}
 	}
 	took := map[int]bool{}
 	for i, s := range services {
-		for _, v := range of[run.Visited](s.events) {
+		for _, v := range of[event.Visited](s.events) {
 			took[i] = true
 			if len(v.Partitions) == 0 {
 				t.Error("a visit to nothing")
@@ -156,13 +157,13 @@ func TestRolesComeAndGo(t *testing.T) {
 	first, solver := working(t, brokersOf(t, log), job), solving(t, brokersOf(t, log), job)
 	died := make(chan struct{})
 	var once sync.Once
-	first.on = func(e run.Event) {
-		if v, ok := e.(run.Visited); ok && v.Stage == 1 {
+	first.on = func(e event.Event) {
+		if v, ok := e.(event.Visited); ok && v.Stage == 1 {
 			once.Do(func() { close(died) })
 		}
 	}
 	submitter := brokersOf(t, log)
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, run.Ignore{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func TestRolesComeAndGo(t *testing.T) {
 	working(t, brokersOf(t, log), job)
 	working(t, brokersOf(t, log), job)
 	solving(t, brokersOf(t, log), job)
-	report, _, err := Attach(t.Context(), submitter, job.Name, id, run.Ignore{})
+	report, _, err := Attach(t.Context(), submitter, job.Name, id, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,20 +186,20 @@ func TestRolesComeAndGo(t *testing.T) {
 // partitions to the others.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
-	d, plan := submitted(t, log, job, run.Ignore{})
+	d, plan := submitted(t, log, job, event.Ignore{})
 	there := plan.Arithmetic
 	there.BLAS = "another"
 	left, over := make(chan struct{}, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := &events{on: func(e run.Event) {
-		if _, ok := e.(run.Ended); ok {
+	told := &events{on: func(e event.Event) {
+		if _, ok := e.(event.Ended); ok {
 			close(over)
 		}
 	}}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- d.serve(ctx, there, run.Serialised(told), func() member {
+		ended <- d.serve(ctx, there, event.Serialised(told), func() member {
 			return &leaver{Alone: run.NewAlone(4), left: left}
 		}, func(context.Context, run.Owner, *schemas.Plan, int64) error {
 			t.Error("it takes part")
@@ -206,7 +207,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 		})
 	}()
 	<-left
-	if _, err := aloneOn(t, d, job, run.Ignore{}).execute(t.Context(), plan, 0); err != nil {
+	if _, err := aloneOn(t, d, job, event.Ignore{}).execute(t.Context(), plan, 0); err != nil {
 		t.Fatal(err)
 	}
 	<-over
@@ -214,7 +215,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if notices := of[run.Noticed](told); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
+	if notices := of[event.Noticed](told); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
 		t.Errorf("%+v", notices)
 	}
 }
@@ -238,14 +239,14 @@ func (l *leaver) Leave() error {
 func TestAttach(t *testing.T) {
 	log, job := openEmbedded(t), resumable(t)
 	want, _ := train(t, log, job)
-	report, model, err := Attach(t.Context(), log, job.Name, want.Run, run.Ignore{})
+	report, model, err := Attach(t.Context(), log, job.Name, want.Run, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.WeightsDigest != want.WeightsDigest || model.Digest() != want.WeightsDigest {
 		t.Errorf("digests %s and %s, of the run %s", report.WeightsDigest, model.Digest(), want.WeightsDigest)
 	}
-	if _, _, err := Attach(t.Context(), log, job.Name, "0123", run.Ignore{}); !errors.As(err, new(*UnknownRunError)) {
+	if _, _, err := Attach(t.Context(), log, job.Name, "0123", event.Ignore{}); !errors.As(err, new(*UnknownRunError)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -99,12 +100,12 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder); err != nil {
 					t.Fatal(err)
 				}
-				before := of[run.StageEnded](recorder)[0].TrainError
+				before := of[event.StageEnded](recorder)[0].TrainError
 				nothing := 1.0 / 3 // half the squared distance of a third each from one
 				if to == link.Softmax {
 					nothing = math.Log(3)
 				}
-				for _, p := range of[run.Passed](recorder) {
+				for _, p := range of[event.Passed](recorder) {
 					if p.Stage != 1 || p.Visit != 0 {
 						continue
 					}
@@ -305,7 +306,7 @@ func TestWarmStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := of[run.Passed](recorder)[0]
+	first := of[event.Passed](recorder)[0]
 	if got, want := first.Metrics[schemas.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
 		t.Errorf("the first pass has loss %g, the earlier version ended at %g", got, want)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
 // secured is real Kafka that wants a certificate and a password, and allows everything to admin and nothing to others: the
@@ -210,7 +211,7 @@ func TestKafkaACLs(t *testing.T) {
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
-		noticed := slices.ContainsFunc(of[run.Noticed](recorder), func(e run.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
+		noticed := slices.ContainsFunc(of[event.Noticed](recorder), func(e event.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
 		if noticed == retention {
 			t.Errorf("with permission to see retention %v, without a check of it %v", retention, noticed)
 		}
@@ -249,7 +250,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		kafkas.allow(t, granted(acls, user, user))
 	}
 	submitter := kafkas.open(t, "train")
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, run.Ignore{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	working(t, work, job)
 	working(t, kafkas.open(t, "work"), job)
 	solving(t, solve, job)
-	report, _, err := Attach(t.Context(), submitter, job.Name, id, run.Ignore{})
+	report, _, err := Attach(t.Context(), submitter, job.Name, id, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -322,8 +323,8 @@ func (s *simulation) work(i int) {
 	of := s.workers[i]
 	s.start(fmt.Sprint("worker ", i), func(a *actor) error {
 		p := s.pipeline(a)
-		return p.serve(context.Background(), simArithmetic, run.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, run.Ignore{}).Work(ctx)
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
@@ -332,8 +333,8 @@ func (s *simulation) solve(i int) {
 	of := s.solvers[i]
 	s.start(fmt.Sprint("solver ", i), func(a *actor) error {
 		p := s.pipeline(a)
-		return p.serve(context.Background(), simArithmetic, run.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			return p.solveWhenOwner(ctx, s.blas, o, plan, watch, run.Ignore{})
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return of }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{})
 		})
 	})
 }
@@ -360,10 +361,10 @@ func (s *simulation) submit(seed uint64, supersede bool) *actor {
 		if id := plan.Run(); !slices.Contains(s.submitted, id) {
 			s.submitted = append(s.submitted, id)
 		}
-		plan, _, err = p.submit(ctx, plan, l, supersede, run.Ignore{})
+		plan, _, err = p.submit(ctx, plan, l, supersede, event.Ignore{})
 		if err == nil {
 			var report *schemas.Report
-			report, err = p.follow(ctx, plan, run.Ignore{})
+			report, err = p.follow(ctx, plan, event.Ignore{})
 			if err == nil && report.Rows != simRows*simMessages*simPartitions {
 				s.fail("run %s: %d rows", plan.Run(), report.Rows)
 			}
@@ -603,7 +604,7 @@ func (s *simulation) conclude() {
 			continue
 		}
 		done++
-		if report, err := p.follow(ctx, l.Plan(id), run.Ignore{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
+		if report, err := p.follow(ctx, l.Plan(id), event.Ignore{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
 			s.fail("run %s is done: %+v, %v", id, report, err)
 		}
 	}

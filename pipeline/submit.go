@@ -8,13 +8,14 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Submit ingests the job's files and submits a run of the job, which it leaves to workers and solvers elsewhere. It returns the
 // run's id.
-func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec run.Recorder) (id string, err error) {
-	rec = run.Serialised(rec)
+func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (id string, err error) {
+	rec = event.Serialised(rec)
 	p := open(log, job.Name, o.Allocator)
 	if err := p.create(ctx, &job); err != nil {
 		return "", err
@@ -28,7 +29,7 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 		if earlier.Arithmetic != s.plan.Arithmetic {
 			text += fmt.Sprintf(", on processes with %+v; --supersede cancels it", earlier.Arithmetic)
 		}
-		rec.Record(run.Noticed{Text: text})
+		rec.Record(event.Noticed{Text: text})
 	}
 	return s.plan.Run(), nil
 }
@@ -43,7 +44,7 @@ type submission struct {
 }
 
 // ingestAndSubmit ingests the job's files and submits its run.
-func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec run.Recorder) (*submission, error) {
+func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*submission, error) {
 	began := time.Now()
 	sources, err := p.ingest(ctx, job, rec)
 	if err != nil {
@@ -71,7 +72,7 @@ func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job J
 
 // submit writes the plan to its topic unless it is there. It returns the plan that stands there first, and the unfinished runs
 // before it, which go first.
-func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec run.Recorder) (*schemas.Plan, []*schemas.Plan, error) {
+func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec event.Recorder) (*schemas.Plan, []*schemas.Plan, error) {
 	id := plan.Run()
 	if supersede {
 		if err := p.cancelOthers(ctx, id, rec); err != nil {
@@ -98,7 +99,7 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 }
 
 // cancelOthers cancels the unfinished runs other than this one.
-func (p *pipeline) cancelOthers(ctx context.Context, id string, rec run.Recorder) error {
+func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Recorder) error {
 	l, err := p.ReadLedger(ctx) // they may have ended while the plan was made
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (p *pipeline) cancelOthers(ctx context.Context, id string, rec run.Recorder
 		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
 			return fmt.Errorf("cancel run %s: %w", other.Run(), err)
 		}
-		run.Notice(rec, "run %s was not finished and is of another configuration: it is cancelled", other.Run())
+		event.Notice(rec, "run %s was not finished and is of another configuration: it is cancelled", other.Run())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -40,8 +41,8 @@ func (e *StandAsideError) Error() string {
 // Train ingests the job's files, submits a run of the job and brings a worker and a solver of its own to it, until the run has
 // ended. It goes on with an unfinished run of the same content. On brokers, other processes may work and solve too. The error
 // is a *[RunError] if the run has ended without a version.
-func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec run.Recorder) (*schemas.Report, *model.Model, error) {
-	rec = run.Serialised(rec)
+func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*schemas.Report, *model.Model, error) {
+	rec = event.Serialised(rec)
 	p := open(log, job.Name, o.Allocator)
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
@@ -59,12 +60,12 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		if earlier.Arithmetic != s.plan.Arithmetic {
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
 		}
-		run.Notice(rec, "run %s was planned before and is not finished: it goes first", earlier.Run())
+		event.Notice(rec, "run %s was planned before and is not finished: it goes first", earlier.Run())
 		if _, err := own.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
 	}
-	rec.Record(run.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
+	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
 	report, err := own.execute(ctx, s.plan, s.watch)
 	if err != nil {
 		return nil, nil, err
@@ -79,14 +80,14 @@ type members struct {
 	*pipeline
 	blas          *kernel.BLAS
 	bytes         int64
-	rec           run.Recorder
+	rec           event.Recorder
 	works, solves run.Owner
 	leave         func()
 }
 
 // join joins the consumer groups of the pipeline; on the embedded broker this process owns everything. It joins before there is
 // a plan, as joining a group takes seconds.
-func (p *pipeline) join(job Job, blas *kernel.BLAS, rec run.Recorder) (*members, error) {
+func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*members, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (p *pipeline) join(job Job, blas *kernel.BLAS, rec run.Recorder) (*members,
 		leaving.Go(works.Leave)
 		leaving.Go(solves.Leave)
 		if err := leaving.Wait(); err != nil {
-			run.Notice(rec, "leave the groups: %v", err)
+			event.Notice(rec, "leave the groups: %v", err)
 		}
 	}
 	return m, nil
@@ -114,7 +115,7 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, watch int64) 
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	rec := run.Serialised(newOnce(m.rec))
+	rec := event.Serialised(newOnce(m.rec))
 	roles.Go(func() error {
 		w := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes}, rec)
 		return unlessStopped(working, w.Work(working))
@@ -145,21 +146,21 @@ func unlessStopped(working context.Context, err error) error {
 // once passes on a survey and each stage the first time only: a solver of this process tells of them, and so does whoever
 // follows the run, as it may be solved elsewhere.
 type once struct {
-	to       run.Recorder
+	to       event.Recorder
 	surveyed bool
 	stages   map[int]bool
 }
 
-func newOnce(to run.Recorder) *once { return &once{to: to, stages: map[int]bool{}} }
+func newOnce(to event.Recorder) *once { return &once{to: to, stages: map[int]bool{}} }
 
-func (o *once) Record(e run.Event) {
+func (o *once) Record(e event.Event) {
 	switch e := e.(type) {
-	case run.Surveyed:
+	case event.Surveyed:
 		if o.surveyed {
 			return
 		}
 		o.surveyed = true
-	case run.StageEnded:
+	case event.StageEnded:
 		if o.stages[e.Stage] {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -24,7 +24,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
 	waiting  map[string]string // for what, and why
-	last     run.Progressed
+	last     event.Progressed
 
 	rows, visits, quarantined            prometheus.Counter
 	seconds, runs                        *prometheus.CounterVec
@@ -72,21 +72,21 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) Record(e run.Event) {
+func (m *metrics) Record(e event.Event) {
 	switch e := e.(type) {
-	case run.Quarantined:
+	case event.Quarantined:
 		m.quarantined.Inc()
-	case run.Owned:
+	case event.Owned:
 		m.partitions.Set(float64(len(e.Partitions)))
-	case run.Progressed:
+	case event.Progressed:
 		m.at(e.Stage, e.Visit)
 		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
-			m.last = run.Progressed{}
+			m.last = event.Progressed{}
 		}
 		m.rows.Add(float64(e.Rows - m.last.Rows))
 		m.last = e
 		m.left.Set(max(0, float64(e.Of-e.Rows)))
-	case run.Visited:
+	case event.Visited:
 		phase := "visit"
 		if e.Stage == schemas.Survey {
 			phase = "survey"
@@ -94,14 +94,14 @@ func (m *metrics) Record(e run.Event) {
 		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
 		m.visits.Add(float64(len(e.Partitions)))
 		m.left.Set(0)
-	case run.Sealed:
+	case event.Sealed:
 		m.seconds.WithLabelValues("residuals").Add(e.Elapsed.Seconds())
 		m.rows.Add(float64(e.Rows))
-	case run.Solved:
+	case event.Solved:
 		m.seconds.WithLabelValues("gather").Add(e.Waited.Seconds())
 		m.seconds.WithLabelValues("solve").Add(e.Elapsed.Seconds())
 		m.at(e.Stage, e.Visit)
-	case run.Passed:
+	case event.Passed:
 		m.at(e.Stage, e.Visit)
 		m.pass.Set(float64(e.Pass))
 		m.objective.Set(e.Objective)
@@ -109,10 +109,10 @@ func (m *metrics) Record(e run.Event) {
 			m.err.WithLabelValues(split.String()).Set(s.Error)
 			m.loss.WithLabelValues(split.String()).Set(s.Loss)
 		}
-	case run.Ended:
+	case event.Ended:
 		m.runs.WithLabelValues(e.State).Inc()
 		m.partitions.Set(0)
-	case run.Waiting:
+	case event.Waiting:
 		m.waitFor(e)
 	}
 }
@@ -122,7 +122,7 @@ func (m *metrics) at(stage, visit int) {
 	m.visit.Set(float64(visit))
 }
 
-func (m *metrics) waitFor(e run.Waiting) {
+func (m *metrics) waitFor(e event.Waiting) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if delete(m.waiting, e.What); !e.Over {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -37,10 +37,10 @@ func TestMetrics(t *testing.T) {
 		}
 		return response.StatusCode, string(body)
 	}
-	for _, e := range []run.Event{
-		run.Owned{Partitions: []int{1, 3}},
-		run.Quarantined{}, run.Quarantined{},
-		run.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, run.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
+	for _, e := range []event.Event{
+		event.Owned{Partitions: []int{1, 3}},
+		event.Quarantined{}, event.Quarantined{},
+		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
 	} {
 		m.Record(e)
 	}
@@ -54,14 +54,14 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	expect("stagewise_partitions 2", "stagewise_quarantined_total 2", "stagewise_rows_total 70", "stagewise_lag_rows 30", "stagewise_stage 2", "stagewise_visit 1")
-	for _, e := range []run.Event{
-		run.Visited{Stage: schemas.Survey, Partitions: []int{1, 3}, Elapsed: time.Second},
-		run.Visited{Stage: 2, Visit: 1, Partitions: []int{1, 3}, Elapsed: 2 * time.Second},
-		run.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
-		run.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
-		run.Solved{Stage: 2, Visit: 3, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
-		run.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]run.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
-		run.Ended{State: schemas.Done},
+	for _, e := range []event.Event{
+		event.Visited{Stage: schemas.Survey, Partitions: []int{1, 3}, Elapsed: time.Second},
+		event.Visited{Stage: 2, Visit: 1, Partitions: []int{1, 3}, Elapsed: 2 * time.Second},
+		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
+		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
+		event.Solved{Stage: 2, Visit: 3, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
+		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
+		event.Ended{State: schemas.Done},
 	} {
 		m.Record(e)
 	}
@@ -73,14 +73,14 @@ func TestMetrics(t *testing.T) {
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
 	}
-	m.Record(run.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
+	m.Record(event.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
 	if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "append to x[0]: no leader") {
 		t.Errorf("ready: %d, %s", code, body)
 	}
 	if code, _ := get("/live"); code != http.StatusOK {
 		t.Errorf("live: %d", code)
 	}
-	m.Record(run.Waiting{What: "append to x[0]", Over: true})
+	m.Record(event.Waiting{What: "append to x[0]", Over: true})
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
 	}

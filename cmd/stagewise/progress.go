@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -35,11 +35,11 @@ func (p *progress) finish() { p.bar.clear() }
 // mostQuarantined is how many bad messages are worth a line each.
 const mostQuarantined = 5
 
-func (p *progress) Record(e run.Event) {
+func (p *progress) Record(e event.Event) {
 	switch e := e.(type) {
-	case run.Ingested:
+	case event.Ingested:
 		p.ingested(e)
-	case run.Began:
+	case event.Began:
 		p.stages = e.Stages
 		if e.Followed {
 			p.line("run %s, on which others work", e.Run)
@@ -48,32 +48,32 @@ func (p *progress) Record(e run.Event) {
 		} else {
 			p.line("run %s", e.Run)
 		}
-	case run.Progressed:
+	case event.Progressed:
 		p.progressed(e)
-	case run.Quarantined:
+	case event.Quarantined:
 		if p.bad++; p.bad <= mostQuarantined {
 			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
 		} else if p.bad == mostQuarantined+1 {
 			p.line("quarantined more; they are all on the quarantine topic")
 		}
-	case run.Surveyed:
+	case event.Surveyed:
 		p.surveyed(e)
-	case run.Passed:
+	case event.Passed:
 		p.passed = fmt.Sprintf("pass %d/%d", e.Pass, p.passes(e.Stage))
 		if s, ok := e.Metrics[schemas.Train]; ok {
 			p.passed += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
-	case run.StageEnded:
+	case event.StageEnded:
 		p.stage(e)
-	case run.Advanced:
-		p.progressed(run.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
-	case run.Waiting:
+	case event.Advanced:
+		p.progressed(event.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
+	case event.Waiting:
 		if e.Over {
 			p.line("%s: goes on", e.What)
 		} else {
 			p.line("%s: waiting for %v: %v", e.What, e.Since.Round(time.Second), e.Err)
 		}
-	case run.Noticed:
+	case event.Noticed:
 		p.line("%s", e.Text)
 	}
 }
@@ -83,7 +83,7 @@ func (p *progress) line(format string, values ...any) {
 	fmt.Fprintf(p.out, format+"\n", values...)
 }
 
-func (p *progress) ingested(e run.Ingested) {
+func (p *progress) ingested(e event.Ingested) {
 	files := strings.Join(e.Files, ", ")
 	switch {
 	case e.Known:
@@ -95,7 +95,7 @@ func (p *progress) ingested(e run.Ingested) {
 	}
 }
 
-func (p *progress) surveyed(e run.Surveyed) {
+func (p *progress) surveyed(e event.Surveyed) {
 	var rows []string
 	for split := schemas.Train; split < schemas.Splits; split++ {
 		if n := e.Rows[split]; n > 0 {
@@ -114,7 +114,7 @@ func (p *progress) surveyed(e run.Surveyed) {
 }
 
 // progressed draws how far the whole run is; the survey has a bar of its own.
-func (p *progress) progressed(e run.Progressed) {
+func (p *progress) progressed(e event.Progressed) {
 	part := -1.0
 	if e.Of > 0 {
 		part = float64(e.Rows) / float64(e.Of)
@@ -151,7 +151,7 @@ const (
 	row  = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
 )
 
-func (p *progress) stage(e run.StageEnded) {
+func (p *progress) stage(e event.StageEnded) {
 	p.bar.clear()
 	if !p.titled {
 		fmt.Fprint(p.out, head)

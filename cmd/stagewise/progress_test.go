@@ -6,20 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 func of[T any](v T) *T { return &v }
 
 // stageOf is the events of one stage, a tenth of a second apart.
-func stageOf(record func(run.Event), clock *time.Time) {
-	record(run.Began{Run: "abc", Stages: []schemas.Stage{{Link: "softmax", Passes: 5}, {Link: "softmax", Passes: 5}}})
+func stageOf(record func(event.Event), clock *time.Time) {
+	record(event.Began{Run: "abc", Stages: []schemas.Stage{{Link: "softmax", Passes: 5}, {Link: "softmax", Passes: 5}}})
 	for rows := range int64(5) {
-		record(run.Progressed{Stage: 0, Visit: int(rows), Rows: rows * 25, Of: 100})
+		record(event.Progressed{Stage: 0, Visit: int(rows), Rows: rows * 25, Of: 100})
 		*clock = clock.Add(60 * time.Millisecond)
 	}
-	record(run.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "softmax", Passes: 12, Seconds: 1.25,
+	record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "softmax", Passes: 12, Seconds: 1.25,
 		TrainError: 1.5, TrainLoss: 0.05, TestError: of(2.25)}})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
 func newWork() *cobra.Command {
@@ -20,7 +20,7 @@ func newSolve() *cobra.Command {
 }
 
 // newRole is a command that is a service: it ends well when it is told to end.
-func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, run.Recorder) error) *cobra.Command {
+func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error) *cobra.Command {
 	var (
 		from choice
 		show = telling{log: "text"}
@@ -52,8 +52,8 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 				}
 				figures := newMetrics()
 				defer serveMetrics(cmd.Context(), listener, figures)()
-				recorder.Record(run.Serving{Address: listener.Addr().String()})
-				recorder = both{recorder, run.Serialised(figures)}
+				recorder.Record(event.Serving{Address: listener.Addr().String()})
+				recorder = both{recorder, event.Serialised(figures)}
 			}
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return serve(cmd.Context(), log, blas, c.Job(), recorder)
@@ -70,9 +70,9 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 }
 
 // both is two recorders.
-type both [2]run.Recorder
+type both [2]event.Recorder
 
-func (b both) Record(e run.Event) {
+func (b both) Record(e event.Event) {
 	for _, r := range b {
 		r.Record(e)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -69,10 +69,10 @@ func (c *choice) flags(cmd *cobra.Command) {
 func (c *choice) load() (*config.Config, error) { return config.Load(c.file, c.set) }
 
 // withLog opens the log of a configuration for as long as do runs, and tells the recorder what it waits for.
-func withLog(ctx context.Context, c *config.Config, rec run.Recorder, do func(*kafkalog.Log) error) (err error) {
+func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) (err error) {
 	where := c.Log()
 	where.Waiting = func(w kafkalog.Wait) {
-		rec.Record(run.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
+		rec.Record(event.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
 	}
 	log, err := kafkalog.Open(ctx, where)
 	if err != nil {

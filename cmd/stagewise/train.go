@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -173,27 +173,27 @@ func (t *telling) check() error {
 func (t *telling) toPeople() bool { return !t.quiet && t.log == "" }
 
 // recorder answers with the recorder that tells it so, and what to call when nothing more will happen.
-func (t *telling) recorder(out, stderr io.Writer) (recorder run.Recorder, finish func()) {
+func (t *telling) recorder(out, stderr io.Writer) (recorder event.Recorder, finish func()) {
 	switch {
 	case t.quiet:
 		return nothing{}, func() {}
 	case t.log == "json":
-		return run.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
+		return event.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
 	case t.log == "text":
-		return run.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
+		return event.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
 	}
 	p := newProgress(out, stderr, time.Now)
-	return run.Serialised(p), p.finish
+	return event.Serialised(p), p.finish
 }
 
 // trouble is the recorder of commands that have nothing to tell but what they wait for.
-func trouble(cmd *cobra.Command) run.Recorder {
-	return run.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
+func trouble(cmd *cobra.Command) event.Recorder {
+	return event.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
 }
 
 type nothing struct{}
 
-func (nothing) Record(run.Event) {}
+func (nothing) Record(event.Event) {}
 
 func writeReport(path string, stdout io.Writer, r *schemas.Report) error {
 	if path == "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
@@ -23,7 +24,7 @@ type Chain struct {
 	Prepared *stages.Preparation
 
 	codec     Codec
-	rec       Recorder
+	rec       event.Recorder
 	weights   []*schemas.Weights
 	digests   []schemas.Digest // of the survey's result, then of weights
 	early     map[schemas.Digest]*schemas.Record[float32]
@@ -35,7 +36,7 @@ type Chain struct {
 }
 
 // NewChain returns the chain of a run with no accepted records.
-func NewChain(plan *schemas.Plan, codec Codec, rec Recorder) *Chain {
+func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
@@ -50,7 +51,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
-		PassOver(c.rec, "weights", err) // whoever wrote the damaged record, or somebody else, writes it again
+		event.PassOver(c.rec, "weights", err) // whoever wrote the damaged record, or somebody else, writes it again
 		return false, nil
 	}
 	if r == nil {
@@ -220,8 +221,8 @@ func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 }
 
 // Surveyed is the event that the survey's result is accepted.
-func (c *Chain) Surveyed(elapsed time.Duration) Surveyed {
-	e := Surveyed{
+func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
+	e := event.Surveyed{
 		Rows: map[schemas.Split]int64{}, Features: c.Prepared.Width(), Inputs: c.Prepared.Inputs(),
 		Classes: c.Prepared.Labels.Len(), Elapsed: elapsed,
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -45,9 +46,9 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 }
 
 // Report tells the recorder which messages were passed over when the ledger was read.
-func (l *Ledger) Report(rec Recorder) {
+func (l *Ledger) Report(rec event.Recorder) {
 	for _, err := range l.damaged {
-		PassOver(rec, "plans", err)
+		event.PassOver(rec, "plans", err)
 	}
 }
 

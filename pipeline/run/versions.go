@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -77,7 +78,7 @@ func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 
 // modelOf reads the weights that a manifest names.
 func (c *Client) modelOf(ctx context.Context, manifest *schemas.Manifest) (*model.Model, error) {
-	chain := NewChain(manifest.Plan, c.Codec, Ignore{})
+	chain := NewChain(manifest.Plan, c.Codec, event.Ignore{})
 	if _, err := chain.Read(ctx, c); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -76,11 +76,11 @@ func (s *Solver) report(version int) *schemas.Report {
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError = last.TrainError, last.TestError
-	for split, metrics := range run.MetricsOf(s.last.Tensors()) {
+	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
 		q := s.last.QualityOf(split, labels.Len())
 		r.Splits[split.String()] = schemas.SplitReport{
 			Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss,
-			LogLoss: run.Finite(q.LogLoss), Brier: run.Finite(q.Brier), ECE: run.Finite(q.ECE), Confusion: q.Confusion,
+			LogLoss: event.Finite(q.LogLoss), Brier: event.Finite(q.Brier), ECE: event.Finite(q.ECE), Confusion: q.Confusion,
 		}
 	}
 	return r

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -133,7 +134,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		}
 		switch {
 		case late:
-			run.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
+			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
 		case len(s.inbox.digests) > known:
 			wait = run.MinPatience

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -19,7 +20,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewAlone(0), run.Ignore{})
+	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewAlone(0), event.Ignore{})
 	parent := accept(t, s, (&schemas.SurveyResult{
 		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
 		Preparation: schemas.Tensors[float32]{

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -121,7 +122,7 @@ func (s *Solver) take(m schemas.Message) error {
 	return nil
 }
 
-func (s *Solver) passOver(err error) { run.PassOver(s.rec, "statistics", err) }
+func (s *Solver) passOver(err error) { event.PassOver(s.rec, "statistics", err) }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted: then only its seals matter.
 func (s *Solver) isAccepted(stage int) bool {

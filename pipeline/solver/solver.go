@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -17,7 +18,7 @@ import (
 type Solver struct {
 	*run.Client
 	blas  *kernel.BLAS
-	rec   run.Recorder
+	rec   event.Recorder
 	plan  *schemas.Plan
 	run   string
 	watch int64 // the offset on the plans topic from which the run's end may stand
@@ -35,7 +36,7 @@ type Solver struct {
 
 // New returns the solver of an unfinished run. If somebody else ends the run, its end is on the plans topic from offset watch
 // on. owner tells whether the one partition of the plans topic is this process's.
-func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, rec run.Recorder) *Solver {
+func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, rec event.Recorder) *Solver {
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Solver{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),

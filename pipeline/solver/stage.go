@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -88,9 +89,9 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 		return err
 	}
 	f.passes = pass.Number
-	s.rec.Record(run.Passed{
+	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: v.Number, Pass: pass.Number, Accepted: pass.Accepted, Objective: pass.Objective,
-		Metrics: run.MetricsOf(sum.Tensors()),
+		Metrics: event.MetricsOf(sum.Tensors()),
 	})
 	return nil
 }
@@ -133,7 +134,7 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) er
 	if err := s.publishWeights(ctx, w.Record()); err != nil {
 		return err
 	}
-	s.rec.Record(run.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: time.Since(f.gathered)})
+	s.rec.Record(event.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: time.Since(f.gathered)})
 	return nil
 }
 
@@ -150,13 +151,13 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 	if _, err := s.Log.Append(ctx, s.Topics.Plans, 0, report.Message(s.run)); err != nil {
 		return err
 	}
-	s.rec.Record(run.StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
+	s.rec.Record(event.StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
 	return nil
 }
 
 func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Seconds: time.Since(f.began).Seconds()}
-	metrics := run.MetricsOf(sealed.Tensors())
+	metrics := event.MetricsOf(sealed.Tensors())
 	train := metrics[schemas.Train]
 	r.TrainError, r.TrainLoss = train.Error, train.Loss
 	if test, ok := metrics[schemas.Test]; ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -29,7 +30,7 @@ func (s *Solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 			continue
 		}
 		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.chain.Survey.Rows[split] == 0 {
-			run.Notice(s.rec, "stage %d stops by the loss of the %s rows, but there are none: it makes all its passes", t, split)
+			event.Notice(s.rec, "stage %d stops by the loss of the %s rows, but there are none: it makes all its passes", t, split)
 		}
 	}
 	s.rec.Record(s.chain.Surveyed(time.Since(s.began)))

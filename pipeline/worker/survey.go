@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -20,8 +21,8 @@ import (
 type findings struct {
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
-	quarantined []run.Quarantined // of a segment
-	bad         int               // messages in quarantine, in all
+	quarantined []event.Quarantined // of a segment
+	bad         int                 // messages in quarantine, in all
 }
 
 // shift returns the mean of the plan's first usable message (d values), which moments are taken about.
@@ -180,7 +181,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 		return nil, err
 	}
 	for _, q := range bad {
-		found.quarantined = append(found.quarantined, run.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+		found.quarantined = append(found.quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
 	}
 	clear(l.messages[len(good):])
 	l.messages = good

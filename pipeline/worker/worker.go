@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -18,7 +19,7 @@ import (
 type Worker struct {
 	*run.Client
 	blas       *kernel.BLAS
-	rec        run.Recorder
+	rec        event.Recorder
 	plan       *schemas.Plan
 	run        string
 	watch      int64 // the offset on the plans topic from which the run's end may stand
@@ -43,7 +44,7 @@ type Options struct {
 
 // New returns a worker of an unfinished run. The run's end, once there is one, is on the plans topic from offset watch on.
 // owner tells which partitions of the examples are the worker's.
-func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec run.Recorder) *Worker {
+func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Worker {
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
@@ -61,7 +62,7 @@ func (w *Worker) Work(ctx context.Context) error {
 	if errors.As(err, new(*run.MembershipError)) {
 		return err // others have its partitions
 	}
-	run.Notice(w.rec, "run %s can't go on: %v", w.run, err)
+	event.Notice(w.rec, "run %s can't go on: %v", w.run, err)
 	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
 	if len(w.partitions) > 0 {
 		failure.Partition = w.partitions[0].Partition()
@@ -189,7 +190,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	for _, p := range due {
 		p.SetVisited(v)
 	}
-	w.rec.Record(run.Visited{
+	w.rec.Record(event.Visited{
 		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: time.Since(began),
 	})
 	return nil
@@ -233,7 +234,7 @@ func (w *Worker) adopt(ctx context.Context) error {
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}
-	w.rec.Record(run.Owned{Run: w.run, Partitions: partition.Numbers(partitions)})
+	w.rec.Record(event.Owned{Run: w.run, Partitions: partition.Numbers(partitions)})
 	return w.findSeals(ctx, adopted)
 }
 
@@ -262,7 +263,7 @@ func (w *Worker) progress(v run.Visit, partitions []*partition.State) func(rows 
 	}
 	return func(rows int64) {
 		done += rows
-		w.rec.Record(run.Progressed{Stage: v.Stage, Visit: v.Number, Rows: done, Of: of})
+		w.rec.Record(event.Progressed{Stage: v.Stage, Visit: v.Number, Rows: done, Of: of})
 	}
 }
 

@@ -1,36 +1,10 @@
-package run
+package event
 
 import (
-	"fmt"
-	"math"
-	"sync"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 )
-
-// Recorder is told what happens, as it happens. The progress bar, the logs, the metrics and the tests are recorders. Record is
-// called from one goroutine at a time and must not block.
-type Recorder interface{ Record(Event) }
-
-// Ignore is a recorder that ignores everything.
-type Ignore struct{}
-
-// Record does nothing.
-func (Ignore) Record(Event) {}
-
-// Notice records something that an operator should know. The text is made only if somebody listens: a follower that waits
-// notices much.
-func Notice(rec Recorder, format string, values ...any) {
-	if rec != (Ignore{}) {
-		rec.Record(Noticed{fmt.Sprintf(format, values...)})
-	}
-}
-
-// PassOver records that a message of a topic can't be read, or is not wanted.
-func PassOver(rec Recorder, topic string, err error) {
-	Notice(rec, "a message of the %s topic is passed over: %v", topic, err)
-}
 
 // Event is one of the types below.
 type Event interface{ event() }
@@ -134,32 +108,6 @@ type (
 	Noticed struct{ Text string }
 )
 
-// Metrics is what the sums of a visit say of a split.
-type Metrics struct {
-	Rows  int64
-	Error float64 // percent, weighted
-	Loss  float64 // the link's own, weighted mean
-}
-
-// MetricsOf returns the metrics of each split that has rows.
-func MetricsOf(sums schemas.Tensors[float64]) map[schemas.Split]Metrics {
-	metrics := map[schemas.Split]Metrics{}
-	for split, s := range schemas.LossesOf(sums) {
-		if s.Rows > 0 {
-			metrics[schemas.Split(split)] = Metrics{Rows: int64(s.Rows), Error: s.ErrorPercent(), Loss: Finite(s.MeanLoss())}
-		}
-	}
-	return metrics
-}
-
-// Finite returns v, or the largest number if v is none that JSON can carry: the figure has overflowed.
-func Finite(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return math.MaxFloat64
-	}
-	return v
-}
-
 func (Ingested) event()    {}
 func (Serving) event()     {}
 func (Began) event()       {}
@@ -176,17 +124,3 @@ func (StageEnded) event()  {}
 func (Ended) event()       {}
 func (Waiting) event()     {}
 func (Noticed) event()     {}
-
-// Serialised returns a recorder that several goroutines may use at once.
-func Serialised(to Recorder) Recorder { return &serialised{to: to} }
-
-type serialised struct {
-	mutex sync.Mutex
-	to    Recorder
-}
-
-func (s *serialised) Record(e Event) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.to.Record(e)
-}

@@ -1,0 +1,43 @@
+package event
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Recorder is told what happens, as it happens. The progress bar, the logs, the metrics and the tests are recorders. Record is
+// called from one goroutine at a time and must not block.
+type Recorder interface{ Record(Event) }
+
+// Ignore is a recorder that ignores everything.
+type Ignore struct{}
+
+// Record does nothing.
+func (Ignore) Record(Event) {}
+
+// Notice records something that an operator should know. The text is made only if somebody listens: a follower that waits
+// notices much.
+func Notice(rec Recorder, format string, values ...any) {
+	if rec != (Ignore{}) {
+		rec.Record(Noticed{fmt.Sprintf(format, values...)})
+	}
+}
+
+// PassOver records that a message of a topic can't be read, or is not wanted.
+func PassOver(rec Recorder, topic string, err error) {
+	Notice(rec, "a message of the %s topic is passed over: %v", topic, err)
+}
+
+// Serialised returns a recorder that several goroutines may use at once.
+func Serialised(to Recorder) Recorder { return &serialised{to: to} }
+
+type serialised struct {
+	mutex sync.Mutex
+	to    Recorder
+}
+
+func (s *serialised) Record(e Event) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.to.Record(e)
+}
