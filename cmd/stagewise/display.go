@@ -20,7 +20,7 @@ type displayFlags struct {
 // add defines the flags of cmd. The value of f.log is the default of --log.
 func (f *displayFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
-	cmd.Flags().StringVar(&f.log, "log", f.log, "write logs to standard error, in this `format`: text or json; nothing else shows progress then")
+	cmd.Flags().StringVar(&f.log, "log", f.log, "show progress as logs on standard error, in this `format`: text or json")
 }
 
 func (f *displayFlags) check() error {
@@ -30,7 +30,7 @@ func (f *displayFlags) check() error {
 	return nil
 }
 
-// onScreen reports whether progress is shown on the screen, not in logs.
+// onScreen reports whether progress is shown on the screen.
 func (f *displayFlags) onScreen() bool { return !f.quiet && f.log == "" }
 
 // recorder returns the recorder that the flags choose, and a function to call after the last event.
