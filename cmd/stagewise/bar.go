@@ -10,18 +10,23 @@ import (
 	"golang.org/x/term"
 )
 
-// bar is a line at the bottom of a terminal that is drawn over and over. On what is no terminal it draws nothing.
+// bar is a progress bar on the last line of a terminal. If w is not a terminal, it draws nothing.
 type bar struct {
 	w     io.Writer
-	width func() int // of the terminal; nil: there is none
+	width func() int // the columns of the terminal; nil if w is not a terminal
 	now   func() time.Time
-	last  time.Time // of what is drawn
-	drawn bool
+	last  time.Time // when the bar was last drawn
+	drawn bool      // the bar is on the screen
 }
 
-// redraw is how often people can see a line change without seeing it flicker.
-const redraw = 100 * time.Millisecond
+const (
+	// minInterval is the shortest time between two drawings. A faster bar would flicker.
+	minInterval = 100 * time.Millisecond
+	// maxCells is the length of the bar itself on a wide terminal.
+	maxCells = 24
+)
 
+// newBar returns a bar on w, which draws only if w is a terminal.
 func newBar(w io.Writer, now func() time.Time) *bar {
 	b := &bar{w: w, now: now}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -36,38 +41,37 @@ func newBar(w io.Writer, now func() time.Time) *bar {
 	return b
 }
 
-// mostCells is how long the bar itself is where there is room.
-const mostCells = 24
-
-// draw shows a fraction of the way, if that is known (≥ 0), unless it was drawn a moment ago.
-func (b *bar) draw(what string, fraction float64, note string) {
+// draw shows title, a bar and note. fraction is how much is done, from 0 to 1; if it is negative, the line has no bar. draw does
+// nothing if the last drawing was less than minInterval ago.
+func (b *bar) draw(title string, fraction float64, note string) {
 	if b.width == nil {
 		return
 	}
 	now := b.now()
-	if b.drawn && now.Sub(b.last) < redraw {
+	if b.drawn && now.Sub(b.last) < minInterval {
 		return
 	}
 	b.last, b.drawn = now, true
-	// A full last column would move some terminals on to the next line.
-	most := b.width() - 1
-	line := what
+	// Some terminals go to the next line after a character in the last column.
+	maxRunes := b.width() - 1
+	line := title
 	if fraction >= 0 {
 		percent := fmt.Sprintf(" %3.0f %%", 100*fraction)
-		line = fmt.Sprintf("%-11s  ", what)
-		cells := max(0, min(mostCells, most-len(line)-len(percent)-2-len([]rune(note))))
+		line = fmt.Sprintf("%-11s  ", title)
+		cells := max(0, min(maxCells, maxRunes-len(line)-len(percent)-2-len([]rune(note))))
 		full := int(fraction * float64(cells))
 		line += fmt.Sprintf("%s%s%s", strings.Repeat("█", full), strings.Repeat("░", cells-full), percent)
 	}
-	letters := []rune(strings.TrimRight(line+"  "+note, " "))
-	if len(letters) > most {
-		letters = letters[:max(0, most)]
+	runes := []rune(strings.TrimRight(line+"  "+note, " "))
+	if len(runes) > maxRunes {
+		runes = runes[:max(0, maxRunes)]
 	}
-	// In one write, the old line's rest erased after the new one is there: no moment without a line, so no flicker.
-	fmt.Fprintf(b.w, "\r%s\x1b[K", string(letters))
+	// One write puts the new line over the old one and then erases the rest of the old one. The line is never empty in between,
+	// so it does not flicker.
+	fmt.Fprintf(b.w, "\r%s\x1b[K", string(runes))
 }
 
-// clear makes room for a line of text.
+// clear erases the bar, so that a line of text can take its place.
 func (b *bar) clear() {
 	if b.drawn {
 		fmt.Fprint(b.w, "\r\x1b[K")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -19,9 +20,9 @@ import (
 )
 
 func newCheck() *cobra.Command {
-	var from choice
+	var from configFlags
 	cmd := &cobra.Command{
-		Use: "check -c FILE", Short: "What train would run, or what is wrong and where", Args: cobra.NoArgs,
+		Use: "check -c FILE", Short: "Show what train would do, or what is wrong with the configuration", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
@@ -37,29 +38,29 @@ func newCheck() *cobra.Command {
 			return failed(check(cmd.OutOrStdout(), c, blas))
 		},
 	}
-	from.flags(cmd)
+	from.add(cmd)
 	return cmd
 }
 
-// check writes what train would run, and answers with the files that are not there. It reaches no broker.
+// check writes what train would do. It returns an error for each file that is missing. It does not connect to brokers.
 func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, whereabouts(c))
+	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, brokers(c))
 	fmt.Fprintf(table, "arithmetic\t%s, %s\n", blas.Name(), blas.Vector())
 	if hint := blas.Hint(); hint != "" {
 		fmt.Fprintf(table, "\t%s\n", hint)
 	}
-	memory := "half of what is free"
+	memory := "half of the free memory"
 	if c.Memory > 0 {
 		memory = c.Memory.String()
 	}
 	fmt.Fprintf(table, "memory\t%s\n", memory)
 
-	files, missing := checkFiles("train", c.Examples.Train)
-	more, missingMore := checkFiles("test", c.Examples.Test)
-	files = append(files, more...)
+	train, missingTrain := checkFiles("train", c.Examples.Train)
+	test, missingTest := checkFiles("test", c.Examples.Test)
+	files := slices.Concat(train, test)
 	if len(files) == 0 {
-		files = []string{"none: the examples that are on the topic"}
+		files = []string{"none; train uses the examples on the topic"}
 	}
 	section(table, "files", files)
 	var topics []string
@@ -74,19 +75,19 @@ func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
-	next := 1
+	first := 1
 	for _, s := range c.Stages {
 		fmt.Fprintf(rows, "%s\t%s\t%s\t%d\t%g\t%s\t%s\t%s\n",
-			numbers(next, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
-		next += s.Repeat
+			numbers(first, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
+		first += s.Repeat
 	}
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	return errors.Join(append(missing, missingMore...)...)
+	return errors.Join(slices.Concat(missingTrain, missingTest)...)
 }
 
-// section writes lines of which the first has a title.
+// section writes a title with its lines: the title stands before the first.
 func section(w io.Writer, title string, lines []string) {
 	for _, line := range lines {
 		fmt.Fprintf(w, "%s\t%s\n", title, line)
@@ -94,6 +95,7 @@ func section(w io.Writer, title string, lines []string) {
 	}
 }
 
+// checkFiles returns a line for each file of a split, and an error for each file that can't be read.
 func checkFiles(split string, files []string) (lines []string, missing []error) {
 	for _, file := range files {
 		info, err := os.Stat(file)
@@ -119,6 +121,7 @@ func preparation(p schemas.Prepare) string {
 	return text
 }
 
+// numbers returns the range of the stages that one entry of the configuration stands for.
 func numbers(first, count int) string {
 	if count == 1 {
 		return strconv.Itoa(first)

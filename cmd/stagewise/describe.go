@@ -10,29 +10,31 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// describe is the head of a run: what, where, and with which arithmetic.
+// describe writes the first lines of a run: the pipeline, its brokers, and the BLAS.
 func describe(w io.Writer, c *config.Config, blas *kernel.BLAS) {
-	fmt.Fprintf(w, "%s on %s, %s\n", c.Name, whereabouts(c), blas.Name())
+	fmt.Fprintf(w, "%s on %s, %s\n", c.Name, brokers(c), blas.Name())
 	if hint := blas.Hint(); hint != "" {
 		fmt.Fprintln(w, hint)
 	}
 }
 
-func whereabouts(c *config.Config) string {
+// brokers describes how the brokers of a configuration are reached.
+func brokers(c *config.Config) string {
 	if len(c.Brokers) == 0 {
 		return "the embedded broker in " + c.DataDir
 	}
-	words := []string{"Kafka at", strings.Join(c.Brokers, ", ")}
+	text := "Kafka at " + strings.Join(c.Brokers, ", ")
 	if c.Security.TLS.Enabled {
-		words = append(words, "by TLS")
+		text += " over TLS"
 	}
 	if s := c.Security.SASL; s.Mechanism != "" {
-		words = append(words, "as", s.Username, "by", s.Mechanism)
+		text += fmt.Sprintf(" as %s (%s)", s.Username, s.Mechanism)
 	}
-	return strings.Join(words, " ")
+	return text
 }
 
-// conclude is the end of a run: what it is worth, and where the model is.
+// conclude writes the last lines of a run: the errors, and where the version and its report are. file is the path of the
+// configuration; report and model are the paths that train wrote to, or empty.
 func conclude(w io.Writer, file string, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
 		fmt.Fprintf(w, "test error %s, train error %s, %.1f s\n", percent(r.TestError), percent(&r.TrainError), r.Seconds)
@@ -40,13 +42,15 @@ func conclude(w io.Writer, file string, r *schemas.Report, report, model string)
 		fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
 	}
 	fmt.Fprintf(w, "model: version %d on the topic %s.weights", r.Version, r.Name)
-	if model != "" {
+	switch model {
+	case "":
+		fmt.Fprintf(w, "\nto export it: stagewise weights export -c %s -o FILE", file)
+	case standardOutput:
+	default:
 		fmt.Fprintf(w, ", and in %s", model)
-	} else {
-		fmt.Fprintf(w, " (stagewise weights export -c %s -o FILE)", file)
 	}
 	fmt.Fprintln(w)
-	if report != "" && report != standard {
+	if report != "" && report != standardOutput {
 		fmt.Fprintf(w, "report: %s\n", report)
 	}
 }

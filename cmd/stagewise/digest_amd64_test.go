@@ -10,18 +10,19 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
-// The weights of examples/digits.yaml by Go's own arithmetic, without a BLAS and without vector instructions, are the
-// same from one version of the program to the next. A change of these bits is a change of the results that users get:
-// make it on purpose. Other architectures round otherwise, as Go may fuse a product and a sum.
+// The weights of examples/digits.yaml, computed in Go without a BLAS and without vector instructions, are the same in each
+// version of the program. Users get other results if these bits change, so change them only on purpose. Other architectures
+// round differently, because Go may fuse a product and a sum there.
 func TestDigitsDigest(t *testing.T) {
 	const want = "5a3b8264fe54b79c0ce47acb8b206b74697e7aaeceaaaa96ececfa6ccd778215"
-	wide, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
+	avx512, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
 	cpu.X86.HasAVX512F = false
 	vek32.SetAcceleration(false)
 	defer func() {
-		cpu.X86.HasAVX512F = wide
+		cpu.X86.HasAVX512F = avx512
 		vek32.SetAcceleration(accelerated)
 	}()
 	t.Chdir("../..") // the example's files are relative to the repository
@@ -34,11 +35,11 @@ func TestDigitsDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), pipeline.TrainOptions{}, nothing{})
+	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), pipeline.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.WeightsDigest != want {
-		t.Errorf("the weights have digest %s, expected %s", report.WeightsDigest, want)
+		t.Errorf("weights with digest %s, expected %s", report.WeightsDigest, want)
 	}
 }

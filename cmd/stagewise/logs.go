@@ -7,13 +7,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// logs is the recorder for machines: what happens, but not how far it has come. Between a run's begin and its end all lines
-// name it.
+// logs is the recorder that writes logs: a record for each event except those that only report progress. From the beginning of
+// a run to its end each record has the id of the run.
 type logs struct {
 	*slog.Logger
-	all *slog.Logger // of no run
+	plain *slog.Logger // without the id of a run
 }
 
+// newLogs returns a recorder that logs to a handler.
 func newLogs(handler slog.Handler) *logs {
 	logger := slog.New(handler)
 	return &logs{logger, logger}
@@ -28,7 +29,7 @@ func (l *logs) Record(e event.Event) {
 	case event.Serving:
 		l.Info("serving", "metrics", "http://"+e.Address+"/metrics")
 	case event.Began:
-		l.Logger = l.all.With("run", e.Run)
+		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case event.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
@@ -49,7 +50,7 @@ func (l *logs) Record(e event.Event) {
 		l.Info("stage ended", attributes...)
 	case event.Ended:
 		l.Info("ended", "state", e.State, "reason", e.Reason)
-		l.Logger = l.all
+		l.Logger = l.plain
 	case event.Owned:
 		l.Info("owns", "partitions", e.Partitions)
 	case event.Visited:
@@ -61,9 +62,12 @@ func (l *logs) Record(e event.Event) {
 	case event.Advanced:
 		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
 	case event.Waiting:
-		if e.Over {
-			l.Info("goes on", "after", e.What)
-		} else {
+		switch {
+		case e.Over && e.Err == nil:
+			l.Info("resumed", "after", e.What)
+		case e.Over:
+			l.Warn("gave up", "after", e.What, "because", e.Err)
+		default:
 			l.Warn("waiting", "for", e.What, "since", e.Since, "because", e.Err)
 		}
 	case event.Noticed:

@@ -1,7 +1,7 @@
-// Command stagewise is the mouth of the system: it reads the configuration, opens the log, has the pipeline do the work,
-// and tells people what became of it. See docs/configuration.md for the keys.
+// Command stagewise trains, exports and applies the models of a pipeline. It reads the configuration, opens the log, calls
+// package pipeline, and shows the results. docs/configuration.md describes the keys of a configuration.
 //
-// It exits with 0 when it is done, 1 when the run failed, 2 when the configuration or the command line is wrong.
+// The exit code is 0 for success, 1 if the run failed, and 2 if the configuration or the command line is wrong.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
+// The exit codes of the program.
 const (
 	exitDone   = 0
 	exitFailed = 1
@@ -32,6 +33,7 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// execute runs the command that args name and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)
@@ -39,7 +41,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	// What fails because it was told to end has many names, by where it was.
+	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
 	if ctx.Err() != nil {
 		err = &failure{errors.New(interrupted(command.Name()))}
 	}
@@ -54,18 +56,19 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func interrupted(command string) string {
 	if command == "train" || command == "ingest" {
-		return "interrupted; the same command goes on where it was"
+		return "interrupted; to resume, run the same command again"
 	}
 	return "interrupted"
 }
 
-// failure is an error of a command that was right. All others are of the command line, as cobra's are, or of the
-// configuration.
+// failure is an error that neither the configuration nor the command line caused. It makes the exit code 1. All other errors,
+// cobra's included, make it 2.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// failed makes a failure of what went wrong after the configuration was read, unless that is to blame after all.
+// failed wraps an error of a command that has read its configuration in a failure, unless the configuration is the cause
+// after all: some values are only checked when they are used.
 func failed(err error) error {
 	switch {
 	case err == nil,

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// in moves the test into an empty folder with these files, and has the BLAS that is always there.
-func in(t *testing.T, files map[string]string) {
+// inFolder makes a new folder with these files the working directory of the test, and selects the BLAS that is always there.
+func inFolder(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	t.Setenv("STAGEWISE_BLAS", "gonum")
@@ -22,12 +22,14 @@ func in(t *testing.T, files map[string]string) {
 	}
 }
 
+// stagewise runs a command line.
 func stagewise(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = execute(context.Background(), args, &out, &err)
 	return code, out.String(), err.String()
 }
 
+// good is a configuration of three stages for the files of [blobs].
 const good = `name: blobs
 examples: {train: [train.csv], test: [test.csv]}
 stages:
@@ -49,15 +51,16 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 	}
 	for _, test := range []struct {
 		args   string
-		stderr string // each line of it
+		stderr string // how each line begins, after "stagewise: "
 	}{
 		{"", "no command; see stagewise --help"},
 		{"tain", `unknown command "tain" for stagewise; did you mean train?`},
 		{"work", `required flag(s) "config" not set`},
-		{"work -c good.yaml", "brokers: not set: expected those of a Kafka cluster: the embedded broker has no room for a second process"},
+		{"work -c good.yaml", "brokers: not set: expected the addresses of a Kafka cluster: the embedded broker serves a single process"},
 		{"solve -c good.yaml --log xml", "--log: xml: expected text or json"},
-		{"train -c good.yaml --detach", "brokers: not set: expected those of a Kafka cluster: the embedded broker has no room for a second process"},
-		{"train -c good.yaml --detach --attach 0123", "--detach and --attach: expected one of them"},
+		{"train -c good.yaml --detach", "brokers: not set: expected the addresses of a Kafka cluster: the embedded broker serves a single process"},
+		{"train -c good.yaml --detach --attach 0123", "--detach and --attach: expected only one of them"},
+		{"train -c good.yaml --report - --model -", "--report and --model: expected only one of them to be -"},
 		{"weights", "no command; see stagewise weights --help"},
 		{"weights follow", `unknown command "follow" for stagewise weights; see stagewise weights --help`},
 		{"train", `required flag(s) "config" not set`},
@@ -66,7 +69,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c none.yaml", "read configuration: open none.yaml: no such file or directory"},
 		{"train -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
 		{"check -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
-		{"ingest -c empty.yaml", "no files to ingest: neither examples.train nor examples.test names any"},
+		{"ingest -c empty.yaml", "no files to ingest: set examples.train or examples.test"},
 		{"train -c syntax.yaml", "syntax.yaml:2: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
 		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
 			"bad.yaml:2: stages.0.link: probit: expected identity, softmax or calibrated\n" +
@@ -83,7 +86,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"predict", `required flag(s) "input", "model" not set`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
-			in(t, files)
+			inFolder(t, files)
 			code, stdout, stderr := stagewise(strings.Fields(test.args)...)
 			if code != exitWrong || stdout != "" {
 				t.Errorf("exit code %d, output %q", code, stdout)
@@ -99,14 +102,14 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(".stagewise"); err == nil {
-				t.Error("a data directory was made")
+				t.Error("a data directory was created")
 			}
 		})
 	}
 }
 
 func TestUnknownBLAS(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good})
+	inFolder(t, map[string]string{"good.yaml": good})
 	t.Setenv("STAGEWISE_BLAS", "no/such/library")
 	if code, _, stderr := stagewise("check", "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, `stagewise: open BLAS "no/such/library"`) {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -114,7 +117,7 @@ func TestUnknownBLAS(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n", "test.csv": "0,1\n"})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n", "test.csv": "0,1\n"})
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml", "--set", "memory=1GiB")
 	if code != exitDone || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -129,9 +132,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A missing file is no fault of the configuration: it may come before the run does.
+// The configuration is not wrong if a file is missing: the file may be there before the run begins. So the exit code is 1.
 func TestCheckFindsMissingFiles(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml")
 	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" || !strings.Contains(stdout, "test.csv (missing)") {
 		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
@@ -144,9 +147,9 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A file is replaced whole or not at all, and nothing else is left in its folder.
+// After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
 func TestWriteIsAtomic(t *testing.T) {
-	in(t, map[string]string{"old": "old"})
+	inFolder(t, map[string]string{"old": "old"})
 	if err := os.Symlink("old", "link"); err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +158,7 @@ func TestWriteIsAtomic(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// A failed write leaves the file alone. A write through a link replaces what the link points to.
 	err := write("old", nil, func(w io.Writer) error { half(w); return os.ErrClosed })
 	if content, _ := os.ReadFile("old"); err == nil || string(content) != "old" {
 		t.Errorf("%q, error %v", content, err)

@@ -19,12 +19,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// metrics is the recorder for Prometheus, and for whoever asks whether the process is well.
+// metrics is the recorder that counts events for Prometheus. It also knows whether the process waits for brokers.
 type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
-	waiting  map[string]string // for what, and why
-	last     event.Progressed
+	waiting  map[string]string // the operations that wait for brokers, and their errors
+	last     event.Progressed  // the last one of the current visit
 
 	rows, visits, quarantined            prometheus.Counter
 	seconds, runs                        *prometheus.CounterVec
@@ -33,6 +33,7 @@ type metrics struct {
 	err, loss                            *prometheus.GaugeVec
 }
 
+// newMetrics returns a recorder with a registry of its own, in which all metrics are registered.
 func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), waiting: map[string]string{}}
 	counter := func(name, help string) prometheus.Counter {
@@ -45,24 +46,24 @@ func newMetrics() *metrics {
 		m.registry.MustRegister(g)
 		return g
 	}
-	m.rows = counter("rows_total", "Rows that visits went through.")
-	m.visits = counter("visits_total", "Visits to partitions whose statistics are published.")
-	m.quarantined = counter("quarantined_total", "Messages that surveys could not use; one that is made again counts them again.")
-	m.partitions = gauge("partitions", "Partitions of the examples that this worker owns.")
-	m.stage = gauge("stage", "Stage of the run, from 0; -1 in the survey.")
-	m.visit = gauge("visit", "Visit of the stage, from 0.")
-	m.pass = gauge("pass", "Passes of the stage that are reduced.")
-	m.left = gauge("lag_rows", "Rows of the visit that is due which this worker has yet to go through.")
-	m.waits = gauge("waiting", "What trouble with the brokers holds up, how many things.")
-	m.objective = gauge("objective", "What the stage minimises, at its last pass.")
+	m.rows = counter("rows_total", "Rows that visits have processed.")
+	m.visits = counter("visits_total", "Visits to partitions whose statistics have been published.")
+	m.quarantined = counter("quarantined_total", "Messages that the survey could not use. A survey that is repeated counts them again.")
+	m.partitions = gauge("partitions", "Partitions of the examples topic that this worker owns.")
+	m.stage = gauge("stage", "Current stage of the run, from 0; -1 during the survey.")
+	m.visit = gauge("visit", "Current visit of the stage, from 0.")
+	m.pass = gauge("pass", "Passes of the stage that the solver has completed.")
+	m.left = gauge("lag_rows", "Rows of the current visit that this worker has not processed yet.")
+	m.waits = gauge("waiting", "Operations that are being retried because brokers fail.")
+	m.objective = gauge("objective", "The objective of the stage at its last pass, which the stage minimises.")
 	m.seconds = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "stagewise", Name: "seconds_total", Help: "Seconds by phase: survey, visit, residuals, gather, solve.",
+		Namespace: "stagewise", Name: "seconds_total", Help: "Seconds spent in each phase: survey, visit, residuals, gather, solve.",
 	}, []string{"phase"})
 	m.runs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "stagewise", Name: "runs_total", Help: "Runs that have ended, by state.",
+		Namespace: "stagewise", Name: "runs_total", Help: "Runs that have ended, by their final state.",
 	}, []string{"state"})
 	m.err = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "stagewise", Name: "error_percent", Help: "Error of the last pass, by split.",
+		Namespace: "stagewise", Name: "error_percent", Help: "Error of the last pass in percent, by split.",
 	}, []string{"split"})
 	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "stagewise", Name: "loss", Help: "Mean loss of the last pass, by split.",
@@ -117,11 +118,13 @@ func (m *metrics) Record(e event.Event) {
 	}
 }
 
+// at sets the current stage and visit.
 func (m *metrics) at(stage, visit int) {
 	m.stage.Set(float64(stage))
 	m.visit.Set(float64(visit))
 }
 
+// waitFor notes that an operation waits for brokers, or no longer does.
 func (m *metrics) waitFor(e event.Waiting) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -131,7 +134,7 @@ func (m *metrics) waitFor(e event.Waiting) {
 	m.waits.Set(float64(len(m.waiting)))
 }
 
-// handler answers at /metrics, /live and /ready. A process that waits for brokers is alive and not ready.
+// handler returns the handler of /metrics, /live and /ready. A process that waits for brokers is alive but not ready.
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
@@ -148,30 +151,30 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// listenOn opens the address for metrics. Where that is the default and another process of this machine has it, any
-// free port will do: two workers on one machine need no configuration.
+// listenOn listens on the address for metrics. If another process has taken the default address, it listens on a free port
+// instead, so that two workers on one machine need no configuration. The error is a [schemas.Problem].
 func listenOn(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) && address == config.DefaultListen {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, schemas.Problem{Key: "metrics.listen", Value: address, Want: fmt.Sprintf("host:port that can be listened on (%v)", err)}
+		return nil, schemas.Problem{Key: "metrics.listen", Value: address, Want: fmt.Sprintf("host:port on which this process can listen (%v)", err)}
 	}
 	return listener, nil
 }
 
-// serveMetrics answers until ctx ends. What it returns waits for that.
-func serveMetrics(ctx context.Context, listener net.Listener, m *metrics) (wait func()) {
+// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped.
+func serveMetrics(ctx context.Context, listener net.Listener, m *metrics) (stop func()) {
 	server := &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(listener) // ends with Close, and says so
+		_ = server.Serve(listener) // returns ErrServerClosed after Close
 	}()
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	release := context.AfterFunc(ctx, func() { _ = server.Close() })
 	return func() {
-		stop()
+		release()
 		_ = server.Close()
 		<-ended
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// What a recorder is told is what Prometheus reads, and a service that waits for brokers is alive and not ready.
+// Prometheus reads the recorded events, and a service that waits for brokers is alive but not ready.
 func TestMetrics(t *testing.T) {
 	listener, err := listenOn("127.0.0.1:0")
 	if err != nil {
@@ -87,19 +87,19 @@ func TestMetrics(t *testing.T) {
 	cancel()
 }
 
-// Two services on one machine need no configuration; an address that somebody has asked for is that or an error.
+// A second service on a machine finds a free port by itself. An address that was configured is used, or it is an error.
 func TestListenOn(t *testing.T) {
 	taken, err := net.Listen("tcp", config.DefaultListen)
 	if err == nil {
 		defer taken.Close()
-	} // else another process has it, which does as well
+	} // otherwise another process has taken the address, which is as good
 	free, err := listenOn(config.DefaultListen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer free.Close()
 	if host, _, _ := net.SplitHostPort(free.Addr().String()); host != "127.0.0.1" {
-		t.Errorf("it listens on %s", free.Addr())
+		t.Errorf("listening on %s", free.Addr())
 	}
 	if _, err := listenOn(free.Addr().String()); !errors.As(err, new(schemas.Problem)) {
 		t.Errorf("an address that is taken: %v", err)

@@ -23,9 +23,9 @@ func newPredict() *cobra.Command {
 		header                                  bool
 	)
 	cmd := &cobra.Command{
-		Use: "predict --model FILE -i FILE", Short: "Label and probabilities of each row of a file, as CSV", Args: cobra.NoArgs,
+		Use: "predict --model FILE -i FILE", Short: "Predict the label and the probabilities of each row of a file, as CSV", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := writable(output); err != nil {
+			if err := checkWritable(output); err != nil {
 				return err
 			}
 			blas, err := openBLAS()
@@ -41,26 +41,27 @@ func newPredict() *cobra.Command {
 			if cmd.Flags().Changed("header") {
 				o.Header = &header
 			}
-			return failed(write(output, cmd.OutOrStdout(), func(w io.Writer) error {
+			err = write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				return predict(cmd.Context(), w, blas, m, input, o)
-			}))
+			})
+			if problem, ok := err.(schemas.Problem); ok && cmd.Flags().Lookup(problem.Key) != nil {
+				problem.Key = "--" + problem.Key // the options of ingest are flags here
+				return problem
+			}
+			return failed(err)
 		},
 	}
-	cmd.Flags().StringVar(&modelFile, "model", "", "the model, a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "the rows, a `file` of a format that can be ingested, with or without labels")
-	cmd.Flags().StringVarP(&output, "output", "o", standard, "where to write, a `file`")
-	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows, if not what the model was trained on or the file's name tells")
-	cmd.Flags().StringVar(&label, "label", "", "the `column` of the label, if not where it was in training")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns")
-	for _, required := range []string{"model", "input"} {
-		if err := cmd.MarkFlagRequired(required); err != nil {
-			panic(err) // there is no such flag
-		}
-	}
+	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file`, with or without labels, in a format that ingest reads")
+	cmd.Flags().StringVarP(&output, "output", "o", standardOutput, "write the predictions to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows; by default that of the training files or of the file name's extension")
+	cmd.Flags().StringVar(&label, "label", "", "the `column` of the label; by default that of the training files")
+	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns; by default as in the training files")
+	markRequired(cmd, "model", "input")
 	return cmd
 }
 
-// inputOptions says how the files that a model was trained on were read.
+// inputOptions returns the options that read the files which a model was trained on.
 func inputOptions(m *model.Model) ingest.Options {
 	o, plan := ingest.Defaults(), m.Manifest.Plan
 	o.Format, o.Label, o.Weight, o.Header = plan.Input.Format, ingest.Column(plan.Input.Label), ingest.Column(plan.Input.Weight), plan.Input.Header
@@ -68,6 +69,7 @@ func inputOptions(m *model.Model) ingest.Options {
 	return o
 }
 
+// readModel reads a model file.
 func readModel(path string) (*model.Model, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,7 +83,8 @@ func readModel(path string) (*model.Model, error) {
 	return m, nil
 }
 
-// predict writes a row for each row of the input, batch by batch.
+// predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
+// of all classes.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
 	labels := m.Labels()
 	out := csv.NewWriter(w)
@@ -117,7 +120,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
-// fill puts the features of rows into dst.
+// fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.
 func fill(dst []float32, rows *schemas.ExampleRows) {
 	if rows.Bytes != nil {
 		kernel.FromBytes(dst, rows.Bytes)

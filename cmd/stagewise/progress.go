@@ -13,64 +13,77 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// progress is the recorder for people: lines on out, a row of a table for each stage, and while one is under way a bar on
-// the terminal, if there is one.
+// progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on out, and below them a
+// progress bar if stderr is a terminal.
 type progress struct {
-	out    io.Writer
-	bar    *bar
-	stages []schemas.Stage
-	titled bool    // the table has its head
-	passed string  // what the last pass of the stage came to
-	shown  float64 // the fraction of the run that was shown last: a resumed run repeats visits, its bar does not go back
-	bad    int     // quarantined
+	out         io.Writer
+	bar         *bar
+	stages      []schemas.Stage
+	surveyed    bool               // the line about the survey is written
+	pending     []event.StageEnded // the stages that ended before that
+	titled      bool               // the head of the table is written
+	pass        string             // what the last pass of the stage came to
+	fraction    float64            // the largest fraction of the run that was drawn
+	quarantined int                // messages
 }
 
+// newProgress returns a recorder that writes to out and draws its bar on stderr.
 func newProgress(out, stderr io.Writer, now func() time.Time) *progress {
 	return &progress{out: out, bar: newBar(stderr, now)}
 }
 
-// finish takes the bar away.
-func (p *progress) finish() { p.bar.clear() }
+// finish writes the rows that are still pending and erases the bar.
+func (p *progress) finish() {
+	p.flush()
+	p.bar.clear()
+}
 
-// mostQuarantined is how many bad messages are worth a line each.
-const mostQuarantined = 5
+// maxQuarantined is how many messages in quarantine get a line each.
+const maxQuarantined = 5
 
 func (p *progress) Record(e event.Event) {
 	switch e := e.(type) {
 	case event.Ingested:
-		p.ingested(e)
+		p.ingest(e)
 	case event.Began:
 		p.stages = e.Stages
 		if e.Followed {
-			p.line("run %s, on which others work", e.Run)
+			p.line("run %s, which other processes work on", e.Run)
 		} else if e.Resumed {
-			p.line("run %s goes on where it was", e.Run)
+			p.line("run %s, resumed", e.Run)
 		} else {
 			p.line("run %s", e.Run)
 		}
 	case event.Progressed:
-		p.progressed(e)
+		p.progress(e)
 	case event.Quarantined:
-		if p.bad++; p.bad <= mostQuarantined {
+		if p.quarantined++; p.quarantined <= maxQuarantined {
 			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
-		} else if p.bad == mostQuarantined+1 {
-			p.line("quarantined more; they are all on the quarantine topic")
+		} else if p.quarantined == maxQuarantined+1 {
+			p.line("more messages are quarantined; the quarantine topic has all of them")
 		}
 	case event.Surveyed:
-		p.surveyed(e)
+		p.survey(e)
+		p.flush()
 	case event.Passed:
-		p.passed = fmt.Sprintf("pass %d/%d", e.Pass, p.passes(e.Stage))
+		p.pass = fmt.Sprintf("pass %d/%d", e.Pass, p.maxPasses(e.Stage))
 		if s, ok := e.Metrics[schemas.Train]; ok {
-			p.passed += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
+			p.pass += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
 	case event.StageEnded:
-		p.stage(e)
+		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
+		if p.pending = append(p.pending, e); p.surveyed {
+			p.flush()
+		}
 	case event.Advanced:
-		p.progressed(event.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
+		p.progress(event.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
 	case event.Waiting:
-		if e.Over {
-			p.line("%s: goes on", e.What)
-		} else {
+		switch {
+		case e.Over && e.Err == nil:
+			p.line("%s: succeeded after %v", e.What, e.Since.Round(time.Second))
+		case e.Over:
+			p.line("%s: gave up after %v", e.What, e.Since.Round(time.Second))
+		default:
 			p.line("%s: waiting for %v: %v", e.What, e.Since.Round(time.Second), e.Err)
 		}
 	case event.Noticed:
@@ -78,16 +91,17 @@ func (p *progress) Record(e event.Event) {
 	}
 }
 
+// line writes a line in the place of the bar.
 func (p *progress) line(format string, values ...any) {
 	p.bar.clear()
 	fmt.Fprintf(p.out, format+"\n", values...)
 }
 
-func (p *progress) ingested(e event.Ingested) {
+func (p *progress) ingest(e event.Ingested) {
 	files := strings.Join(e.Files, ", ")
 	switch {
 	case e.Known:
-		p.line("%s: %s %s rows are on the topic already", files, humanize.Comma(e.Rows), e.Split)
+		p.line("%s: %s %s rows, already on the topic", files, humanize.Comma(e.Rows), e.Split)
 	case e.Done:
 		p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split)
 	default:
@@ -95,7 +109,7 @@ func (p *progress) ingested(e event.Ingested) {
 	}
 }
 
-func (p *progress) surveyed(e event.Surveyed) {
+func (p *progress) survey(e event.Surveyed) {
 	var rows []string
 	for split := schemas.Train; split < schemas.Splits; split++ {
 		if n := e.Rows[split]; n > 0 {
@@ -103,19 +117,20 @@ func (p *progress) surveyed(e event.Surveyed) {
 		}
 	}
 	inputs := ""
-	if e.Inputs != e.Features {
-		inputs = fmt.Sprintf(", %d of them made", e.Inputs)
+	if e.Inputs != e.Features { // only principal components change the number
+		inputs = fmt.Sprintf(" → %d components", e.Inputs)
 	}
 	took := ""
 	if e.Elapsed > 0 {
 		took = fmt.Sprintf("; surveyed in %.1f s", e.Elapsed.Seconds())
 	}
 	p.line("%s rows; %d features%s; %d classes%s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, took)
+	p.surveyed = true
 }
 
-// progressed draws how far the whole run is; the survey has a bar of its own.
-func (p *progress) progressed(e event.Progressed) {
-	part := -1.0
+// progress draws a bar for the whole run. The survey, which comes before it, has a bar of its own.
+func (p *progress) progress(e event.Progressed) {
+	part := -1.0 // of the visit; unknown while Of is 0
 	if e.Of > 0 {
 		part = float64(e.Rows) / float64(e.Of)
 	}
@@ -123,35 +138,45 @@ func (p *progress) progressed(e event.Progressed) {
 		p.bar.draw("survey", part, "")
 		return
 	}
-	visits := float64(p.visits(e.Stage))
-	within := min((float64(e.Visit)+max(part, 0))/visits, 1)
-	p.shown = max(p.shown, (float64(e.Stage)+within)/float64(max(len(p.stages), e.Stage+1)))
-	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, max(len(p.stages), e.Stage+1)), p.shown, p.passed)
+	stages := max(len(p.stages), e.Stage+1)
+	ofStage := min((float64(e.Visit)+max(part, 0))/float64(p.maxVisits(e.Stage)), 1)
+	// A run that is resumed repeats visits. Its bar does not go back.
+	p.fraction = max(p.fraction, (float64(e.Stage)+ofStage)/float64(stages))
+	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, stages), p.fraction, p.pass)
 }
 
-// passes returns how many passes a stage has at most.
-func (p *progress) passes(stage int) int {
+// maxPasses returns how many passes a stage has at most.
+func (p *progress) maxPasses(stage int) int {
 	if stage >= len(p.stages) || link.Named(p.stages[stage].Link).Quadratic {
 		return 1
 	}
 	return max(p.stages[stage].Passes, 1)
 }
 
-// visits returns how many visits a stage has at most.
-func (p *progress) visits(stage int) int {
+// maxVisits returns how many visits a stage has at most.
+func (p *progress) maxVisits(stage int) int {
 	if stage >= len(p.stages) {
 		return 1
 	}
-	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.passes(stage)
+	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.maxPasses(stage)
 }
 
-// The table is for terminals of 80 columns.
+// The formats of the table, which fits into 80 columns.
 const (
 	head = "                                error             loss\n"
 	row  = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
 )
 
-func (p *progress) stage(e event.StageEnded) {
+// flush writes the rows of the table that are pending.
+func (p *progress) flush() {
+	for _, e := range p.pending {
+		p.row(e)
+	}
+	p.pending = nil
+}
+
+// row writes the row of a stage.
+func (p *progress) row(e event.StageEnded) {
 	p.bar.clear()
 	if !p.titled {
 		fmt.Fprint(p.out, head)
@@ -160,11 +185,13 @@ func (p *progress) stage(e event.StageEnded) {
 	}
 	fmt.Fprintf(p.out, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
 		percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), fmt.Sprintf("%.1f", e.Seconds))
-	p.passed = ""
+	p.pass = ""
 }
 
+// none stands for a value that does not exist.
 const none = "-"
 
+// percent formats an error in percent; nil stands for none.
 func percent(v *float64) string {
 	if v == nil {
 		return none
@@ -172,6 +199,7 @@ func percent(v *float64) string {
 	return fmt.Sprintf("%.2f %%", *v)
 }
 
+// loss formats a mean loss; nil stands for none.
 func loss(v *float64) string {
 	if v == nil {
 		return none

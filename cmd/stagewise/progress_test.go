@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -10,25 +12,25 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-func of[T any](v T) *T { return &v }
-
-// stageOf is the events of one stage, a tenth of a second apart.
-func stageOf(record func(event.Event), clock *time.Time) {
+// recordStage records the events of a run up to the end of its first stage.
+func recordStage(record func(event.Event), clock *time.Time) {
 	record(event.Began{Run: "abc", Stages: []schemas.Stage{{Link: "softmax", Passes: 5}, {Link: "softmax", Passes: 5}}})
+	record(event.Surveyed{Rows: map[schemas.Split]int64{schemas.Train: 1000}, Features: 784, Inputs: 50, Classes: 10})
 	for rows := range int64(5) {
 		record(event.Progressed{Stage: 0, Visit: int(rows), Rows: rows * 25, Of: 100})
 		*clock = clock.Add(60 * time.Millisecond)
 	}
 	record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "softmax", Passes: 12, Seconds: 1.25,
-		TrainError: 1.5, TrainLoss: 0.05, TestError: of(2.25)}})
+		TrainError: 1.5, TrainLoss: 0.05, TestError: new(2.25)}})
 }
 
 func TestProgressWithoutTerminal(t *testing.T) {
 	var out, stderr bytes.Buffer
 	var clock time.Time
 	p := newProgress(&out, &stderr, func() time.Time { return clock })
-	stageOf(p.Record, &clock)
+	recordStage(p.Record, &clock)
 	want := "run abc\n" +
+		"1,000 train rows; 784 features → 50 components; 10 classes\n" +
 		"                                error             loss\n" +
 		" stage  link        passes    train     test    train     test  seconds\n" +
 		"   1/2  softmax         12   1.50 %   2.25 %   0.0500        -      1.2\n"
@@ -37,23 +39,64 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	}
 }
 
-// The bar is drawn at most each 100 ms, never longer than a line, and gone before a line of text.
+// The bar is drawn every 100 ms at most, never fills a line, and is erased before a line of text.
 func TestBar(t *testing.T) {
 	var out, stderr bytes.Buffer
 	var clock time.Time
 	p := newProgress(&out, &stderr, func() time.Time { return clock })
 	p.bar.width = func() int { return 48 }
-	stageOf(p.Record, &clock)
+	recordStage(p.Record, &clock)
 	frames := strings.Split(stderr.String(), "\r")
 	if len(frames) != 5 { // nothing, 0 %, 25 %, 50 %, erased
 		t.Fatalf("frames %q", frames)
 	}
 	for _, frame := range frames {
 		if line := strings.TrimSuffix(frame, "\x1b[K"); len([]rune(line)) >= 48 {
-			t.Errorf("%d letters: %q", len([]rune(line)), line)
+			t.Errorf("%d characters: %q", len([]rune(line)), line)
 		}
 	}
 	if frames[2] != "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" || frames[4] != "\x1b[K" {
 		t.Errorf("frames %q", frames)
+	}
+}
+
+// A resumed run reports the stages that ended earlier before the survey. The screen shows them in the usual order, and also
+// when the survey never comes.
+func TestProgressOfResumedRun(t *testing.T) {
+	for _, surveyed := range []bool{true, false} {
+		var out bytes.Buffer
+		p := newProgress(&out, io.Discard, time.Now)
+		p.Record(event.Began{Run: "abc", Resumed: true})
+		want := "run abc, resumed\n"
+		p.Record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "identity", Passes: 1}})
+		if surveyed {
+			p.Record(event.Surveyed{Rows: map[schemas.Split]int64{schemas.Train: 5}, Features: 3, Inputs: 3, Classes: 2})
+			want += "5 train rows; 3 features; 2 classes\n"
+		}
+		p.finish()
+		rows, ok := strings.CutPrefix(out.String(), want)
+		if !ok || strings.Count(rows, "\n") != 3 || !strings.Contains(rows, "1/2  identity") {
+			t.Errorf("got\n%s\nexpected\n%sand the table", out.String(), want)
+		}
+	}
+}
+
+// The line after a wait says whether the operation succeeded.
+func TestProgressOfWaits(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, io.Discard, time.Now)
+	noLeader := errors.New("no leader")
+	for _, e := range []event.Waiting{
+		{What: "append to x[0]", Since: 2 * time.Second, Err: noLeader},
+		{What: "append to x[0]", Since: 3 * time.Second, Over: true},
+		{What: "append to x[1]", Since: 4 * time.Second, Err: noLeader, Over: true},
+	} {
+		p.Record(e)
+	}
+	want := "append to x[0]: waiting for 2s: no leader\n" +
+		"append to x[0]: succeeded after 3s\n" +
+		"append to x[1]: gave up after 4s\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
 	}
 }

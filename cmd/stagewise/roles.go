@@ -12,18 +12,18 @@ import (
 )
 
 func newWork() *cobra.Command {
-	return newRole("work -c FILE", "Work on the runs of a pipeline until told to end, as one of any number of workers", pipeline.Work)
+	return newRole("work -c FILE", "Serve as a worker for the runs of a pipeline until stopped; several workers share a run", pipeline.Work)
 }
 
 func newSolve() *cobra.Command {
-	return newRole("solve -c FILE", "Solve the runs of a pipeline until told to end, or stand by while another does", pipeline.Solve)
+	return newRole("solve -c FILE", "Serve as the solver for the runs of a pipeline until stopped; further solvers stand by", pipeline.Solve)
 }
 
-// newRole is a command that is a service: it ends well when it is told to end.
+// newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
 func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error) *cobra.Command {
 	var (
-		from choice
-		show = telling{log: "text"}
+		from configFlags
+		show = displayFlags{log: "text"}
 	)
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -35,7 +35,7 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 			if err := show.check(); err != nil {
 				return err
 			}
-			if err := elsewhere(c); err != nil {
+			if err := requireCluster(c); err != nil {
 				return err
 			}
 			blas, err := openBLAS()
@@ -50,10 +50,10 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 				if err != nil {
 					return err
 				}
-				figures := newMetrics()
-				defer serveMetrics(cmd.Context(), listener, figures)()
+				m := newMetrics()
+				defer serveMetrics(cmd.Context(), listener, m)()
 				recorder.Record(event.Serving{Address: listener.Addr().String()})
-				recorder = both{recorder, event.Serialised(figures)}
+				recorder = tee{recorder, event.Serialised(m)}
 			}
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return serve(cmd.Context(), log, blas, c.Job(), recorder)
@@ -64,16 +64,16 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 			return failed(err)
 		},
 	}
-	from.flags(cmd)
-	show.flags(cmd)
+	from.add(cmd)
+	show.add(cmd)
 	return cmd
 }
 
-// both is two recorders.
-type both [2]event.Recorder
+// tee passes each event to two recorders.
+type tee [2]event.Recorder
 
-func (b both) Record(e event.Event) {
-	for _, r := range b {
+func (t tee) Record(e event.Event) {
+	for _, r := range t {
 		r.Record(e)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Services work on what is submitted, whoever follows it, and end well when they are told to end.
+// A worker and a solver work on all submitted runs, whether or not a process follows them, and exit with 0 when stopped.
 func TestServices(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
 	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker"})
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +57,11 @@ func TestServices(t *testing.T) {
 	if r := report("report.json"); r.Run != id || r.Version != 1 || r.Rows != 300 {
 		t.Errorf("%+v", r)
 	}
-	// with a report to write, one command does both
+	// With a report to write, one command submits the run and waits for its end.
 	if code, _, stderr := stagewise(append([]string{"train", "--detach", "--quiet", "--report", "second.json"}, on...)...); code != exitDone {
 		t.Fatalf("train --detach --report: %d: %s", code, stderr)
 	}
-	// and one that brings its own worker and solver shares the work
+	// A train without --detach starts a worker and a solver of its own, which share the work with the services.
 	if code, _, stderr := stagewise(append([]string{"train", "--quiet", "--report", "third.json"}, on...)...); code != exitDone {
 		t.Fatalf("train: %d: %s", code, stderr)
 	}

@@ -13,80 +13,81 @@ import (
 )
 
 func newTopics() *cobra.Command {
-	return group("topics", "The topics of a pipeline", newTopicsCreate(), newTopicsList(), newTopicsDelete())
+	return newGroup("topics", "Create, list or delete the topics of a pipeline", newTopicsCreate(), newTopicsList(), newTopicsDelete())
 }
 
 func newTopicsCreate() *cobra.Command {
-	var from choice
+	var from configFlags
 	cmd := &cobra.Command{
-		Use: "create -c FILE", Short: "Make those that are not there", Args: cobra.NoArgs,
+		Use: "create -c FILE", Short: "Create the topics that do not exist", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				return log.Create(cmd.Context(), pipeline.Topics(c.Job())...)
 			}))
 		},
 	}
-	from.flags(cmd)
+	from.add(cmd)
 	return cmd
 }
 
 func newTopicsList() *cobra.Command {
-	var from choice
+	var from configFlags
 	cmd := &cobra.Command{
-		Use: "list -c FILE", Short: "Those that are there", Args: cobra.NoArgs,
+		Use: "list -c FILE", Short: "List the topics that exist", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				found, err := log.Topics(cmd.Context(), c.Name+".")
 				if err != nil {
 					return err
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "topic\tpartitions\tclean-up")
+				fmt.Fprintln(table, "topic\tpartitions\tcleanup")
 				names := topicNames(c)
 				for _, t := range found {
 					// The topics of a pipeline named a.b begin with a. too.
 					if slices.Contains(names, t.Name) {
-						fmt.Fprintf(table, "%s\t%d\t%s\n", t.Name, t.Partitions, cleanUp(t))
+						fmt.Fprintf(table, "%s\t%d\t%s\n", t.Name, t.Partitions, cleanup(t))
 					}
 				}
 				return table.Flush()
 			}))
 		},
 	}
-	from.flags(cmd)
+	from.add(cmd)
 	return cmd
 }
 
 func newTopicsDelete() *cobra.Command {
-	var from choice
+	var from configFlags
 	cmd := &cobra.Command{
-		Use: "delete -c FILE", Short: "Delete them with all that they hold: examples, weights, everything", Args: cobra.NoArgs,
+		Use: "delete -c FILE", Short: "Delete the topics, with all examples and weights on them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
+			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				names := topicNames(c)
 				if err := log.Delete(cmd.Context(), names...); err != nil {
 					return err
 				}
+				// Delete does not say which topics existed.
 				for _, name := range names {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s is not there any more\n", name)
+					fmt.Fprintf(cmd.OutOrStdout(), "%s no longer exists\n", name)
 				}
 				return nil
 			}))
 		},
 	}
-	from.flags(cmd)
+	from.add(cmd)
 	return cmd
 }
 
@@ -98,7 +99,8 @@ func topicNames(c *config.Config) []string {
 	return names
 }
 
-func cleanUp(t kafkalog.Topic) string {
+// cleanup returns the cleanup.policy of a topic.
+func cleanup(t kafkalog.Topic) string {
 	if t.Compact {
 		return "compact"
 	}

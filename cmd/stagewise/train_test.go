@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// blobs is a CSV of three classes, each around a corner of its own.
+// blobs returns a CSV file of three classes, whose rows are normally distributed around three different corners.
 func blobs(rows int, seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 0))
 	names := []string{"red", "green", "blue"}
@@ -34,6 +34,7 @@ func blobs(rows int, seed uint64) string {
 	return b.String()
 }
 
+// trained trains on good.yaml, writes the model to the file model, and returns the report.
 func trained(t *testing.T) (report schemas.Report) {
 	t.Helper()
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--report", "-", "--model", "model")
@@ -46,9 +47,10 @@ func trained(t *testing.T) (report schemas.Report) {
 	return report
 }
 
-// Training twice in one data directory trains on the same rows to the same weights, and the model that it leaves predicts.
+// A second training in one data directory uses the same rows and gives the same weights. The predictions of the model have the
+// test error of the report.
 func TestTrainTwiceAndPredict(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(90, 2)})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(90, 2)})
 	first, second := trained(t), trained(t)
 	if first.Rows != 300 || second.Rows != 300 || first.Splits["test"].Rows != 90 || first.Classes != 3 {
 		t.Errorf("%d and %d rows, splits %v, %d classes", first.Rows, second.Rows, first.Splits, first.Classes)
@@ -75,7 +77,7 @@ func TestTrainTwiceAndPredict(t *testing.T) {
 		}
 	}
 	if got := 100 * float64(wrong) / 90; got-*first.TestError > 1e-9 || *first.TestError-got > 1e-9 {
-		t.Errorf("%d of 90 predictions are wrong, but the report has %v %%", wrong, *first.TestError)
+		t.Errorf("%d of 90 predictions are wrong, but the test error of the report is %v %%", wrong, *first.TestError)
 	}
 
 	if code, stdout, stderr = stagewise("weights", "list", "-c", "good.yaml"); code != exitDone || strings.Count(stdout, "\n") != 3 {
@@ -87,12 +89,61 @@ func TestTrainTwiceAndPredict(t *testing.T) {
 	model, _ := os.ReadFile("model")
 	exported, _ := os.ReadFile("exported")
 	if len(model) == 0 || !bytes.Equal(model, exported) {
-		t.Errorf("the model has %d bytes, that of version 2 %d, or others", len(model), len(exported))
+		t.Errorf("the model of train (%d bytes) differs from the export of version 2 (%d bytes)", len(model), len(exported))
+	}
+}
+
+// Before the first training the commands that read versions fail at once, and say what to do.
+func TestNoVersions(t *testing.T) {
+	for _, args := range []string{"weights list -c good.yaml", "weights export -c good.yaml -o model"} {
+		inFolder(t, map[string]string{"good.yaml": good})
+		code, stdout, stderr := stagewise(strings.Fields(args)...)
+		want := "stagewise: read blobs.plans: unknown topic or partition; run stagewise train first, or check name and data_dir\n"
+		if code != exitFailed || stdout != "" || stderr != want {
+			t.Errorf("%s: exit code %d: %s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
+// With --model - the standard output holds the model and nothing else.
+func TestModelToStandardOutput(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})
+	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--model", "-")
+	if code != exitDone || !strings.Contains(stderr, "model: version 1 on the topic blobs.weights\n") {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := stagewise("weights", "export", "-c", "good.yaml", "-o", "exported"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if exported, _ := os.ReadFile("exported"); stdout != string(exported) {
+		t.Errorf("%d bytes on standard output, %d bytes exported", len(stdout), len(exported))
+	}
+}
+
+// An error about the input names the flag or the file that is wrong, not the file that was to be written.
+func TestPredictWithWrongInput(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})
+	trained(t)
+	for _, test := range []struct {
+		args, stderr string
+		code         int
+	}{
+		{"-i none.csv", "stagewise: none.csv: no such file or directory\n", exitFailed},
+		{"-i test.csv --header=false --label digit", "stagewise: --header: false: expected true, as a column is given by its name\n", exitWrong},
+		{"-i test.csv --format xml", "stagewise: --format: xml: expected", exitWrong},
+	} {
+		code, stdout, stderr := stagewise(append([]string{"predict", "--model", "model", "-o", "out.csv"}, strings.Fields(test.args)...)...)
+		if code != test.code || stdout != "" || !strings.HasPrefix(stderr, test.stderr) {
+			t.Errorf("%s: exit code %d: %s%s", test.args, code, stdout, stderr)
+		}
+		if _, err := os.Stat("out.csv"); err == nil {
+			t.Errorf("%s: a file was written", test.args)
+		}
 	}
 }
 
 func TestPredictWithAnotherWidth(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2), "wide.csv": "1,2,3,4,5,6\n"})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2), "wide.csv": "1,2,3,4,5,6\n"})
 	trained(t)
 	code, stdout, stderr := stagewise("predict", "--model", "model", "-i", "wide.csv")
 	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "wide.csv") {
@@ -101,7 +152,7 @@ func TestPredictWithAnotherWidth(t *testing.T) {
 }
 
 func TestTrainOnBadFiles(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": "red,1,2\ngreen,x,2\n", "test.csv": blobs(30, 2)})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "red,1,2\ngreen,x,2\n", "test.csv": blobs(30, 2)})
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet")
 	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "train.csv") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
@@ -109,12 +160,12 @@ func TestTrainOnBadFiles(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	in(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(30, 2)})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(30, 2)})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
-	if code != exitFailed || stderr.String() != "stagewise: interrupted; the same command goes on where it was\n" {
+	if code != exitFailed || stderr.String() != "stagewise: interrupted; to resume, run the same command again\n" {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }

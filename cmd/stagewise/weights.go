@@ -8,23 +8,24 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 func newWeights() *cobra.Command {
-	return group("weights", "The versions of a pipeline's weights", newWeightsList(), newWeightsExport())
+	return newGroup("weights", "List or export the finished versions of a pipeline", newWeightsList(), newWeightsExport())
 }
 
 func newWeightsList() *cobra.Command {
-	var from choice
+	var from configFlags
 	cmd := &cobra.Command{
-		Use: "list -c FILE", Short: "All finished versions", Args: cobra.NoArgs,
+		Use: "list -c FILE", Short: "List the finished versions", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
+			return failed(withVersions(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				versions, err := pipeline.Versions(cmd.Context(), log, c.Name)
 				if err != nil {
 					return err
@@ -38,7 +39,7 @@ func newWeightsList() *cobra.Command {
 			}))
 		},
 	}
-	from.flags(cmd)
+	from.add(cmd)
 	return cmd
 }
 
@@ -51,20 +52,20 @@ func testError(m schemas.Manifest) string {
 
 func newWeightsExport() *cobra.Command {
 	var (
-		from            choice
+		from            configFlags
 		version, output string
 	)
 	cmd := &cobra.Command{
-		Use: "export -c FILE -o FILE", Short: "Write a version to a file, for predict", Args: cobra.NoArgs,
+		Use: "export -c FILE -o FILE", Short: "Write a version as a model file, which predict reads", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
 				return err
 			}
-			if err := writable(output); err != nil {
+			if err := checkWritable(output); err != nil {
 				return err
 			}
-			return failed(withLog(cmd.Context(), c, trouble(cmd), func(log *kafkalog.Log) error {
+			return failed(withVersions(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, version)
 				if err != nil {
 					return err
@@ -73,11 +74,9 @@ func newWeightsExport() *cobra.Command {
 			}))
 		},
 	}
-	from.flags(cmd)
-	cmd.Flags().StringVar(&version, "version", "latest", "the `version`: its number, its run, or latest")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "where to write, a `file` (-: standard output)")
-	if err := cmd.MarkFlagRequired("output"); err != nil {
-		panic(err) // there is no such flag
-	}
+	from.add(cmd)
+	cmd.Flags().StringVar(&version, "version", run.Latest, "the `version` to export: its number, the id of its run, or "+run.Latest)
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the model to a `file` (-: standard output)")
+	markRequired(cmd, "output")
 	return cmd
 }

@@ -2,20 +2,25 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
 )
 
-// standard is the name of the standard output.
-const standard = "-"
+// standardOutput is the path that stands for the standard output.
+const standardOutput = "-"
 
-// write has content write a file, which is there whole or not at all: it replaces what was there when all is on the disk.
-// What is no regular file (a pipe, /dev/stdout) is written to as it comes, and so is the standard output.
+// write calls content to write the file at path. A regular file is replaced only when all of its new content is on the disk:
+// after an error it still has the old content. The standard output, pipes and devices are written to directly. The errors of
+// content are returned as they are, because they may be about the input.
 func write(path string, stdout io.Writer, content func(io.Writer) error) (err error) {
-	if path == standard {
+	if path == standardOutput {
 		return buffered(stdout, content)
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -36,17 +41,19 @@ func write(path string, stdout io.Writer, content func(io.Writer) error) (err er
 		if err != nil {
 			f.Close()
 			os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
 	if err := buffered(f, content); err != nil {
 		return err
 	}
-	// CreateTemp's mode is for secrets; this is what the system makes of a new file, less a wider umask.
+	// CreateTemp gives mode 0600. New files usually have mode 0644, which umask 022 makes of 0666.
 	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }
 
 func buffered(w io.Writer, content func(io.Writer) error) error {
@@ -57,9 +64,10 @@ func buffered(w io.Writer, content func(io.Writer) error) error {
 	return b.Flush()
 }
 
-// writable finds before a long run what would go wrong after it: that there is no folder for a file.
-func writable(path string) error {
-	if path == "" || path == standard {
+// checkWritable returns an error if path is a directory, or in no directory. Commands call it before a long run, so that
+// such a mistake does not cost the run. An empty path stands for no file.
+func checkWritable(path string) error {
+	if path == "" || path == standardOutput {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -71,4 +79,27 @@ func writable(path string) error {
 		return fmt.Errorf("write %s: %s is not a directory", path, filepath.Dir(path))
 	}
 	return nil
+}
+
+// writeReport writes a report as indented JSON. An empty path stands for no file.
+func writeReport(path string, stdout io.Writer, r *schemas.Report) error {
+	if path == "" {
+		return nil
+	}
+	return write(path, stdout, func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	})
+}
+
+// writeModel writes a model file. An empty path stands for no file.
+func writeModel(path string, stdout io.Writer, m *model.Model) error {
+	if path == "" {
+		return nil
+	}
+	return write(path, stdout, func(w io.Writer) error {
+		_, err := m.WriteTo(w)
+		return err
+	})
 }

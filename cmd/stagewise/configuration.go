@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// configFlags are the flags that name the configuration and override its keys.
+type configFlags struct {
+	file string
+	set  []string
+}
+
+// add defines the flags of cmd.
+func (f *configFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "read the configuration from a YAML `file`")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key of the configuration (`key=value`), as in --set stages.0.passes=3; can be repeated")
+	markRequired(cmd, "config")
+}
+
+// load reads and checks the configuration. The error may be a *[config.Error].
+func (f *configFlags) load() (*config.Config, error) { return config.Load(f.file, f.set) }
+
+// markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
+func markRequired(cmd *cobra.Command, flags ...string) {
+	for _, flag := range flags {
+		if err := cmd.MarkFlagRequired(flag); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// withLog opens the log of a configuration, calls do with it, and closes it. It records the operations that are retried
+// because brokers fail.
+func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) (err error) {
+	options := c.Log()
+	options.Waiting = func(w kafkalog.Wait) {
+		rec.Record(event.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
+	}
+	log, err := kafkalog.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	return do(log)
+}
+
+// withVersions is withLog for commands that read the versions of a pipeline. If the pipeline has no topics, the error says
+// what to do.
+func withVersions(ctx context.Context, c *config.Config, rec event.Recorder, read func(*kafkalog.Log) error) error {
+	err := withLog(ctx, c, rec, func(log *kafkalog.Log) error {
+		// A Kafka broker that has just started knows no topics for a while, so read retries. The embedded broker knows its
+		// topics at once, and there is nothing to wait for.
+		if len(c.Brokers) == 0 {
+			plans := run.TopicsOf(c.Name).Plans
+			found, err := log.Topics(ctx, plans)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				return fmt.Errorf("read %s: %w", plans, kafkalog.ErrUnknownTopic)
+			}
+		}
+		return read(log)
+	})
+	if !errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return err
+	}
+	broker := "data_dir"
+	if len(c.Brokers) > 0 {
+		broker = "brokers"
+	}
+	return fmt.Errorf("%w; run stagewise train first, or check name and %s", err, broker)
+}
+
+// requireCluster returns an error if the configuration names no Kafka cluster, which other processes could reach too.
+func requireCluster(c *config.Config) error {
+	if len(c.Brokers) == 0 {
+		return schemas.Problem{Key: "brokers", Value: "not set", Want: "the addresses of a Kafka cluster: the embedded broker serves a single process"}
+	}
+	return nil
+}
+
+// openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds.
+func openBLAS() (*kernel.BLAS, error) { return kernel.Open(os.Getenv("STAGEWISE_BLAS")) }
