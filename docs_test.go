@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	namedFile = regexp.MustCompile("`([a-z/_]+\\.(?:go|sh|yaml))`")
+	namedFile = regexp.MustCompile("`([a-z0-9/_]+\\.(?:go|s|sh|yaml|txtar))`")
 	namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	link      = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 )
 
-// The tour names every file of code and no other, and only tests that there are.
+// The tour names every file of code. The pages about the code name no file and no test that does not exist.
 func TestTour(t *testing.T) {
 	tour, tests := read(t, "docs/tour.md"), ""
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
@@ -35,18 +35,21 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range namedFile.FindAllStringSubmatch(tour, -1) {
-		if _, err := os.Stat(m[1]); err != nil {
-			t.Errorf("docs/tour.md names %s: %v", m[1], err)
-		}
-	}
-	there := map[string]bool{}
+	exists := map[string]bool{}
 	for _, m := range testFunc.FindAllStringSubmatch(tests, -1) {
-		there[m[1]] = true
+		exists[m[1]] = true
 	}
-	for _, m := range namedTest.FindAllStringSubmatch(tour, -1) {
-		if !there[m[1]] {
-			t.Errorf("docs/tour.md names %s: there is no such test", m[1])
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tour.md"} {
+		text := read(t, page)
+		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s names %s: %v", page, m[1], err)
+			}
+		}
+		for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
+			if !exists[m[1]] {
+				t.Errorf("%s names %s: there is no such test", page, m[1])
+			}
 		}
 	}
 }
@@ -58,15 +61,19 @@ func TestBenchTable(t *testing.T) {
 	}
 }
 
-// The README shows the example as it is.
+// The README shows examples/mnist.yaml as it is.
 func TestReadme(t *testing.T) {
 	if !strings.Contains(read(t, "README.md"), "```yaml\n"+read(t, "examples/mnist.yaml")+"```\n") {
 		t.Error("README.md does not show examples/mnist.yaml")
 	}
 }
 
+// Every link to a file of the repository leads to one.
 func TestLinks(t *testing.T) {
-	for _, page := range []string{"README.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md"} {
+	for _, page := range []string{
+		"README.md", "CONTRIBUTING.md", "CHANGELOG.md",
+		"docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
+	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
