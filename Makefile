@@ -14,11 +14,11 @@ help: ## this list
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
 	@scripts/demo.sh $(ARGS)
 
-test: ## all tests: format, vet, unit, simulation, race, MNIST's accuracy, real Kafka, faults
-	@scripts/test.sh format vet unit simulate race mnist kafka chaos
+test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, real Kafka, faults
+	@scripts/test.sh format vet lint unit simulate race mnist kafka chaos
 
-check: ## the everyday part of test, under two minutes: format, vet, unit
-	@scripts/test.sh format vet unit
+check: ## the everyday part of test, under two minutes: format, vet, lint, unit
+	@scripts/test.sh format vet lint unit
 
 build: ## bin/stagewise
 	go build -o bin/stagewise ./cmd/stagewise

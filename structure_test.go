@@ -2,6 +2,7 @@
 package stagewise
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -68,25 +69,15 @@ func standard(pkg string) bool { return !strings.Contains(strings.Split(pkg, "/"
 func TestStructure(t *testing.T) {
 	documented := map[string]bool{} // of each package, whether a file says what it is for
 	imports := map[string][]string{}
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch name := entry.Name(); {
-		case err != nil:
-			return err
-		case entry.IsDir() && (name == "testdata" || name != "." && strings.HasPrefix(name, ".")):
-			return fs.SkipDir
-		case entry.IsDir() && slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, name):
-			t.Errorf("%s: a package is named for the one thing that it does", file)
-		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		if entry.IsDir() {
-			return nil
-		}
+	for _, file := range sources(t) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		folder := path.Dir(filepath.ToSlash(file))
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, path.Base(folder)) {
+			t.Errorf("%s: a package is named for the one thing that it does", folder)
+		}
 		importer := module + "/" + folder
 		documented[folder] = documented[folder] || parsed.Doc != nil
 		for _, i := range parsed.Imports {
@@ -100,10 +91,6 @@ func TestStructure(t *testing.T) {
 				}
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for pkg := range reach(imports, module+"/model") {
 		if in(pkg, []string{"internal/kafkalog", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}) {
@@ -115,6 +102,27 @@ func TestStructure(t *testing.T) {
 			t.Errorf("%s: no file has the package's doc: what does it turn into what?", folder)
 		}
 	}
+}
+
+// sources returns the Go files of all packages, tests not included.
+func sources(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "testdata" || name != "." && strings.HasPrefix(name, ".")):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // reach is all that a package imports, directly or by packages of this module.
@@ -136,14 +144,9 @@ func reach(imports map[string][]string, pkg string) map[string]bool {
 // variant needs no change there. The file of a default may name it.
 func TestVariantsAreNotAskedForByName(t *testing.T) {
 	variants := regexp.MustCompile(`\blink\.(Identity|Softmax|Calibrated)\b|\bstages\.(RFF|SORF|Logits|Polynomial|Columns)\b|\bsolve\.Method[A-Z]\w+|"(calibrated|softmax|sorf|rff|logits|polynomial|lbfgs|idx)"`)
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || file != "." && strings.HasPrefix(entry.Name(), ".")):
-			return fs.SkipDir
-		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "internal/link/") || strings.HasPrefix(file, "bench/"):
-			return nil
+	for _, file := range sources(t) {
+		if strings.HasPrefix(file, "internal/link/") || strings.HasPrefix(file, "bench/") {
+			continue
 		}
 		for n, line := range strings.Split(read(t, file), "\n") {
 			code, _, _ := strings.Cut(line, "//")
@@ -151,10 +154,6 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 				t.Errorf("%s:%d asks for %s by name", file, n+1, found)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -162,4 +161,84 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 func isHome(file, code string) bool {
 	name := strings.TrimSuffix(filepath.Base(file), ".go")
 	return strings.Contains(code, `= "`+name+`"`) || strings.Contains(code, `"`+name+`"`) || strings.Contains(code, "link.Softmax") && file == "solve/check.go"
+}
+
+// The linter checks the form of doc comments. This test checks that there are some.
+func TestExportedIdentifiersHaveDocs(t *testing.T) {
+	for _, file := range sources(t) {
+		positions := token.NewFileSet()
+		parsed, err := parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range parsed.Decls {
+			for _, name := range undocumented(declaration) {
+				t.Errorf("%s: %s has no doc comment", positions.Position(name.Pos()), name)
+			}
+		}
+	}
+}
+
+// wellKnown are the methods of interfaces of the standard library, which need no doc comment.
+var wellKnown = []string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "Len", "Less", "Swap", "Push", "Pop"}
+
+// undocumented returns the exported identifiers of a declaration that have no doc comment. One comment may document a whole
+// group of constants or variables.
+func undocumented(declaration ast.Decl) (names []*ast.Ident) {
+	add := func(name *ast.Ident, comments ...*ast.CommentGroup) {
+		if name.IsExported() && !slices.ContainsFunc(comments, func(c *ast.CommentGroup) bool { return c != nil }) {
+			names = append(names, name)
+		}
+	}
+	method := func(name *ast.Ident, comments ...*ast.CommentGroup) {
+		if !slices.Contains(wellKnown, name.Name) {
+			add(name, comments...)
+		}
+	}
+	switch d := declaration.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			add(d.Name, d.Doc)
+		} else if ast.IsExported(receiver(d.Recv.List[0].Type)) {
+			method(d.Name, d.Doc)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				if d.Lparen.IsValid() {
+					add(s.Name, s.Doc, s.Comment)
+				} else {
+					add(s.Name, d.Doc)
+				}
+				if i, ok := s.Type.(*ast.InterfaceType); ok && s.Name.IsExported() {
+					for _, m := range i.Methods.List {
+						for _, name := range m.Names {
+							method(name, m.Doc, m.Comment)
+						}
+					}
+				}
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					add(name, d.Doc, s.Doc, s.Comment)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver returns the name of a method's type, without its pointer and type parameters.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }

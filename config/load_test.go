@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -289,8 +290,8 @@ func TestPassword(t *testing.T) {
 		environ := []string{"STAGEWISE_SECURITY_SASL_PASSWORD=" + password}
 		c := loaded(t, "secured.yaml", environ, nil)
 		want := kafkalog.Security{
-			TLS:  kafkalog.TLS{Enabled: true, ServerName: "kafka.example"},
-			SASL: kafkalog.SASL{Mechanism: "SCRAM-SHA-512", Username: "alice", Password: kafkalog.NewSecret(password)},
+			TLS:  secure.TLS{Enabled: true, ServerName: "kafka.example"},
+			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: "alice", Password: kafkalog.NewSecret(password)},
 		}
 		if !reflect.DeepEqual(c.Security, want) || !reflect.DeepEqual(c.Log().Security, want) {
 			t.Errorf("%s: got another", password)

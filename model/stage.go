@@ -114,16 +114,16 @@ func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, befo
 	f.Shown(blas, &w.sink, dst, before, block)
 }
 
-// TileRows is how many rows go through expansion, scores, losses and the cross moment together: a tile of 1024 columns is
+// tileRows is how many rows go through expansion, scores, losses and the cross moment together: a tile of 1024 columns is
 // 256 KB, so what one product has written or read is in the second-level cache when the next reads it.
-const TileRows = 64
+const tileRows = 64
 
 // Tiles yields the ranges of rows, from (included) to to (excluded), that kernels are called with. A BLAS has other bits for
 // other shapes, so training and prediction cut their rows in the same way.
 func Tiles(rows int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		for from := 0; from < rows; from += TileRows {
-			if !yield(from, min(from+TileRows, rows)) {
+		for from := 0; from < rows; from += tileRows {
+			if !yield(from, min(from+tileRows, rows)) {
 				return
 			}
 		}

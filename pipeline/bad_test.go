@@ -72,7 +72,7 @@ func TestBadMessages(t *testing.T) {
 		}
 	}
 	for _, m := range read(t, log, run.TopicsOf(job.Name).Quarantine) {
-		if m.Header("reason") == "" || m.Header("offset") == "" || m.Header("partition") != "1" {
+		if header(m, "reason") == "" || header(m, "offset") == "" || header(m, "partition") != "1" {
 			t.Errorf("headers %v", m.Headers)
 		}
 	}
@@ -184,7 +184,7 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 		}
 		d, seals := open(log, job.Name, checked(t)), []*schemas.SourceSeal{}
 		for _, m := range read(t, clean, topic.Plans) {
-			if m.Header("kind") == string(schemas.KindSource) {
+			if header(m, "kind") == string(schemas.KindSource) {
 				seal, err := schemas.DecodeJSON[schemas.SourceSeal](run.FromKafka(m))
 				if err != nil {
 					t.Fatal(err)

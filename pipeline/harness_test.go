@@ -189,6 +189,9 @@ func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ..
 	}
 }
 
+// header returns the value of a message's first header with the key, or "".
+func header(m kafkalog.Message, key string) string { return run.FromKafka(m).Get(key) }
+
 // read is all messages that a topic has.
 func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()

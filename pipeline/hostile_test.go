@@ -43,9 +43,9 @@ func quarantined(t *testing.T, log *kafkalog.Log, job Job) map[int64]kafkalog.Me
 	t.Helper()
 	messages := map[int64]kafkalog.Message{}
 	for _, m := range read(t, log, run.TopicsOf(job.Name).Quarantine) {
-		offset, err := strconv.ParseInt(m.Header("offset"), 10, 64)
-		if _, twice := messages[offset]; err != nil || twice || m.Header("reason") == "" ||
-			string(m.Key) != fmt.Sprintf("%s/%s/%d", m.Header("topic"), m.Header("partition"), offset) {
+		offset, err := strconv.ParseInt(header(m, "offset"), 10, 64)
+		if _, twice := messages[offset]; err != nil || twice || header(m, "reason") == "" ||
+			string(m.Key) != fmt.Sprintf("%s/%s/%d", header(m, "topic"), header(m, "partition"), offset) {
 			t.Errorf("key %s, headers %v, again: %v", m.Key, m.Headers, twice)
 		}
 		messages[offset] = m
@@ -82,8 +82,8 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("%d reported, %d told, %d there, expected %d", report.Quarantined, len(of[event.Quarantined](recorder)), len(there), n)
 		}
 		for offset, m := range there {
-			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || m.Header("key") != string(from.Key) || m.Header("bytes") != strconv.Itoa(len(from.Value)) {
-				t.Errorf("offset %d: %d bytes of key %s", offset, len(m.Value), m.Header("key"))
+			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || header(m, "key") != string(from.Key) || header(m, "bytes") != strconv.Itoa(len(from.Value)) {
+				t.Errorf("offset %d: %d bytes of key %s", offset, len(m.Value), header(m, "key"))
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func TestSurveyMadeAgain(t *testing.T) {
 			digests := map[string]string{}
 			for _, m := range read(t, log, d.Topics.Statistics) {
 				key := string(m.Key)
-				if digest := m.Header("digest"); digests[key] != "" && digests[key] != digest {
+				if digest := header(m, "digest"); digests[key] != "" && digests[key] != digest {
 					t.Errorf("%s is another the next time", key)
 				} else {
 					digests[key] = digest
@@ -243,8 +243,8 @@ func TestOversizedMessages(t *testing.T) {
 		reason string
 	}{1: {size, "bytes announced"}, 3: {len(wide.Value), "524288 features, the first message of the run has 2"}} {
 		m := there[offset]
-		if m.Header("bytes") != strconv.Itoa(want.bytes) || len(m.Value) != 891_808 || !strings.Contains(m.Header("reason"), want.reason) {
-			t.Errorf("offset %d: %d of %s bytes: %s", offset, len(m.Value), m.Header("bytes"), m.Header("reason"))
+		if header(m, "bytes") != strconv.Itoa(want.bytes) || len(m.Value) != 891_808 || !strings.Contains(header(m, "reason"), want.reason) {
+			t.Errorf("offset %d: %d of %s bytes: %s", offset, len(m.Value), header(m, "bytes"), header(m, "reason"))
 		}
 	}
 }

@@ -182,7 +182,7 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 	// newer seals of stages 0 and 1, with the right parents, for what is not there
 	d := open(log, job.Name, checked(t))
 	for _, m := range read(t, log, d.Topics.Statistics) {
-		if m.Header("kind") != string(schemas.KindSeal) {
+		if header(m, "kind") != string(schemas.KindSeal) {
 			continue
 		}
 		partitions, err := log.Partitions(t.Context(), d.Topics.Statistics)

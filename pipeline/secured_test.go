@@ -20,6 +20,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 )
@@ -54,8 +55,8 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{
 		Brokers: strings.Split(s.text(t, "brokers"), ","),
 		Security: kafkalog.Security{
-			TLS:  kafkalog.TLS{Enabled: true, CA: s.file("ca.pem"), Certificate: s.file("client.pem"), Key: s.file("client.key")},
-			SASL: kafkalog.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
+			TLS:  secure.TLS{Enabled: true, CA: s.file("ca.pem"), Certificate: s.file("client.pem"), Key: s.file("client.key")},
+			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
 		},
 	})
 	if err != nil {

@@ -91,7 +91,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 		panic(fmt.Sprintf("stages: Apply: raw is %d × %d and dst %d × %d, want %d and %d columns", raw.Rows, raw.Cols, dst.Rows, dst.Cols, p.Width(), p.Inputs()))
 	}
 	if p.Unit {
-		UnitRows(raw)
+		unitRows(raw)
 	}
 	kernel.Standardize(raw, p.Center, p.Scale) // 0 for a missing value, which is the mean of centred features
 	if p.Basis.Cols > 0 {
@@ -101,9 +101,9 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	}
 }
 
-// UnitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to
+// unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to
 // the length and stay missing.
-func UnitRows(x kernel.Dense) {
+func unitRows(x kernel.Dense) {
 	for i := range x.Rows {
 		row, sum := x.Row(i), 0.0
 		for _, v := range row {
@@ -125,6 +125,6 @@ func UnitRows(x kernel.Dense) {
 // the row by its length if the preparation says so. The survey takes its moments of rows that are scaled so.
 func ScaleRows(p schemas.Prepare, x kernel.Dense) {
 	if p.Scale == ScaleUnit {
-		UnitRows(x)
+		unitRows(x)
 	}
 }

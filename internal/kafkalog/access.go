@@ -13,14 +13,10 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
-// These names are of package secure, so that callers of this package need no other.
+// These names are of package secure, so that the flow imports only this package.
 type (
 	// Security is how brokers are reached and who we are to them. The zero value is plain text without a user.
 	Security = secure.Options
-	// TLS is the part of Security about certificates.
-	TLS = secure.TLS
-	// SASL is the part of Security about user and password.
-	SASL = secure.SASL
 	// Secret is a string that is never printed.
 	Secret = secure.Secret
 	// SecurityError is a setting of Security that cannot be used.

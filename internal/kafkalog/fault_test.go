@@ -43,8 +43,8 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 				t.Errorf("%d faults in produce requests", hit.Hits())
 			}
 			hit = fault(kmsg.ListOffsets)
-			if _, end, err := l.Bounds(ctx, "t", 0); end != 1 || err != nil {
-				t.Errorf("bounds end at %d, %v", end, err)
+			if _, end, err := l.Bounds(ctx, "t", 0); end != 1 || err != nil || hit.Hits() != 3 {
+				t.Errorf("bounds end at %d, %v after %d faults", end, err, hit.Hits())
 			}
 			hit = fault(kmsg.Fetch)
 			if got, err := read(t, l, "t", 0, 1); err != io.EOF || !slices.Equal(texts(got), numbers(0, 1)) || hit.Hits() != 3 {

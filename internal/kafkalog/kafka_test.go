@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 // TestKafka runs the tests of every log against real brokers.
@@ -68,17 +70,17 @@ func TestKafkaSecurity(t *testing.T) {
 		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
 	}
 	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
-	trust := TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
+	trust := secure.TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
 	secret := filepath.Join(dir, "admin.password")
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
-		l := openSecured(t, brokers, Security{TLS: trust, SASL: SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
+		l := openSecured(t, brokers, Security{TLS: trust, SASL: secure.SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
 		must(l.Topics(testContext(t), ""))(t)
 		denied := access(t, brokers, Security{TLS: trust, SASL: as(mechanism, "admin", password)})
 		if !errors.Is(denied, kafka.SASLAuthenticationFailed) {
 			t.Errorf("wrong password: %v", denied)
 		}
 	}
-	admin := SASL{Mechanism: mechanismPlain, Username: "admin", PasswordFile: secret}
+	admin := secure.SASL{Mechanism: mechanismPlain, Username: "admin", PasswordFile: secret}
 	other := newAuthority(t)
 	other.issue(t, "client", false)
 	for name, c := range map[string]struct {
@@ -88,9 +90,9 @@ func TestKafkaSecurity(t *testing.T) {
 		"no TLS":                 {Security{SASL: admin}, "security.tls.enabled"},
 		"neither TLS nor user":   {Security{}, "security.tls.enabled"},
 		"no user":                {Security{TLS: trust}, "security.sasl"},
-		"another CA":             {Security{TLS: TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, SASL: admin}, "security.tls.ca"},
-		"no certificate":         {Security{TLS: TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
-		"a client of another CA": {Security{TLS: TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
+		"another CA":             {Security{TLS: secure.TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, SASL: admin}, "security.tls.ca"},
+		"no certificate":         {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
+		"a client of another CA": {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if denied := access(t, brokers, c.security); !strings.HasPrefix(denied.Check, c.check) {

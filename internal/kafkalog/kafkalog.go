@@ -45,16 +45,6 @@ type Message struct {
 	Headers []Header
 }
 
-// Header returns the value of the first header with the key, or "" if there is none.
-func (m Message) Header(key string) string {
-	for _, h := range m.Headers {
-		if h.Key == key {
-			return string(h.Value)
-		}
-	}
-	return ""
-}
-
 // Options say where the log is and how to reach it.
 type Options struct {
 	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.

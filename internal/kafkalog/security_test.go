@@ -28,6 +28,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
 // authority is a test's CA. dir holds its certificate and all that it issues.
@@ -79,7 +81,7 @@ func (a *authority) broker(t *testing.T, clients tls.ClientAuthType) *tls.Config
 }
 
 // trusting returns the settings of a client that trusts this authority.
-func (a *authority) trusting() TLS { return TLS{Enabled: true, CA: a.file("ca.pem")} }
+func (a *authority) trusting() secure.TLS { return secure.TLS{Enabled: true, CA: a.file("ca.pem")} }
 
 const (
 	mechanismPlain    = "PLAIN"
@@ -89,8 +91,8 @@ const (
 
 const password = `hunter2 "correct', horse`
 
-func as(mechanism, user, password string) SASL {
-	return SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
+func as(mechanism, user, password string) secure.SASL {
+	return secure.SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
 }
 
 // access opens a log that brokers must refuse, and returns the refusal.
@@ -143,7 +145,7 @@ func TestMechanisms(t *testing.T) {
 				t.Errorf("through the dialer: %v, %v", found, err)
 			}
 
-			for _, wrong := range []SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
+			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
 				denied := access(t, brokers, Security{TLS: ca.trusting(), SASL: wrong})
 				if !strings.HasPrefix(denied.Check, "security.sasl") || !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+mechanism) {
 					t.Error(denied)
@@ -193,24 +195,24 @@ func TestTrust(t *testing.T) {
 	_, named := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.TLS(ca.broker(t, tls.NoClientCert)))
 	_, secured := startCluster(t, kfake.NumBrokers(1), kfake.TLS(ca.broker(t, tls.NoClientCert)))
 	_, mutual := startCluster(t, kfake.NumBrokers(1), kfake.TLS(ca.broker(t, tls.RequireAndVerifyClientCert)))
-	with := func(t TLS, change func(*TLS)) TLS { change(&t); return t }
+	with := func(t secure.TLS, change func(*secure.TLS)) secure.TLS { change(&t); return t }
 	for name, c := range map[string]struct {
 		brokers []string
-		tls     TLS
+		tls     secure.TLS
 		check   string // how AccessError.Check begins; "": the broker accepts the connection
 	}{
 		"the CA of the broker":     {secured, ca.trusting(), ""},
-		"the name of the broker":   {secured, with(ca.trusting(), func(t *TLS) { t.ServerName = "broker" }), ""},
-		"another name":             {secured, with(ca.trusting(), func(t *TLS) { t.ServerName = "example.org" }), "security.tls.server_name"},
+		"the name of the broker":   {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
+		"another name":             {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "example.org" }), "security.tls.server_name"},
 		"another CA":               {secured, other.trusting(), "security.tls.ca"},
-		"the CAs of the system":    {secured, TLS{Enabled: true}, "security.tls.ca"},
-		"plain text to a TLS port": {secured, TLS{}, "security.tls.enabled: " + secured[0] + " speaks TLS"},
+		"the CAs of the system":    {secured, secure.TLS{Enabled: true}, "security.tls.ca"},
+		"plain text to a TLS port": {secured, secure.TLS{}, "security.tls.enabled: " + secured[0] + " speaks TLS"},
 		"TLS to a plain text port": {open, ca.trusting(), "security.tls.enabled: " + open[0] + " does not speak TLS"},
 		"no client certificate":    {mutual, ca.trusting(), "security.tls.certificate"},
-		"plain text to mutual TLS": {mutual, TLS{}, "security.tls.enabled: " + mutual[0] + " speaks TLS"},
+		"plain text to mutual TLS": {mutual, secure.TLS{}, "security.tls.enabled: " + mutual[0] + " speaks TLS"},
 		"no user":                  {named, ca.trusting(), "security.sasl: " + named[0]},
-		"a client of another CA":   {mutual, with(ca.trusting(), func(t *TLS) { t.Certificate, t.Key = other.file("client.pem"), other.file("client.key") }), "security.tls.certificate"},
-		"a client of the same CA":  {mutual, with(ca.trusting(), func(t *TLS) { t.Certificate, t.Key = ca.file("client.pem"), ca.file("client.key") }), ""},
+		"a client of another CA":   {mutual, with(ca.trusting(), func(t *secure.TLS) { t.Certificate, t.Key = other.file("client.pem"), other.file("client.key") }), "security.tls.certificate"},
+		"a client of the same CA":  {mutual, with(ca.trusting(), func(t *secure.TLS) { t.Certificate, t.Key = ca.file("client.pem"), ca.file("client.key") }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -291,7 +293,7 @@ func TestPermissions(t *testing.T) {
 
 // Open refuses settings that cannot be used, before it connects.
 func TestOpenChecksSecurity(t *testing.T) {
-	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: SASL{Mechanism: "GSSAPI"}}})
+	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: secure.SASL{Mechanism: "GSSAPI"}}})
 	if !errors.As(err, new(*SecurityError)) {
 		t.Error(err)
 	}

@@ -167,10 +167,10 @@ func (c *Cross) AddTo(dst []float64) {
 		panic(fmt.Sprintf("kernel: Cross: dst has %d values, want %d×%d", len(dst), c.rows, c.cols))
 	}
 	if !c.narrow {
-		AddTo(dst, c.sum)
+		addTo(dst, c.sum)
 		return
 	}
 	for j := range c.rows {
-		AddTo(dst[j*c.cols:(j+1)*c.cols], c.sum[j*maxNarrow:j*maxNarrow+c.cols])
+		addTo(dst[j*c.cols:(j+1)*c.cols], c.sum[j*maxNarrow:j*maxNarrow+c.cols])
 	}
 }

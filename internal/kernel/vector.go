@@ -224,10 +224,10 @@ func AddRow(x Dense, b []float32) {
 // SquaredLength returns Σ x², with a relative error of at most 1e-6.
 func SquaredLength(x []float32) float32 { return vek32.Dot(x, x) }
 
-// AddTo adds x to dst, which must have the same length.
-func AddTo(dst []float64, x []float32) {
+// addTo adds x to dst, which must have the same length.
+func addTo(dst []float64, x []float32) {
 	if len(dst) != len(x) {
-		panic(fmt.Sprintf("kernel: AddTo: x has %d values, dst %d", len(x), len(dst)))
+		panic(fmt.Sprintf("kernel: addTo: x has %d values, dst %d", len(x), len(dst)))
 	}
 	for i, v := range x {
 		dst[i] += float64(v)
@@ -245,7 +245,7 @@ func PackLower(dst []float64, x Dense, add bool) {
 	for i := range p {
 		to, row := dst[:i+1], x.Row(i)[:i+1]
 		if add {
-			AddTo(to, row)
+			addTo(to, row)
 		} else {
 			for j, v := range row {
 				to[j] = float64(v)

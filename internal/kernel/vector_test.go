@@ -253,7 +253,7 @@ func TestSums(t *testing.T) {
 			}
 		}
 		sum := make([]float64, p*p)
-		AddTo(sum, x.Data)
+		addTo(sum, x.Data)
 		original := slices.Clone(x.Data)
 		AddRow(x, b)
 		for i, v := range original {
@@ -274,7 +274,7 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 		SoftmaxRows(x, nil, nil)
 		SimplexRows(x, scratch)
 		AddRow(x, b)
-		AddTo(sum, x.Data)
+		addTo(sum, x.Data)
 		PackLower(packed, x, true)
 	})
 	if allocations != 0 {

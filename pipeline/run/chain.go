@@ -194,8 +194,8 @@ func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	return s, nil
 }
 
-// Weights returns the accepted weights of a stage, in the order of their visits.
-func (c *Chain) Weights(stage int) (weights []*schemas.Weights) {
+// weightsOf returns the accepted weights of a stage, in the order of their visits.
+func (c *Chain) weightsOf(stage int) (weights []*schemas.Weights) {
 	for _, w := range c.weights {
 		if w.Stage == stage {
 			weights = append(weights, w)
@@ -217,7 +217,7 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 
 // Fitted returns what the weights of a stage amount to now.
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
-	return s.Fitted(c.initial[stage], c.Weights(stage))
+	return s.Fitted(c.initial[stage], c.weightsOf(stage))
 }
 
 // Surveyed is the event that the survey's result is accepted.

@@ -16,15 +16,17 @@ import (
 // Codec encodes what the roles say as messages, and decodes it. A simulation, in which the same is said millions of times,
 // has a codec that does the work once for each content.
 type Codec interface {
-	// EncodeSingle and EncodeDouble return the messages of a record.
+	// EncodeSingle returns the messages of a record in float32.
 	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
+	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error)
-	// CollectSingle and CollectDouble take a message of a record, and return the record that it completes, or nil. The
-	// caller may change the values of a record that CollectDouble returned.
+	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil.
 	CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error)
+	// CollectDouble is CollectSingle for float64. The caller may change the values of the record that it returns.
 	CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error)
 	// EncodeResiduals returns the residuals messages of one examples message.
 	EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error)
+	// DecodeResiduals decodes a residuals message, whose rows must have this many classes.
 	DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error)
 	// DecodeExamples reads an examples message. The caller releases it.
 	DecodeExamples(value []byte) (*schemas.Examples, error)

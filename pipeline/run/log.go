@@ -27,6 +27,7 @@ type Log interface {
 
 // Reader returns messages one by one, and [io.EOF] after the last.
 type Reader interface {
+	// Next waits for a message and returns it. At the end of the range it returns [io.EOF].
 	Next(ctx context.Context) (Message, error)
 	Close() error
 }

@@ -97,7 +97,7 @@ func (c *Client) modelOf(ctx context.Context, manifest *schemas.Manifest) (*mode
 func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	weights := make([][]*schemas.Weights, len(c.Plan.Stages))
 	for t := range weights {
-		weights[t] = c.Weights(t)
+		weights[t] = c.weightsOf(t)
 	}
 	return model.New(manifest, c.Survey.Preparation, weights)
 }

@@ -5,9 +5,11 @@ import (
 	"sync"
 )
 
-// Recorder is told what happens, as it happens. The progress bar, the logs, the metrics and the tests are recorders. Record is
-// called from one goroutine at a time and must not block.
-type Recorder interface{ Record(Event) }
+// Recorder is told what happens, as it happens. The progress bar, the logs, the metrics and the tests are recorders.
+type Recorder interface {
+	// Record is called from one goroutine at a time and must not block.
+	Record(Event)
+}
 
 // Ignore is a recorder that ignores everything.
 type Ignore struct{}

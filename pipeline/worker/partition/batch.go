@@ -28,7 +28,7 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 		return b.block, true
 	}
 	bytes, have := int64(4*n*columns), b.blockBytes()
-	if b.kept && (have >= bytes || budget.Take(bytes-have)) {
+	if b.kept && (have >= bytes || budget.take(bytes-have)) {
 		b.block.Reshape(n, columns)
 		b.blockOf = stage + 1
 		return b.block, false
@@ -41,9 +41,9 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes is what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
-	return int64(b.Inputs.Rows)*RowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes()
+	return int64(b.Inputs.Rows)*rowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes()
 }
 
-// RowBytes returns what a row in memory takes: its inputs, its scores before and after the stage, and its class, weights and
+// rowBytes returns what a row in memory takes: its inputs, its scores before and after the stage, and its class, weights and
 // split.
-func RowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }
+func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }

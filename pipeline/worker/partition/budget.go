@@ -29,8 +29,8 @@ func Bytes(asked int64) (int64, error) {
 	return int64(machine.Available / 2), nil
 }
 
-// Take takes so many bytes, and reports whether there were as many.
-func (b *Budget) Take(bytes int64) bool {
+// take takes so many bytes, and reports whether there were as many.
+func (b *Budget) take(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if bytes > b.left {
@@ -47,8 +47,8 @@ func (b *Budget) Has(bytes int64) bool {
 	return bytes <= b.left
 }
 
-// Give returns bytes that were taken.
-func (b *Budget) Give(bytes int64) {
+// give returns bytes that were taken.
+func (b *Budget) give(bytes int64) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.left += bytes

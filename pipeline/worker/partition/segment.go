@@ -17,14 +17,14 @@ func (s *Segment) Messages() []Message { return s.messages }
 
 // KeepMessages keeps what was read of the segment, if the budget allows.
 func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
-	if budget.Take(ValueBytes(messages)) {
+	if budget.take(ValueBytes(messages)) {
 		s.messages = messages
 	}
 }
 
-// DropMessages gives back what KeepMessages took.
-func (s *Segment) DropMessages(budget *Budget) {
-	budget.Give(ValueBytes(s.messages))
+// dropMessages gives back what KeepMessages took.
+func (s *Segment) dropMessages(budget *Budget) {
+	budget.give(ValueBytes(s.messages))
 	s.messages = nil
 }
 
@@ -33,12 +33,12 @@ func (s *Segment) Batches() []*Batch { return s.batches }
 
 // KeepBatches keeps the batches of the segment instead of its messages, if the budget allows.
 func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
-	s.DropMessages(budget)
+	s.dropMessages(budget)
 	bytes := int64(0)
 	for _, b := range batches {
 		bytes += b.bytes()
 	}
-	if budget.Take(bytes) {
+	if budget.take(bytes) {
 		s.batches = batches
 		for _, b := range batches {
 			b.kept = true
@@ -53,7 +53,7 @@ func (s *Segment) Residuals() int64 { return s.residuals }
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
 		rows := int64(b.Inputs.Rows)
-		bytes += rows*RowBytes(b.Inputs.Cols, b.Score.Cols) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
+		bytes += rows*rowBytes(b.Inputs.Cols, b.Score.Cols) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
 	}
 	return bytes
 }

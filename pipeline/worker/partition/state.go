@@ -72,7 +72,7 @@ func (s *State) ZeroScores() {
 // Published says that the residuals after a stage are published and sealed. If all of the partition is in memory, its batches
 // have the scores after the stage, and nothing has to be read for the next one.
 func (s *State) Published(stage int) {
-	if s.InMemory() {
+	if s.inMemory() {
 		s.after = stage
 	}
 }
@@ -136,15 +136,15 @@ func (s *State) EndResiduals() {
 	}
 }
 
-// InMemory reports whether nothing of the partition has to be read again.
-func (s *State) InMemory() bool {
+// inMemory reports whether nothing of the partition has to be read again.
+func (s *State) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
 // MissingBytes returns how much of the budget it takes to have all rows, with so many inputs and classes, and their blocks of
 // so many columns in memory, beside what is there. ok is false if a part of the partition would have to be read first.
 func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool) {
-	bytes = s.covered.Rows * (RowBytes(inputs, classes) + int64(4*columns))
+	bytes = s.covered.Rows * (rowBytes(inputs, classes) + int64(4*columns))
 	for _, segment := range s.segments {
 		if segment.batches == nil && segment.messages == nil {
 			return 0, false
@@ -157,16 +157,16 @@ func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool
 // DropMessages forgets what was read and not yet decoded.
 func (s *State) DropMessages(budget *Budget) {
 	for _, segment := range s.segments {
-		segment.DropMessages(budget)
+		segment.dropMessages(budget)
 	}
 }
 
 // Release gives back what the partition took of the budget. The state must not be used afterwards.
 func (s *State) Release(budget *Budget) {
 	for _, segment := range s.segments {
-		segment.DropMessages(budget)
+		segment.dropMessages(budget)
 		for _, b := range segment.batches {
-			budget.Give(b.bytes())
+			budget.give(b.bytes())
 		}
 		segment.batches = nil
 	}
