@@ -17,9 +17,9 @@ func first(i int, value []byte) Message {
 // kept is what the collector has, counted anew.
 func (c *Collector[T]) kept() (bytes int) {
 	for _, at := range c.open {
-		bytes += openedBytes
-		for _, value := range at.Value.(*opened).values {
-			bytes += chunkBytes + len(value)
+		bytes += recordOverhead
+		for _, value := range at.Value.(*incomplete).values {
+			bytes += chunkOverhead + len(value)
 		}
 	}
 	return bytes
@@ -30,11 +30,11 @@ func (c *Collector[T]) kept() (bytes int) {
 func TestCollectorIsBounded(t *testing.T) {
 	for _, size := range []int{0, 1000, MaxMessage} {
 		mem := meter()
-		c, forgotten := &Collector[float64]{Room: 4 << 20}, 0
+		c, forgotten := &Collector[float64]{MaxBytes: 4 << 20}, 0
 		value := make([]byte, size)
 		for i := range 20_000 {
 			r, err := c.Add(first(i, value), mem)
-			gone := (*ForgottenError)(nil)
+			gone := (*EvictedError)(nil)
 			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
 				t.Fatalf("%v, %v", r, err)
 			}
@@ -44,7 +44,7 @@ func TestCollectorIsBounded(t *testing.T) {
 			if i%1000 > 0 {
 				continue
 			}
-			if kept := c.kept(); kept > c.Room || kept != c.bytes || c.waiting.Len() != len(c.open) {
+			if kept := c.kept(); kept > c.MaxBytes || kept != c.bytes || c.waiting.Len() != len(c.open) {
 				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
 			}
 		}
@@ -77,12 +77,12 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 	room := make([]byte, 200_000)
 	for seed := range uint64(5) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		c, whole, left := &Collector[float64]{Room: 2 * size}, 0, make([][]Message, writers)
+		c, whole, left := &Collector[float64]{MaxBytes: 2 * size}, 0, make([][]Message, writers)
 		copy(left, queues)
 		for whole < writers {
 			for flood := range 3 {
 				_, err := c.Add(first(random.Int(), room[:100_000*flood]), mem)
-				if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
+				if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
 					t.Fatal(err)
 				}
 			}
@@ -91,7 +91,7 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 				continue
 			}
 			r, err := c.Add(left[i][0], mem)
-			if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
+			if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
 				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
 			}
 			if left[i] = left[i][1:]; r != nil {
@@ -109,7 +109,7 @@ func TestLargeRecordsAndForgottenOnes(t *testing.T) {
 	other := statistics(Vector("x", numbered[float64](segmentValues*60)))
 	other.Partition = 4
 	between := must(other.Encode(mem))(t)
-	c := &Collector[float64]{Room: MaxMessage}
+	c := &Collector[float64]{MaxBytes: MaxMessage}
 	collect(t, c, large, mem)
 	for _, m := range []Message{large[0], large[1], between[0]} {
 		if r, err := c.Add(m, mem); r != nil || (err != nil) != (m.Key == between[0].Key) {

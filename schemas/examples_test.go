@@ -30,8 +30,8 @@ func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.F
 	return must(EncodeExamples(record, mem))(t)
 }
 
-// somewhat makes rows of every kind of column.
-func somewhat(rows int) map[string]*ExampleRows {
+// rowsOfAllColumns makes rows with different columns, by name.
+func rowsOfAllColumns(rows int) map[string]*ExampleRows {
 	const cols = 3
 	floats, missing := make([]float32, rows*cols), make([]float32, rows*cols)
 	bytes := make([]uint8, rows*cols)
@@ -102,7 +102,7 @@ func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
 
 func TestExamplesRoundTrip(t *testing.T) {
 	for _, n := range sizes {
-		for kind, rows := range somewhat(n) {
+		for kind, rows := range rowsOfAllColumns(n) {
 			t.Run(fmt.Sprintf("%d %s", n, kind), func(t *testing.T) {
 				mem := checked(t)
 				e := must(DecodeExamples(encodeRows(t, rows, mem), mem))(t)
@@ -118,7 +118,7 @@ func TestExamplesRoundTrip(t *testing.T) {
 
 // A slice of a record has arrays with an offset.
 func TestExamplesOfSlices(t *testing.T) {
-	for kind, rows := range somewhat(130) {
+	for kind, rows := range rowsOfAllColumns(130) {
 		for _, cut := range [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}} {
 			mem := checked(t)
 			record := rows.Record(mem)
@@ -227,9 +227,9 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			damaged + `column "features": type fixed_size_list<item: float64, nullable>[1]` + want},
 		{"scalar features", `[{"features":1}]`, []arrow.Field{field("features", f32)}, damaged + `column "features": type float32` + want},
 		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{dense(2, arrow.PrimitiveTypes.Uint8)},
-			damaged + `column "features": nulls among uint8 features: those that may be missing are float32`},
+			damaged + `column "features": nulls among uint8 features: features that may be missing must be float32`},
 		{"null among sparse", `[{"features":[{"index":1,"value":null}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
-			damaged + `column "features": nulls among sparse features: those that are absent are 0`},
+			damaged + `column "features": nulls among sparse features: leave out a feature that is 0`},
 		{"sparse by uint64", `[{"features":[{"index":1,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Uint64)},
 			damaged + `column "features": type list<item: struct<index: uint64, value: float32>, nullable>` + want},
 		{"descending indices", `[{"features":[]},{"features":[{"index":3,"value":1},{"index":3,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
@@ -248,7 +248,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{dense(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
 			damaged + `column "split": type int64, expected utf8`},
 		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{dense(1, f32), field("label", arrow.ListOf(text))},
-			damaged + `column "label": a list of labels for each example: only one label an example can be trained on`},
+			damaged + `column "label": a list of labels for each example: expected one label`},
 		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", f32)},
 			damaged + `column "label": type float32, expected utf8 or a whole number that int64 holds`},
 		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},

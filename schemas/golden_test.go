@@ -38,7 +38,7 @@ func samples(t testing.TB) map[string]Message {
 	}
 	sparse := Message{Value: fromJSON(t, mem, `[{"features":[{"index":1,"value":2},{"index":4,"value":-1}],"label":"a"},{"features":[],"label":null}]`,
 		sparse(arrow.PrimitiveTypes.Int32), field("label", arrow.BinaryTypes.String))}
-	kinds := somewhat(3)
+	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
 	p := plan()
 	stage := stageReport()
@@ -155,17 +155,17 @@ func TestGoldensAreRead(t *testing.T) {
 	mem := checked(t)
 	for name, like := range samples(t) {
 		m := readGolden(t, name, like)
-		got, err := again(m, mem)
+		got, err := reencode(m, mem)
 		if err != nil || got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
 			t.Errorf("%s: %v\n%+v\nread and written again\n%+v", name, err, m, got)
 		}
 	}
 }
 
-// again decodes a message and encodes what it says.
-func again(m Message, mem memory.Allocator) (Message, error) {
+// reencode decodes a message and encodes the result.
+func reencode(m Message, mem memory.Allocator) (Message, error) {
 	if IsSingle(m) {
-		return recordAgain(m, mem, func(r *Record[float32]) ([]Message, error) {
+		return recordReencode(m, mem, func(r *Record[float32]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float32] }
 			var err error
 			switch r.Kind {
@@ -209,7 +209,7 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 		}
 		return r.Encode(mem)
 	case KindVisit, KindSeal, KindGram:
-		return recordAgain(m, mem, func(r *Record[float64]) ([]Message, error) {
+		return recordReencode(m, mem, func(r *Record[float64]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float64] }
 			var err error
 			switch {
@@ -228,7 +228,7 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 			return decoded.Record().Encode(mem)
 		})
 	case KindQuarantine:
-		q, err := QuarantinedOf(m)
+		q, err := quarantinedOf(m)
 		if err != nil {
 			return Message{}, err
 		}
@@ -240,20 +240,20 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 		}
 		return s.Message(m.Get("run")), nil
 	case KindPlan:
-		return jsonAgain[Plan](m)
+		return jsonReencode[Plan](m)
 	case KindEnd:
-		return jsonAgain[End](m)
+		return jsonReencode[End](m)
 	case KindFailure:
-		return jsonAgain[Failure](m)
+		return jsonReencode[Failure](m)
 	case KindSource:
-		return jsonAgain[SourceSeal](m)
+		return jsonReencode[SourceSeal](m)
 	case KindManifest:
-		return jsonAgain[Manifest](m)
+		return jsonReencode[Manifest](m)
 	}
 	return Message{}, fmt.Errorf("no reader for kind %s", m.Kind())
 }
 
-func recordAgain[T Number](m Message, mem memory.Allocator, encode func(*Record[T]) ([]Message, error)) (Message, error) {
+func recordReencode[T Number](m Message, mem memory.Allocator, encode func(*Record[T]) ([]Message, error)) (Message, error) {
 	r, err := (&Collector[T]{}).Add(m, mem)
 	if err != nil {
 		return Message{}, err
@@ -265,7 +265,7 @@ func recordAgain[T Number](m Message, mem memory.Allocator, encode func(*Record[
 	return messages[0], nil
 }
 
-func jsonAgain[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Message, error) {
+func jsonReencode[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		return Message{}, err
@@ -276,11 +276,11 @@ func jsonAgain[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Messa
 // Every kind that the package declares has a layout and a golden.
 func TestEveryKindHasLayoutAndGolden(t *testing.T) {
 	declared, documented, shown := declaredKinds(t), map[Kind]bool{}, map[Kind]bool{}
-	for _, l := range Layouts() {
-		if documented[l.Kind] {
-			t.Errorf("kind %s has two layouts", l.Kind)
+	for _, l := range layouts() {
+		if documented[l.kind] {
+			t.Errorf("kind %s has two layouts", l.kind)
 		}
-		documented[l.Kind] = true
+		documented[l.kind] = true
 	}
 	for _, m := range samples(t) {
 		shown[m.Kind()] = true
@@ -355,11 +355,11 @@ func TestGoldensAreAsTheirLayout(t *testing.T) {
 			add(tensors, m.Kind(), tensor)
 		}
 	}
-	for _, l := range Layouts() {
-		sameNames(t, l.Kind, "tensors", names(l.Tensors), tensors[l.Kind])
-		sameNames(t, l.Kind, "notes", names(l.Notes), noted[l.Kind])
-		if l.Value != nil {
-			sameNames(t, l.Kind, "fields", jsonFields(l.Value), fields[l.Kind])
+	for _, l := range layouts() {
+		sameNames(t, l.kind, "tensors", names(l.tensors), tensors[l.kind])
+		sameNames(t, l.kind, "notes", names(l.notes), noted[l.kind])
+		if l.value != nil {
+			sameNames(t, l.kind, "fields", jsonFields(l.value), fields[l.kind])
 		}
 	}
 }
@@ -371,9 +371,9 @@ func tensorNames[T Number](t *testing.T, tensors Tensors[T]) (names []string) {
 	return names
 }
 
-func names(parts []Part) (names []string) {
+func names(parts []part) (names []string) {
 	for _, p := range parts {
-		names = append(names, p.Name)
+		names = append(names, p.name)
 	}
 	return names
 }
@@ -419,38 +419,38 @@ func TestFormatTables(t *testing.T) {
 	}
 	_, topics, _ := strings.Cut(page, "| topic | kinds |")
 	topics, _, _ = strings.Cut(topics, "\n\n")
-	for _, l := range Layouts() {
-		_, row, _ := strings.Cut(topics, "| `"+l.Topic+"` |")
+	for _, l := range layouts() {
+		_, row, _ := strings.Cut(topics, "| `"+l.topic+"` |")
 		row, _, _ = strings.Cut(row, "\n")
-		if !regexp.MustCompile(`\b` + string(l.Kind) + `\b`).MatchString(row) {
-			t.Errorf("FORMAT.md's table of topics does not have kind %s in the row of %s: %s", l.Kind, l.Topic, row)
+		if !regexp.MustCompile(`\b` + string(l.kind) + `\b`).MatchString(row) {
+			t.Errorf("FORMAT.md's table of topics does not have kind %s in the row of %s: %s", l.kind, l.topic, row)
 		}
 	}
 }
 
 func recordTable() string {
 	text := "| kind | topic | written by | read by | tensors | notes |\n|---|---|---|---|---|---|\n"
-	for _, l := range Layouts() {
-		if l.Tensors != nil {
-			text += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", l.Kind, l.Topic, l.Writer, l.Reader, parts(l.Tensors), parts(l.Notes))
+	for _, l := range layouts() {
+		if l.tensors != nil {
+			text += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", l.kind, l.topic, l.writer, l.reader, parts(l.tensors), parts(l.notes))
 		}
 	}
 	return text
 }
 
-func parts(list []Part) string {
+func parts(list []part) string {
 	var texts []string
 	for _, p := range list {
-		texts = append(texts, "`"+p.Name+"` "+p.Text)
+		texts = append(texts, "`"+p.name+"` "+p.text)
 	}
 	return strings.Join(texts, "; ")
 }
 
 func jsonTable() string {
 	text := "| kind | topic | key | written by | read by | says | fields |\n|---|---|---|---|---|---|---|\n"
-	for _, l := range Layouts() {
-		if l.Value != nil {
-			text += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s | %s | `%s` |\n", l.Kind, l.Topic, l.Key, l.Writer, l.Reader, l.Says, strings.Join(jsonFields(l.Value), "`, `"))
+	for _, l := range layouts() {
+		if l.value != nil {
+			text += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s | %s | `%s` |\n", l.kind, l.topic, l.key, l.writer, l.reader, l.says, strings.Join(jsonFields(l.value), "`, `"))
 		}
 	}
 	return text
@@ -460,7 +460,7 @@ func jsonTable() string {
 func TestFormatColumns(t *testing.T) {
 	mem := checked(t)
 	page := string(must(os.ReadFile("FORMAT.md"))(t))
-	record := somewhat(3)["all"].Record(mem)
+	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
 		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": recordSchema[float64](),
@@ -503,8 +503,8 @@ func TestRecordsOfOtherContent(t *testing.T) {
 		"prepare without quarantined":    second(SurveyResultOf(&Record[float32]{Notes: []Header{{noteRows, "1 2 3"}}})),
 		"weights of no number of passes": second(WeightsOf(&Record[float32]{Notes: []Header{{noteFinal, "1"}, {notePasses, "x"}}})),
 		"report that is no JSON":         second(ReportOf(&Record[float32]{Tensors: Tensors[float32]{Words[float32](TensorReport, []string{"{"})}})),
-		"quarantine of another kind":     second(QuarantinedOf(Message{})),
-		"quarantine without offset":      second(QuarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
+		"quarantine of another kind":     second(quarantinedOf(Message{})),
+		"quarantine without offset":      second(quarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
 	} {
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
@@ -525,3 +525,23 @@ func TestRecordsOfOtherContent(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// quarantinedOf is the inverse of Quarantined.Message, which only people need.
+func quarantinedOf(m Message) (*Quarantined, error) {
+	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
+	if m.Kind() != KindQuarantine {
+		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, strconv.Quote(string(m.Kind())), KindQuarantine)
+	}
+	offset, err := m.number("offset")
+	if err == nil {
+		q.Offset = int64(offset)
+		q.Partition, err = m.number("partition")
+	}
+	if err == nil {
+		q.Bytes, err = m.number("bytes")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
