@@ -19,7 +19,7 @@ func encodeRows(t testing.TB, rows *ExampleRows, mem memory.Allocator) []byte {
 	return must(EncodeExamples(record, mem))(t)
 }
 
-// fromJSON makes the value of an examples message as another producer might.
+// fromJSON encodes rows of JSON as an examples message, as another producer might.
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
@@ -55,7 +55,7 @@ func rowsOfAllColumns(rows int) map[string]*ExampleRows {
 	}
 }
 
-// same compares decoded examples with the rows from a first one on.
+// same compares decoded examples with rows, beginning at row first.
 func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
 	t.Helper()
 	if e.Width != want.Cols || e.Sparse {
@@ -116,7 +116,7 @@ func TestExamplesRoundTrip(t *testing.T) {
 	}
 }
 
-// A slice of a record has arrays with an offset.
+// The arrays of a sliced record have an offset.
 func TestExamplesOfSlices(t *testing.T) {
 	for kind, rows := range rowsOfAllColumns(130) {
 		for _, cut := range [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}} {
@@ -265,7 +265,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			e, err := DecodeExamples(fromJSON(t, mem, c.rows, c.fields...), mem)
 			if err == nil {
 				e.Release()
-				t.Fatal("it is read")
+				t.Fatal("no error")
 			}
 			if !errors.Is(err, ErrDamaged) || err.Error() != c.want {
 				t.Errorf("%q\nexpected %q", err, c.want)
@@ -274,7 +274,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What JSON can't say.
+// Values that JSON can't represent are refused too.
 func TestValuesThatAreRefused(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -297,7 +297,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	if got := (&ValueError{3, 4, "why"}).Error(); got != "row 3, feature 4: why" {
 		t.Error(got)
 	}
-	// NaN of a producer is a value, not a missing one
+	// A NaN that a producer wrote is a value. Only null is missing.
 	mem := checked(t)
 	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
@@ -368,5 +368,20 @@ func TestSplits(t *testing.T) {
 	}
 	if got := Split(7).String(); got != "split(7)" {
 		t.Error(got)
+	}
+}
+
+// The memory of a decoder does not grow with a text that it refuses.
+func TestLongTextsAreRefused(t *testing.T) {
+	mem := checked(t)
+	long := strings.Repeat("a", 4<<20)
+	for _, column := range []string{columnLabel, columnSplit} {
+		value := fromJSON(t, mem, `[{"features":[1],"`+column+`":"`+long+`"}]`, dense(1, arrow.PrimitiveTypes.Float32), field(column, arrow.BinaryTypes.String))
+		metered := meter()
+		_, err := DecodeExamples(value, metered)
+		if err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: %v", column, err)
+		}
+		metered.check(t, len(value), err)
 	}
 }

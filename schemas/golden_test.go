@@ -25,9 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens and the tables of FORMAT.md again")
 
-// samples is at least one message of each kind, made by the writers that the
-// program uses. A chunk of a record stands for all. Of each kind, all messages
-// together have every tensor and every note that the kind may have.
+// samples returns at least one message of each kind, from the same encoders that the program uses. The samples of a kind
+// together have every tensor and every note that the kind may have. All records have one chunk.
 func samples(t testing.TB) map[string]Message {
 	mem := checked(t)
 	examples := func(rows *ExampleRows) Message {
@@ -106,12 +105,11 @@ func report() *Report {
 	}
 }
 
-// golden is the files of a message: key and headers to be read by people, and
-// the value as it is on the topic.
+// golden returns the files of a message: its key and headers as readable JSON, and its value as on the topic.
 func golden(name string, m Message) (headers, value string) {
 	value = filepath.Join("testdata", name+".arrow")
 	switch {
-	case m.Kind() == KindQuarantine: // whatever bytes could not be used
+	case m.Kind() == KindQuarantine: // its value can be any bytes
 		value = filepath.Join("testdata", name+".bytes")
 	case strings.HasPrefix(string(m.Value), "{"):
 		value = filepath.Join("testdata", name+".json")
@@ -144,20 +142,20 @@ func TestGoldens(t *testing.T) {
 		}
 		want := readGolden(t, name, m)
 		if m.Key != want.Key || !slices.Equal(m.Headers, want.Headers) || !bytes.Equal(m.Value, want.Value) {
-			t.Errorf("%s has changed. If you mean it: can the program read what is on topics, and does FORMAT.md say so? Then test with -update.\nkey %s, was %s\n%v\n%v",
+			t.Errorf("%s has changed. If this is intended, make sure that the program still reads what is on topics and that FORMAT.md is right. Then test with -update.\nkey %s, was %s\n%v\n%v",
 				name, m.Key, want.Key, m.Headers, want.Headers)
 		}
 	}
 }
 
-// What was written yesterday is read today, and written again it is the same.
+// Messages of earlier versions can be decoded, and are encoded again with the same bytes.
 func TestGoldensAreRead(t *testing.T) {
 	mem := checked(t)
 	for name, like := range samples(t) {
 		m := readGolden(t, name, like)
 		got, err := reencode(m, mem)
 		if err != nil || got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
-			t.Errorf("%s: %v\n%+v\nread and written again\n%+v", name, err, m, got)
+			t.Errorf("%s: %v\n%+v\ndecoded and encoded again\n%+v", name, err, m, got)
 		}
 	}
 }
@@ -201,7 +199,7 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 			return Message{}, err
 		}
 		e.Release()
-		return m, nil // examples_test.go looks at what is in them
+		return m, nil // examples_test.go checks the values
 	case KindResiduals:
 		r, err := DecodeResiduals(m, 3, mem)
 		if err != nil {
@@ -287,7 +285,7 @@ func TestEveryKindHasLayoutAndGolden(t *testing.T) {
 	}
 	for _, kind := range declared {
 		if !documented[kind] {
-			t.Errorf("kind %s has no layout: list it in Layouts", kind)
+			t.Errorf("kind %s has no layout: list it in layouts", kind)
 		}
 		if !shown[kind] {
 			t.Errorf("kind %s has no golden: add one to samples", kind)
@@ -298,7 +296,7 @@ func TestEveryKindHasLayoutAndGolden(t *testing.T) {
 	}
 }
 
-// declaredKinds are the constants of type Kind.
+// declaredKinds returns the constants of type Kind.
 func declaredKinds(t *testing.T) (kinds []Kind) {
 	files := must(filepath.Glob("*.go"))(t)
 	for _, name := range files {
@@ -318,8 +316,7 @@ func declaredKinds(t *testing.T) (kinds []Kind) {
 	return kinds
 }
 
-// The goldens of a kind have all tensors and notes, or JSON fields, of its layout,
-// and no others.
+// The goldens of a kind have exactly the tensors, notes and JSON fields of its layout.
 func TestGoldensAreAsTheirLayout(t *testing.T) {
 	mem := checked(t)
 	tensors, noted, fields := map[Kind]map[string]bool{}, map[Kind]map[string]bool{}, map[Kind]map[string]bool{}
@@ -386,7 +383,7 @@ func sameNames(t *testing.T, kind Kind, what string, documented []string, found 
 	}
 }
 
-// jsonFields are the names of a struct's fields in JSON.
+// jsonFields returns the names of a struct's fields in JSON.
 func jsonFields(value any) (names []string) {
 	of := reflect.TypeOf(value)
 	for i := range of.NumField() {
@@ -396,8 +393,7 @@ func jsonFields(value any) (names []string) {
 	return names
 }
 
-// FORMAT.md's tables of kinds are those of the layouts: they are between marks, and
-// -update writes them.
+// FORMAT.md has the tables of the layouts, between marks. -update writes them.
 func TestFormatTables(t *testing.T) {
 	page := string(must(os.ReadFile("FORMAT.md"))(t))
 	marked := page
@@ -415,7 +411,7 @@ func TestFormatTables(t *testing.T) {
 		return
 	}
 	if marked != page {
-		t.Error("FORMAT.md's tables are not those of the layouts: test with -update")
+		t.Error("FORMAT.md's tables differ from the layouts: test with -update")
 	}
 	_, topics, _ := strings.Cut(page, "| topic | kinds |")
 	topics, _, _ = strings.Cut(topics, "\n\n")
@@ -478,8 +474,8 @@ func TestFormatColumns(t *testing.T) {
 	}
 }
 
-// typeName is how FORMAT.md calls a type: without the names and nullability of
-// nested fields, and with no length of a fixed list.
+// typeName returns a type's name in FORMAT.md, without the names and nullability of nested fields and without the length
+// of a fixed-size list.
 func typeName(of arrow.DataType) string {
 	switch of := of.(type) {
 	case *arrow.FixedSizeListType:
@@ -490,8 +486,7 @@ func typeName(of arrow.DataType) string {
 	return of.Name()
 }
 
-// Content that does not fit its kind is an error that wraps ErrDamaged, or names
-// the tensor.
+// Content that does not fit its kind is an error that wraps ErrDamaged or is a *ShapeError.
 func TestRecordsOfOtherContent(t *testing.T) {
 	for name, err := range map[string]error{
 		"visit without coverage":         second(VisitOf(&Record[float64]{})),

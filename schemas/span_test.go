@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// offsets is the oracle: every offset of a set of spans, by partition.
+// offsets is the oracle. It counts every (partition, offset) of a set of spans.
 func offsets(spans Spans) map[[2]int64]int {
 	set := map[[2]int64]int{}
 	for _, s := range spans {
@@ -20,12 +20,12 @@ func offsets(spans Spans) map[[2]int64]int {
 	return set
 }
 
-// scattered deals n disjoint spans to three sets, some of them empty.
+// scattered distributes n disjoint spans, some of them empty, over three sets.
 func scattered(r *rand.Rand, n int) (sets [3]Spans) {
 	var at [4]int64
 	for range n {
 		p := r.IntN(len(at))
-		at[p] += int64(r.IntN(3)) // 0: it touches the one before
+		at[p] += int64(r.IntN(3)) // 0: adjacent to the previous span
 		s := Span{p, at[p], at[p] + int64(r.IntN(5))}
 		at[p] = s.To
 		i := r.IntN(len(sets))
