@@ -53,10 +53,12 @@ type EvictedError struct {
 	Chunks   int // number of all chunks
 }
 
+// Error implements error.
 func (e *EvictedError) Error() string {
 	return fmt.Sprintf("evicted %d of %d chunks of the %v: the other chunks have not arrived, and incomplete records take too much memory", e.Have, e.Chunks, e.Identity)
 }
 
+// Unwrap returns ErrDamaged.
 func (e *EvictedError) Unwrap() error { return ErrDamaged }
 
 // Add adds one message. It returns the record if the message completes it, and otherwise nil. A record is complete when

@@ -40,13 +40,7 @@ func (c *Coverage) Merge(o Coverage) error {
 }
 
 // text returns the coverage as JSON, for a note or a text tensor.
-func (c Coverage) text() string {
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("schemas: no JSON for a coverage: %v", err))
-	}
-	return string(text)
-}
+func (c Coverage) text() string { return string(mustJSON(c)) }
 
 // parseCoverage is the inverse of text.
 func parseCoverage(text string) (c Coverage, err error) {

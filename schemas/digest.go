@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"hash"
 	"math"
 	"sync"
@@ -30,15 +28,10 @@ func DigestOf(content []byte) Digest {
 // DigestJSON returns the digest of a value's JSON. encoding/json writes struct fields in their order and map keys sorted,
 // so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, as NaN.
 func DigestJSON(value any) Digest {
-	content, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
-	}
-	return DigestOf(content)
+	return DigestOf(mustJSON(value))
 }
 
-// fingerprint returns the header `schema`, which tells people one schema from another. No decision depends on it but the
-// precision of a record (IsSingle).
+// fingerprint returns the header `schema`, which tells people one schema from another.
 func fingerprint(schema *arrow.Schema) string { return DigestOf([]byte(schema.String())).Short() }
 
 // hasher writes numbers and texts into a SHA-256, little-endian. The length of each text precedes it, so that different

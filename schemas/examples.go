@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -98,16 +99,14 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 
 // present returns which floats are not NaN, or nil if all are not.
 func present(floats []float32) []bool {
-	for i, v := range floats {
-		if v != v {
-			valid := make([]bool, len(floats))
-			for j := range valid {
-				valid[j] = j < i || floats[j] == floats[j]
-			}
-			return valid
-		}
+	if !slices.ContainsFunc(floats, func(v float32) bool { return v != v }) {
+		return nil
 	}
-	return nil
+	valid := make([]bool, len(floats))
+	for i, v := range floats {
+		valid[i] = v == v
+	}
+	return valid
 }
 
 // EncodeExamples encodes a record, as of [ExampleRows.Record], as the value of an examples message.
@@ -125,6 +124,7 @@ type ValueError struct {
 	Reason string
 }
 
+// Error implements error.
 func (e *ValueError) Error() string {
 	if e.Column < 0 {
 		return fmt.Sprintf("row %d: %s", e.Row, e.Reason)
@@ -132,6 +132,7 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("row %d, feature %d: %s", e.Row, e.Column, e.Reason)
 }
 
+// Unwrap returns ErrDamaged.
 func (e *ValueError) Unwrap() error { return ErrDamaged }
 
 // Examples is a decoded and checked examples message. Features are finite or missing, weights are finite and not negative,
@@ -264,6 +265,7 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 // LabelListError says that each row of a message has a list of labels.
 type LabelListError struct{}
 
+// Error implements error.
 func (LabelListError) Error() string {
 	return "a list of labels for each example: expected one label"
 }

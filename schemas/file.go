@@ -22,7 +22,7 @@ func WriteModel(w io.Writer, manifest *Manifest, tensors Tensors[float32], mem m
 		return 0, fmt.Errorf("encode manifest: %w", err)
 	}
 	metadata := arrow.NewMetadata([]string{manifestKey}, []string{string(content)})
-	schema := arrow.NewSchema(recordSchema[float32]().Fields(), &metadata)
+	schema := arrow.NewSchema(formatOf[float32]().schema.Fields(), &metadata)
 	var segments []segment[float32]
 	for i := range tensors {
 		segments = append(segments, tensors[i].segments()...)

@@ -152,7 +152,7 @@ func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
 // three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
 	const records, chunks, room = 8, 3, 4 << 10
-	schema, mem := recordSchema[float64](), checked(f)
+	schema, mem := formatOf[float64]().schema, checked(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
 	for i := range messages {

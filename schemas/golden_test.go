@@ -459,7 +459,7 @@ func TestFormatColumns(t *testing.T) {
 	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": recordSchema[float64](),
+		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": formatOf[float64]().schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {

@@ -9,11 +9,16 @@ import (
 
 // jsonMessage makes a message whose value is JSON. It panics if the value has none.
 func jsonMessage(kind Kind, run, key string, value any) Message {
+	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: mustJSON(value)}
+}
+
+// mustJSON returns the JSON of a value. It panics if the value has none.
+func mustJSON(value any) []byte {
 	content, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
 	}
-	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: content}
+	return content
 }
 
 // DecodeJSON decodes and checks the value of a message that is JSON. An error wraps [ErrDamaged].

@@ -74,10 +74,12 @@ type UnknownLabelError struct {
 	Label string
 }
 
+// Error implements error.
 func (e *UnknownLabelError) Error() string {
 	return fmt.Sprintf("row %d: label %q is not one of the classes", e.Row, e.Label)
 }
 
+// Unwrap returns ErrDamaged.
 func (e *UnknownLabelError) Unwrap() error { return ErrDamaged }
 
 // Unlabelled is the class of a row without a label.

@@ -118,6 +118,7 @@ const maxSegments = 1 << 21
 // SegmentsError says that a plan has too many segments. Length is the number of messages of a segment.
 type SegmentsError struct{ Length int64 }
 
+// Error implements error.
 func (e *SegmentsError) Error() string {
 	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", maxSegments, e.Length)
 }

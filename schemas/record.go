@@ -68,9 +68,6 @@ func formatOf[T Number]() format {
 	return doubleFormat
 }
 
-// recordSchema returns the Arrow schema of records in the precision of T.
-func recordSchema[T Number]() *arrow.Schema { return formatOf[T]().schema }
-
 func newFormat(item arrow.DataType) format {
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "tensor", Type: arrow.BinaryTypes.String},
@@ -156,13 +153,13 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	if err := t.complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
-	room := bytes - 16<<10 // for headers, schema and framing
+	maxBytes := bytes - 16<<10 // headers, schema and framing take the rest
 	var chunks [][]segment[T]
 	left := 0
 	for i := range t {
 		for _, s := range t[i].segments() {
 			if s.bytes() > left {
-				chunks, left = append(chunks, nil), room
+				chunks, left = append(chunks, nil), maxBytes
 			}
 			last := len(chunks) - 1
 			chunks[last] = append(chunks[last], s)
@@ -177,7 +174,7 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	}
 	values := make([][]byte, len(chunks))
 	for i, segments := range chunks {
-		value, err := encodeSegments(recordSchema[T](), segments, mem)
+		value, err := encodeSegments(formatOf[T]().schema, segments, mem)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +255,7 @@ func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
 // add appends copies of a chunk's rows to the tensors. A row with offset 0 begins a tensor, and any other row must
 // continue the last one.
 func (a *assembly[T]) add(record arrow.Record) error {
-	if want := recordSchema[T](); !record.Schema().Equal(want) {
+	if want := formatOf[T]().schema; !record.Schema().Equal(want) {
 		return fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	for _, c := range record.Columns() {

@@ -236,7 +236,7 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
 		m := must(statistics().Encode(mem))(t)[0]
-		m.Value = must(encodeSegments(recordSchema[float64](), segments, mem))(t)
+		m.Value = must(encodeSegments(formatOf[float64]().schema, segments, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -22,6 +22,7 @@ func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, 
 // OverlapError says that two spans share offsets. Adding their sums would count examples twice.
 type OverlapError struct{ A, B Span }
 
+// Error implements error.
 func (e *OverlapError) Error() string { return fmt.Sprintf("spans %v and %v overlap", e.A, e.B) }
 
 // Spans is a set of disjoint spans, sorted by partition and offset. Adjacent spans are merged into one. The zero value is

@@ -67,6 +67,7 @@ type ShapeError struct {
 	Want   []int  // -1: any length
 }
 
+// Error implements error.
 func (e *ShapeError) Error() string {
 	if e.Got == nil {
 		return fmt.Sprintf("tensor %q is absent, expected shape %v", e.Tensor, e.Want)
