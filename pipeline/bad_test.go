@@ -95,7 +95,7 @@ func TestUnsupportedExamples(t *testing.T) {
 	list := arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)
 	pair := arrow.StructOf(arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32})
 	for name, c := range map[string]struct{ schema, row, want string }{
-		"several labels": {row: `[{"features":[1,2],"label":["a","b"]}]`, want: "only one label an example"},
+		"several labels": {row: `[{"features":[1,2],"label":["a","b"]}]`, want: "expected one label"},
 		"sparse":         {row: `[{"features":[{"index":3,"value":1}],"label":["a"]}]`, want: "sparse features can't be trained on yet"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// hostile is the messages that schemas has to refuse, by name.
+// hostile returns the messages that schemas must refuse, by name.
 func hostile(t *testing.T) map[string]kafkalog.Message {
 	t.Helper()
-	files, err := filepath.Glob("../schemas/testdata/hostile/*.arrow")
+	files, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
 	if err != nil || len(files) < 40 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}

@@ -7,67 +7,66 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// maxChunks bounds what one record may claim to be: 9 GB.
+// maxChunks is the maximum number of chunks of a record, about 9 GB.
 const maxChunks = 10_000
 
-// collectorRoom is what a Collector keeps of incomplete records unless it is told
-// otherwise: 500 Gram matrices of 1024 features in single precision.
-const collectorRoom = 1 << 30
+// defaultMaxBytes is the default of Collector.MaxBytes. It holds 500 Gram matrices of 1024 features in single precision.
+const defaultMaxBytes = 1 << 30
 
-// openedBytes and chunkBytes are about what an incomplete record and each of its
-// chunks take beside their values, so that very many small ones are bounded too.
-const openedBytes, chunkBytes = 1024, 64
+// recordOverhead and chunkOverhead are roughly how many bytes an incomplete record and each of its chunks take beside
+// their values. They bound the number of very small records and chunks.
+const recordOverhead, chunkOverhead = 1024, 64
 
-// Collector puts the chunks of records together. The zero value is ready. It
-// is not safe for concurrent use, and not to be copied once it is used.
+// Collector puts records together from their chunks. The zero value is ready to use. A Collector is not safe for
+// concurrent use, and must not be copied after its first use.
 //
-// What it keeps is bounded, even if it is given chunks without end of records
-// that never become whole: where incomplete records take more than Room bytes,
-// those that have waited longest for a chunk are forgotten. That is never the
-// one whose chunk came last, so a record of any size can be collected while no
-// others are. A record that is forgotten has to be written again, as its writer
-// does when nothing has followed from it for a while; Room is therefore to exceed
-// what all writers have on their way at once.
+// Its memory is bounded, even if many records never become complete. When incomplete records take more than MaxBytes, the
+// Collector evicts those that have waited longest for a chunk. It never evicts the record of the last chunk, so it can
+// collect a record of any size while there are no others. The writer of an evicted record publishes it again when nothing
+// follows from it for a while. MaxBytes should therefore exceed the size of all records that are written at the same time.
 type Collector[T Number] struct {
-	Room int // bytes; 0: 1 GiB
+	MaxBytes int // of incomplete records; 0: 1 GiB
 
-	open    map[claim]*list.Element // of *opened, in waiting
-	waiting list.List               // the one that has waited longest first
-	bytes   int
+	open    map[chunkKey]*list.Element // of *incomplete, in waiting
+	waiting list.List                  // the record that has waited longest is first
+	bytes   int                        // of all incomplete records
 }
 
-// claim is what chunks have to agree on to be of one record.
-type claim struct {
+// chunkKey is what the chunks of one record have in common.
+type chunkKey struct {
 	Identity
 	digest Digest
 	chunks int
 }
 
-// opened is an incomplete record.
-type opened struct {
-	claim
-	values map[int][]byte // by chunk
+// incomplete is a record of which chunks are missing.
+type incomplete struct {
+	chunkKey
+	values map[int][]byte // by chunk number
 	bytes  int
 }
 
-// ForgottenError says that an incomplete record was given up for others.
-type ForgottenError struct {
-	Identity
-	Have, Chunks int
+// EvictedError says that a [Collector] has evicted an incomplete record. It wraps [ErrDamaged].
+type EvictedError struct {
+	Identity     // of the evicted record
+	Have     int // number of chunks that had arrived
+	Chunks   int // number of all chunks
 }
 
-func (e *ForgottenError) Error() string {
-	return fmt.Sprintf("%d of %d chunks of the %v are forgotten: the others have not come, and too many records are incomplete", e.Have, e.Chunks, e.Identity)
+// Error implements error.
+func (e *EvictedError) Error() string {
+	return fmt.Sprintf("evicted %d of %d chunks of the %v: the other chunks have not arrived, and incomplete records take too much memory", e.Have, e.Chunks, e.Identity)
 }
 
-func (e *ForgottenError) Unwrap() error { return ErrDamaged }
+// Unwrap returns ErrDamaged.
+func (e *EvictedError) Unwrap() error { return ErrDamaged }
 
-// Add takes one message, and answers with the record when it completes one:
-// when all chunks that carry the same identity and digest are there, in
-// whatever order they came, and the digest is right. The notes are those of the
-// chunk that came last. If the digest is wrong, all of its chunks are forgotten.
-// It keeps the message's value until then. Errors wrap ErrDamaged; a
-// *ForgottenError is about another record than the message's, which is kept.
+// Add adds one message. It returns the record if the message completes it, and otherwise nil. A record is complete when
+// all chunks with the same identity, digest and number of chunks have arrived, in any order. Its notes are those of the
+// last chunk. If the digest is wrong, Add returns an error and drops all chunks of the record.
+//
+// The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError] is
+// about another record than the message's, whose chunk is kept.
 func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
 	whole, err := c.Collect(m)
 	if err != nil || whole == nil {
@@ -76,7 +75,7 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 	return whole.Decode(mem)
 }
 
-// Collect is Add for who decodes the record himself.
+// Collect is [Collector.Add] for a caller that decodes the record itself.
 func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	id, err := IdentityOf(m)
 	if err != nil {
@@ -97,11 +96,11 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	if len(digest) > maxName || len(m.Value) > MaxMessage {
 		return nil, fmt.Errorf("%w: a chunk of %d bytes, a digest of %d digits", ErrDamaged, len(m.Value), len(digest))
 	}
-	o := c.keep(claim{id, digest, chunks}, chunk, m.Value)
+	o := c.keep(chunkKey{id, digest, chunks}, chunk, m.Value)
 	if len(o.values) < chunks {
-		return nil, c.makeRoom()
+		return nil, c.evict()
 	}
-	c.forget(o)
+	c.remove(o)
 	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: notes(m), Values: make([][]byte, chunks)}
 	for i := range chunks {
 		whole.Values[i] = o.values[i]
@@ -109,15 +108,15 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	return whole, nil
 }
 
-// Chunks is all messages of a record, undecoded.
+// Chunks holds all chunks of a record, undecoded.
 type Chunks[T Number] struct {
 	Identity
-	Digest Digest // as the messages claim
-	Notes  []Header
-	Values [][]byte
+	Digest Digest   // that the messages claim
+	Notes  []Header // of the message that arrived last
+	Values [][]byte // of the messages, in the order of the chunks
 }
 
-// Decode makes the record. An error wraps ErrDamaged.
+// Decode decodes the record and checks its digest. An error wraps [ErrDamaged].
 func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
 	tensors, err := DecodeTensors[T](c.Values, mem)
 	if err != nil {
@@ -126,8 +125,8 @@ func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
 	return c.Record(tensors)
 }
 
-// Record is the record of its tensors, if they are those that the digest is over. An
-// error wraps ErrDamaged.
+// Record makes the record from its decoded tensors, if they have the digest that the messages claim. An error wraps
+// [ErrDamaged].
 func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
 	r := &Record[T]{Identity: c.Identity, Notes: c.Notes, Tensors: t}
 	if got := r.Digest(); got != c.Digest {
@@ -136,12 +135,11 @@ func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
 	return r, nil
 }
 
-// DecodeTensors reads the values of all messages of a record. An error wraps
-// ErrDamaged.
+// DecodeTensors decodes the values of all chunks of a record, in order. An error wraps [ErrDamaged].
 func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T], error) {
-	bytes := openedBytes
+	bytes := recordOverhead
 	for _, value := range values {
-		bytes += chunkBytes + len(value)
+		bytes += chunkOverhead + len(value)
 	}
 	a := newAssembly[T](bytes)
 	for _, value := range values {
@@ -155,39 +153,39 @@ func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T],
 	return a.tensors, nil
 }
 
-// keep opens the record, if it is not, and adds a chunk, if that is not there.
-func (c *Collector[T]) keep(whole claim, chunk int, value []byte) *opened {
-	at := c.open[whole]
+// keep adds a chunk to its record, unless it is there already.
+func (c *Collector[T]) keep(key chunkKey, chunk int, value []byte) *incomplete {
+	at := c.open[key]
 	if at == nil {
 		if c.open == nil {
-			c.open = map[claim]*list.Element{}
+			c.open = map[chunkKey]*list.Element{}
 		}
-		at = c.waiting.PushBack(&opened{claim: whole, values: map[int][]byte{}, bytes: openedBytes})
-		c.open[whole] = at
-		c.bytes += openedBytes
+		at = c.waiting.PushBack(&incomplete{chunkKey: key, values: map[int][]byte{}, bytes: recordOverhead})
+		c.open[key] = at
+		c.bytes += recordOverhead
 	}
 	c.waiting.MoveToBack(at)
-	o := at.Value.(*opened)
+	o := at.Value.(*incomplete)
 	if _, twice := o.values[chunk]; !twice {
 		o.values[chunk] = value
-		o.bytes += chunkBytes + len(value)
-		c.bytes += chunkBytes + len(value)
+		o.bytes += chunkOverhead + len(value)
+		c.bytes += chunkOverhead + len(value)
 	}
 	return o
 }
 
-// makeRoom forgets what has waited longest, and answers with the first of it.
-func (c *Collector[T]) makeRoom() error {
-	room, first := c.Room, (*ForgottenError)(nil)
-	if room == 0 {
-		room = collectorRoom
+// evict removes the records that have waited longest until the others fit. It returns an *EvictedError about the first.
+func (c *Collector[T]) evict() error {
+	maxBytes, first := c.MaxBytes, (*EvictedError)(nil)
+	if maxBytes == 0 {
+		maxBytes = defaultMaxBytes
 	}
-	for c.bytes > room && c.waiting.Len() > 1 {
-		o := c.waiting.Front().Value.(*opened)
+	for c.bytes > maxBytes && c.waiting.Len() > 1 {
+		o := c.waiting.Front().Value.(*incomplete)
 		if first == nil {
-			first = &ForgottenError{o.Identity, len(o.values), o.chunks}
+			first = &EvictedError{o.Identity, len(o.values), o.chunks}
 		}
-		c.forget(o)
+		c.remove(o)
 	}
 	if first == nil {
 		return nil
@@ -195,8 +193,9 @@ func (c *Collector[T]) makeRoom() error {
 	return first
 }
 
-func (c *Collector[T]) forget(o *opened) {
-	c.waiting.Remove(c.open[o.claim])
-	delete(c.open, o.claim)
+// remove removes a record.
+func (c *Collector[T]) remove(o *incomplete) {
+	c.waiting.Remove(c.open[o.chunkKey])
+	delete(c.open, o.chunkKey)
 	c.bytes -= o.bytes
 }

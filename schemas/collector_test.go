@@ -7,59 +7,58 @@ import (
 	"testing"
 )
 
-// first is a message that claims to be one of many chunks that never come.
-func first(i int, value []byte) Message {
+// loneChunk makes a message that claims to be one of many chunks. The others never arrive.
+func loneChunk(i int, value []byte) Message {
 	id := Identity{Kind: KindVisit, Run: "run", Stage: i % 3, Visit: i % 5, Partition: i % 7, Parent: "parent"}
 	return Message{Value: value, Headers: append(id.headers(),
 		Header{"chunk", "0"}, Header{"chunks", "10000"}, Header{"digest", fmt.Sprint("never ", i)})}
 }
 
-// kept is what the collector has, counted anew.
+// kept counts again how many bytes the collector keeps.
 func (c *Collector[T]) kept() (bytes int) {
 	for _, at := range c.open {
-		bytes += openedBytes
-		for _, value := range at.Value.(*opened).values {
-			bytes += chunkBytes + len(value)
+		bytes += recordOverhead
+		for _, value := range at.Value.(*incomplete).values {
+			bytes += chunkOverhead + len(value)
 		}
 	}
 	return bytes
 }
 
-// Chunks without end of records that never become whole take no more than there
-// is room for, large ones or small.
+// Records that never become complete take at most MaxBytes, whether their chunks are large or small.
 func TestCollectorIsBounded(t *testing.T) {
 	for _, size := range []int{0, 1000, MaxMessage} {
 		mem := meter()
-		c, forgotten := &Collector[float64]{Room: 4 << 20}, 0
+		c, evicted := &Collector[float64]{MaxBytes: 4 << 20}, 0
 		value := make([]byte, size)
 		for i := range 20_000 {
-			r, err := c.Add(first(i, value), mem)
-			gone := (*ForgottenError)(nil)
+			r, err := c.Add(loneChunk(i, value), mem)
+			gone := (*EvictedError)(nil)
 			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
 				t.Fatalf("%v, %v", r, err)
 			}
 			if gone != nil {
-				forgotten++
+				evicted++
 			}
 			if i%1000 > 0 {
 				continue
 			}
-			if kept := c.kept(); kept > c.Room || kept != c.bytes || c.waiting.Len() != len(c.open) {
+			if kept := c.kept(); kept > c.MaxBytes || kept != c.bytes || c.waiting.Len() != len(c.open) {
 				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
 			}
 		}
-		if forgotten == 0 || mem.total > 0 {
-			t.Errorf("%d are forgotten, %d bytes decoded", forgotten, mem.total)
+		if evicted == 0 || mem.total > 0 {
+			t.Errorf("%d records are evicted, %d bytes decoded", evicted, mem.total)
 		}
 	}
 	c := &Collector[float64]{}
-	if _, err := c.Add(first(0, make([]byte, MaxMessage+1)), meter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
+	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), meter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
 		t.Errorf("%v, %d records", err, len(c.open))
 	}
 }
 
-// The records of several workers at a time come whole through a flood of others
-// that takes the room many times over, as long as their chunks keep coming.
+// The records of several workers become complete in a flood of other chunks that takes MaxBytes many times over, as long
+// as their chunks keep arriving.
 func TestRecordsComeThroughAFlood(t *testing.T) {
 	const writers = 8
 	mem := checked(t)
@@ -74,15 +73,15 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 		}
 		queues = append(queues, messages)
 	}
-	room := make([]byte, 200_000)
+	filler := make([]byte, 200_000)
 	for seed := range uint64(5) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		c, whole, left := &Collector[float64]{Room: 2 * size}, 0, make([][]Message, writers)
+		c, whole, left := &Collector[float64]{MaxBytes: 2 * size}, 0, make([][]Message, writers)
 		copy(left, queues)
 		for whole < writers {
 			for flood := range 3 {
-				_, err := c.Add(first(random.Int(), room[:100_000*flood]), mem)
-				if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
+				_, err := c.Add(loneChunk(random.Int(), filler[:100_000*flood]), mem)
+				if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
 					t.Fatal(err)
 				}
 			}
@@ -91,7 +90,7 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 				continue
 			}
 			r, err := c.Add(left[i][0], mem)
-			if gone := (*ForgottenError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
+			if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
 				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
 			}
 			if left[i] = left[i][1:]; r != nil {
@@ -101,15 +100,15 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 	}
 }
 
-// A record that is larger than the room is collected if it comes by itself, and
-// one that was forgotten if it comes again.
-func TestLargeRecordsAndForgottenOnes(t *testing.T) {
+// A record larger than MaxBytes is collected if no other record is incomplete, and an evicted record is collected when it
+// is written again.
+func TestLargeAndEvictedRecords(t *testing.T) {
 	mem := checked(t)
 	large := must(statistics(Vector("x", numbered[float64](segmentValues*120))).Encode(mem))(t)
 	other := statistics(Vector("x", numbered[float64](segmentValues*60)))
 	other.Partition = 4
 	between := must(other.Encode(mem))(t)
-	c := &Collector[float64]{Room: MaxMessage}
+	c := &Collector[float64]{MaxBytes: MaxMessage}
 	collect(t, c, large, mem)
 	for _, m := range []Message{large[0], large[1], between[0]} {
 		if r, err := c.Add(m, mem); r != nil || (err != nil) != (m.Key == between[0].Key) {
@@ -123,7 +122,7 @@ func TestLargeRecordsAndForgottenOnes(t *testing.T) {
 	}
 }
 
-// Very many tensors take as long as the bytes that they stand in.
+// Decoding very many tensors takes time proportional to their bytes.
 func TestRecordOfManyTensors(t *testing.T) {
 	var tensors Tensors[float64]
 	for range 60_000 {

@@ -4,24 +4,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Coverage is what a sum was taken over. The zero value covers nothing.
+// Coverage says which messages a sum was taken over. The zero value covers nothing.
 type Coverage struct {
 	Spans    Spans `json:"spans"`
-	Messages int64 `json:"messages"` // accepted ones
-	Rows     int64 `json:"rows"`
-	// Checksum is the sum modulo 2^64 of a hash of each accepted message, so it
-	// does not depend on their order.
+	Messages int64 `json:"messages"` // accepted messages
+	Rows     int64 `json:"rows"`     // of the accepted messages
+	// Checksum is the sum of the hashes of all accepted messages, modulo 2^64. It does not depend on their order.
 	Checksum uint64 `json:"checksum"`
 }
 
-// Same reports whether two coverages are of the same accepted messages.
+// Same reports whether c and o cover the same accepted messages.
 func (c Coverage) Same(o Coverage) bool {
 	return slices.Equal(c.Spans, o.Spans) && c.Messages == o.Messages && c.Rows == o.Rows && c.Checksum == o.Checksum
 }
 
-// Count adds one accepted message.
+// Count adds one accepted message of so many rows.
 func (c *Coverage) Count(rows int, checksum uint64) {
 	c.Messages++
 	c.Rows += int64(rows)
@@ -38,24 +39,18 @@ func (c *Coverage) Merge(o Coverage) error {
 	return nil
 }
 
-// text is the coverage as a note and as a text tensor carry it.
-func (c Coverage) text() string {
-	text, err := json.Marshal(c)
-	if err != nil {
-		panic(fmt.Sprintf("schemas: no JSON for a coverage: %v", err))
-	}
-	return string(text)
-}
+// text returns the coverage as JSON, for a note or a text tensor.
+func (c Coverage) text() string { return string(mustJSON(c)) }
 
 // parseCoverage is the inverse of text.
 func parseCoverage(text string) (c Coverage, err error) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return c, fmt.Errorf("coverage %s: %w", quote(text), err)
+		return c, fmt.Errorf("coverage %s: %w", stream.Quote(text), err)
 	}
 	return c, nil
 }
 
-// noteCovered is the note of a record of sums that says what they cover.
+// noteCovered is the note that says what the sums of a record cover.
 const noteCovered = "covered"
 
 func (c Coverage) note() Header { return Header{noteCovered, c.text()} }

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"hash"
 	"math"
 	"sync"
@@ -15,34 +13,31 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/endian"
 )
 
-// Digest is a sha256 in lower-case hexadecimal. The zero value names nothing.
+// Digest is a SHA-256 in lower-case hexadecimal. The zero value is no digest.
 type Digest string
 
-// Short is what people are shown: the first twelve digits.
+// Short returns the first twelve digits, which people are shown.
 func (d Digest) Short() string { return string(d[:min(12, len(d))]) }
 
-// DigestOf is the digest of some bytes.
+// DigestOf returns the digest of bytes.
 func DigestOf(content []byte) Digest {
 	sum := sha256.Sum256(content)
 	return Digest(hex.EncodeToString(sum[:]))
 }
 
-// DigestJSON is the digest of a value's JSON. encoding/json writes struct
-// fields in their order and map keys sorted, so equal values have equal
-// digests; a nil slice is not equal to an empty one. It panics on NaN.
+// DigestJSON returns the digest of a value's JSON. encoding/json writes struct fields in their order and map keys sorted,
+// so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, as NaN.
 func DigestJSON(value any) Digest {
-	content, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
-	}
-	return DigestOf(content)
+	return DigestOf(mustJSON(value))
 }
 
-// hasher writes numbers and text into a sha256, little-endian, each text
-// preceded by its length so that no two sequences run into the same bytes. Who
-// writes numbers by writeNumbers writes before how many they are.
+// fingerprint returns the header `schema`, which tells people one schema from another.
+func fingerprint(schema *arrow.Schema) string { return DigestOf([]byte(schema.String())).Short() }
+
+// hasher writes numbers and texts into a SHA-256, little-endian. The length of each text precedes it, so that different
+// sequences never become the same bytes. Write the count before calling writeNumbers.
 type hasher struct {
-	*bufio.Writer // a record is mostly small writes
+	*bufio.Writer // most writes of a record are small
 	sum           hash.Hash
 }
 
@@ -53,21 +48,23 @@ var hashers = sync.Pool{New: func() any {
 
 func newHasher() *hasher { return hashers.Get().(*hasher) }
 
-// digest of what was written; the hasher is not to be used again.
+// digest returns the digest of what was written. The hasher must not be used again.
 func (h *hasher) digest() Digest {
-	h.Flush() // a hash takes whatever is written
+	h.Flush() // a hash returns no error
 	digest := Digest(hex.EncodeToString(h.sum.Sum(nil)))
 	h.sum.Reset()
 	hashers.Put(h)
 	return digest
 }
 
+// int writes each value as 8 bytes.
 func (h *hasher) int(values ...int) {
 	for _, v := range values {
 		h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), uint64(v)))
 	}
 }
 
+// text writes each text after its length.
 func (h *hasher) text(values ...string) {
 	for _, v := range values {
 		h.int(len(v))
@@ -75,6 +72,7 @@ func (h *hasher) text(values ...string) {
 	}
 }
 
+// writeNumbers writes the little-endian bytes of the values, but not their count.
 func writeNumbers[T Number](h *hasher, values []T) {
 	if endian.IsBigEndian {
 		writeSwapped(h, values)
@@ -88,7 +86,7 @@ func writeNumbers[T Number](h *hasher, values []T) {
 	}
 }
 
-// writeSwapped writes the numbers where memory has them the other way round.
+// writeSwapped is writeNumbers for a big-endian machine.
 func writeSwapped[T Number](h *hasher, values []T) {
 	for _, v := range values {
 		switch v := any(v).(type) {

@@ -1,6 +1,6 @@
 package schemas
 
-// KindEnd is the kind of an [End].
+// KindEnd is the kind of an [End] message.
 const KindEnd Kind = "end"
 
 // States in which a run ends.
@@ -13,21 +13,13 @@ const (
 // End says how a run ended.
 type End struct {
 	Run     string `json:"run"`
-	Content Digest `json:"content"`
-	State   string `json:"state"`
-	Reason  string `json:"reason,omitempty"`
-	// Attempt is unlike that of any other end, so that compaction keeps each. If
-	// there are several, done counts before cancelled, and that before failed.
+	Content Digest `json:"content"`          // see Plan.Content
+	State   string `json:"state"`            // Done, Failed or Cancelled
+	Reason  string `json:"reason,omitempty"` // why it failed or was cancelled
+	// Attempt is unique, so that compaction keeps every end of a run. If a run has several ends, Done outranks Cancelled,
+	// and Cancelled outranks Failed.
 	Attempt string `json:"attempt,omitempty"`
 }
 
 // Message encodes the end for the plans topic.
 func (e *End) Message() Message { return jsonMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, e) }
-
-func endLayout() Layout {
-	return Layout{
-		Kind: KindEnd, Topic: "plans", Key: "end/RUN/ATTEMPT", Writer: "solver, who supersedes", Reader: "all",
-		Says:  "`state`: `done`, `failed` or `cancelled`, and why; of several `done` counts before `cancelled`, and that before `failed`",
-		Value: End{},
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,10 +12,11 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// KindExamples is the kind of an examples message that was ingested. Other
-// producers need not say it.
+// KindExamples is the kind of an examples message that stagewise ingested. Other producers may leave it out.
 const KindExamples Kind = "examples"
 
 // Columns of an examples message.
@@ -25,21 +27,19 @@ const (
 	columnSplit    = "split"
 )
 
-// ExampleRows is what becomes an examples message: plain columns that a reader
-// of files fills. Exactly one of Floats and Bytes is set, with Rows × Cols
-// values, row-major.
+// ExampleRows holds the rows of an examples message as plain columns. Exactly one of Floats and Bytes is set, with
+// Rows × Cols features, row-major. At most one of Words and Numbers is set; without both, the rows have no labels.
 type ExampleRows struct {
 	Rows, Cols int
-	Floats     []float32 // NaN: missing, becomes null
-	Bytes      []uint8   // small whole numbers, as images have: a quarter of the bytes
-	Words      []string  // labels that are text; nil: Numbers, or none
-	Numbers    []int64   // labels that are whole numbers; nil: Words, or none
-	Weights    []float32 // nil: every row weighs 1
+	Floats     []float32 // features; a missing one is NaN
+	Bytes      []uint8   // features that are small whole numbers, as in images; they take a quarter of the space
+	Words      []string  // labels that are text
+	Numbers    []int64   // labels that are whole numbers
+	Weights    []float32 // nil: every row has weight 1
 	Splits     []Split   // nil: every row is Train
 }
 
-// Record makes the Arrow record of the rows. The caller releases it. It panics
-// if there is no feature or the columns differ in length.
+// Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length.
 func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
@@ -97,35 +97,34 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	return b.NewRecord()
 }
 
-// present is the validity of floats of which the NaN are missing; nil if none is.
+// present returns which floats are not NaN, or nil if all are not.
 func present(floats []float32) []bool {
-	for i, v := range floats {
-		if v != v {
-			valid := make([]bool, len(floats))
-			for j := range valid {
-				valid[j] = j < i || floats[j] == floats[j]
-			}
-			return valid
-		}
+	if !slices.ContainsFunc(floats, func(v float32) bool { return v != v }) {
+		return nil
 	}
-	return nil
+	valid := make([]bool, len(floats))
+	for i, v := range floats {
+		valid[i] = v == v
+	}
+	return valid
 }
 
-// EncodeExamples makes the value of an examples message.
+// EncodeExamples encodes a record, as of [ExampleRows.Record], as the value of an examples message.
 func EncodeExamples(record arrow.Record, mem memory.Allocator) ([]byte, error) {
-	return encode(record, mem)
+	return stream.Encode(record, mem)
 }
 
-// ExamplesFingerprint is the schema header of an examples message.
+// ExamplesFingerprint returns the header `schema` of an examples message.
 func ExamplesFingerprint(schema *arrow.Schema) string { return fingerprint(schema) }
 
-// ValueError says which value of an examples message can't be used, and why.
-// Row and Column count from 0; Column is -1 where it is not a feature.
+// ValueError says which value of an examples message can't be used, and why. It wraps [ErrDamaged].
 type ValueError struct {
-	Row, Column int
-	Reason      string
+	Row    int // from 0
+	Column int // of a feature, from 0; -1 for any other value
+	Reason string
 }
 
+// Error implements error.
 func (e *ValueError) Error() string {
 	if e.Column < 0 {
 		return fmt.Sprintf("row %d: %s", e.Row, e.Reason)
@@ -133,24 +132,23 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("row %d, feature %d: %s", e.Row, e.Column, e.Reason)
 }
 
+// Unwrap returns ErrDamaged.
 func (e *ValueError) Unwrap() error { return ErrDamaged }
 
-// Examples is a decoded examples message. Its values are checked: features are
-// finite or missing, weights finite and not negative, splits known, labels that
-// are text UTF-8 of at most MaxLabel bytes.
+// Examples is a decoded and checked examples message. Features are finite or missing, weights are finite and not negative,
+// splits are known, and labels that are text are UTF-8 of at most [MaxLabel] bytes. Release it after use.
 type Examples struct {
-	Rows int
-	// Width is the number of features: of each row if they are dense, one more
-	// than the greatest index if they are sparse.
+	Rows int // number of rows
+	// Width is the number of features of each row if they are dense, and the maximum index plus 1 if they are sparse.
 	Width  int
-	Sparse bool
+	Sparse bool // whether the message has only the features that are not 0
 
 	record  arrow.Record
 	floats  *array.Float32
 	bytes   *array.Uint8
 	lists   *array.List // sparse
 	indices func(i int) int64
-	first   int // of the dense values in their array
+	first   int // index of the first dense value in its array
 	words   *array.String
 	numbers func(i int) int64
 	labels  arrow.Array
@@ -158,22 +156,22 @@ type Examples struct {
 	splits  *array.String
 }
 
-// MaxLabel is the most bytes of a label: with so few, labels by the thousand
-// fit the messages that carry them on.
+// MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
 const MaxLabel = 1024
 
-// Retain has the memory wait for one more Release.
+// Retain requires one more Release before the memory is freed.
 func (e *Examples) Retain() { e.record.Retain() }
 
-// Release gives the memory back.
+// Release frees the memory of the message. The caller must not use e, or a slice from it, afterwards.
 func (e *Examples) Release() { e.record.Release() }
 
-// Column types that are read; what others write may differ from what we write.
+// wantFeatures names the types that the column of features may have.
 const wantFeatures = "a fixed-size list of float32 or uint8, or a list of structs of index and value (float32)"
 
-// DecodeExamples reads an examples message. Every error wraps ErrDamaged.
+// DecodeExamples decodes and checks the value of an examples message. The caller releases the examples. An error wraps
+// [ErrDamaged]; it is a *[ValueError] if a single value is at fault.
 func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error) {
-	record, err := decode(value, mem, func(column string) bool {
+	record, err := stream.Decode(value, mem, func(column string) bool {
 		return column == columnFeatures || column == columnLabel || column == columnWeight || column == columnSplit
 	})
 	if err != nil {
@@ -188,10 +186,10 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 	for i := range int(record.NumCols()) {
 		name, column := record.ColumnName(i), record.Column(i)
 		if len(record.Schema().FieldIndices(name)) > 1 {
-			return nil, fmt.Errorf("%w: column %s twice", ErrDamaged, quote(name))
+			return nil, fmt.Errorf("%w: column %s twice", ErrDamaged, stream.Quote(name))
 		}
 		if err := e.take(name, column); err != nil {
-			return nil, fmt.Errorf("%w: column %s: %w", ErrDamaged, quote(name), err)
+			return nil, fmt.Errorf("%w: column %s: %w", ErrDamaged, stream.Quote(name), err)
 		}
 	}
 	if e.floats == nil && e.bytes == nil && e.lists == nil {
@@ -203,6 +201,7 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 	return e, nil
 }
 
+// take keeps a column that stagewise reads.
 func (e *Examples) take(name string, column arrow.Array) error {
 	switch name {
 	case columnFeatures:
@@ -225,7 +224,7 @@ func (e *Examples) take(name string, column arrow.Array) error {
 		}
 		e.splits = splits
 	}
-	return nil // columns that others add are theirs
+	return nil // a producer may add columns of its own
 }
 
 func (e *Examples) takeFeatures(column arrow.Array) error {
@@ -239,7 +238,7 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 			return nil
 		case *array.Uint8:
 			if values.NullN() > 0 {
-				return errors.New("nulls among uint8 features: those that may be missing are float32")
+				return errors.New("nulls among uint8 features: features that may be missing must be float32")
 			}
 			e.bytes = values
 			return nil
@@ -255,7 +254,7 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 			break
 		}
 		if pairs.NullN() > 0 || pairs.Field(0).NullN() > 0 || values.NullN() > 0 {
-			return errors.New("nulls among sparse features: those that are absent are 0")
+			return errors.New("nulls among sparse features: leave out a feature that is 0")
 		}
 		e.lists, e.indices, e.floats, e.Sparse = column, indices, values, true
 		return nil
@@ -263,11 +262,12 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
 
-// LabelListError says that a message has several labels a row.
+// LabelListError says that each row of a message has a list of labels.
 type LabelListError struct{}
 
+// Error implements error.
 func (LabelListError) Error() string {
-	return "a list of labels for each example: only one label an example can be trained on"
+	return "a list of labels for each example: expected one label"
 }
 
 func (e *Examples) takeLabels(column arrow.Array) error {
@@ -288,6 +288,7 @@ func (e *Examples) takeLabels(column arrow.Array) error {
 	return fmt.Errorf("type %v, expected utf8 or a whole number that int64 holds", column.DataType())
 }
 
+// wholeNumbers returns the values of a column of whole numbers, or false for any other column and for uint64.
 func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
 	switch c := column.(type) {
 	case *array.Int8:
@@ -308,6 +309,7 @@ func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
 	return nil, false
 }
 
+// check checks the values of all columns.
 func (e *Examples) check() error {
 	for i := range e.Rows {
 		if e.weights != nil {
@@ -337,7 +339,7 @@ func (e *Examples) check() error {
 	}
 	nulls := e.floats.NullN() > 0
 	for i, v := range e.floats.Float32Values()[e.first : e.first+e.Rows*e.Width] {
-		// v-v is 0 for a finite v only
+		// v-v is 0 only if v is finite.
 		if v-v != 0 && !(nulls && e.floats.IsNull(e.first+i)) {
 			return &ValueError{i / e.Width, i % e.Width, fmt.Sprintf("%v is not a finite number", v)}
 		}
@@ -345,6 +347,7 @@ func (e *Examples) check() error {
 	return nil
 }
 
+// checkSparse checks sparse features and finds the width.
 func (e *Examples) checkSparse() error {
 	for row := range e.Rows {
 		from, to := e.lists.ValueOffsets(row)
@@ -364,12 +367,11 @@ func (e *Examples) checkSparse() error {
 	return nil
 }
 
-// Missing tells whether any feature is missing.
+// Missing reports whether any feature is missing.
 func (e *Examples) Missing() bool { return !e.Sparse && e.floats != nil && e.floats.NullN() > 0 }
 
-// Features writes the features into dst, Rows × width, row-major, a missing
-// one as NaN. For dense examples width has to be Width, for sparse ones at
-// least that; it panics otherwise.
+// Features writes the features into dst, Rows × width, row-major. A missing feature is NaN. The width of dense examples is
+// Width, that of sparse ones at least Width. Features panics on any other width or length.
 func (e *Examples) Features(dst []float32, width int) {
 	if len(dst) != e.Rows*width || width < e.Width || !e.Sparse && width != e.Width {
 		panic(fmt.Sprintf("schemas: features of %d × %d into %d values of width %d", e.Rows, e.Width, len(dst), width))
@@ -399,7 +401,7 @@ func (e *Examples) Features(dst []float32, width int) {
 	}
 }
 
-// Bytes is the features of examples whose features are bytes, Rows × Width, row-major and shared; nil of others.
+// Bytes returns the features, Rows × Width, row-major, if they are bytes, or nil if not. The slice is shared with e.
 func (e *Examples) Bytes() []uint8 {
 	if e.bytes == nil {
 		return nil
@@ -407,7 +409,7 @@ func (e *Examples) Bytes() []uint8 {
 	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
 }
 
-// Weight of a row; 1 if the message has none.
+// Weight returns the weight of a row, or 1 if the message has no weights.
 func (e *Examples) Weight(row int) float32 {
 	if e.weights == nil {
 		return 1
@@ -415,28 +417,25 @@ func (e *Examples) Weight(row int) float32 {
 	return e.weights.Value(row)
 }
 
-// Split of a row; Train if the message says nothing.
+// Split returns the split of a row, or Train if the message does not say.
 func (e *Examples) Split(row int) Split {
 	if e.splits == nil || e.splits.IsNull(row) {
 		return Train
 	}
-	split, _ := ParseSplit(e.splits.Value(row)) // checked when decoded
+	split, _ := ParseSplit(e.splits.Value(row)) // check has seen the errors
 	return split
 }
 
-// Labelled tells whether a row has a label.
+// Labelled reports whether a row has a label.
 func (e *Examples) Labelled(row int) bool {
 	return (e.words != nil || e.numbers != nil) && !e.labels.IsNull(row)
 }
 
-// Label of a labelled row, as text. It outlives e.
+// Label returns the label of a labelled row as text. The text stays valid after Release. Label panics on a row without a
+// label column.
 func (e *Examples) Label(row int) string {
 	if e.words != nil {
 		return strings.Clone(e.words.Value(row))
 	}
 	return strconv.FormatInt(e.numbers(row), 10)
-}
-
-func examplesLayout() Layout {
-	return Layout{Kind: KindExamples, Topic: "examples", Key: "SOURCE/SEQUENCE", Writer: "ingest, any producer", Reader: "worker"}
 }

@@ -19,7 +19,7 @@ func encodeRows(t testing.TB, rows *ExampleRows, mem memory.Allocator) []byte {
 	return must(EncodeExamples(record, mem))(t)
 }
 
-// fromJSON makes the value of an examples message as another producer might.
+// fromJSON encodes rows of JSON as an examples message, as another producer might.
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
@@ -30,8 +30,8 @@ func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.F
 	return must(EncodeExamples(record, mem))(t)
 }
 
-// somewhat makes rows of every kind of column.
-func somewhat(rows int) map[string]*ExampleRows {
+// rowsOfAllColumns makes rows with different columns, by name.
+func rowsOfAllColumns(rows int) map[string]*ExampleRows {
 	const cols = 3
 	floats, missing := make([]float32, rows*cols), make([]float32, rows*cols)
 	bytes := make([]uint8, rows*cols)
@@ -55,7 +55,7 @@ func somewhat(rows int) map[string]*ExampleRows {
 	}
 }
 
-// same compares decoded examples with the rows from a first one on.
+// same compares decoded examples with rows, beginning at row first.
 func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
 	t.Helper()
 	if e.Width != want.Cols || e.Sparse {
@@ -102,7 +102,7 @@ func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
 
 func TestExamplesRoundTrip(t *testing.T) {
 	for _, n := range sizes {
-		for kind, rows := range somewhat(n) {
+		for kind, rows := range rowsOfAllColumns(n) {
 			t.Run(fmt.Sprintf("%d %s", n, kind), func(t *testing.T) {
 				mem := checked(t)
 				e := must(DecodeExamples(encodeRows(t, rows, mem), mem))(t)
@@ -116,9 +116,9 @@ func TestExamplesRoundTrip(t *testing.T) {
 	}
 }
 
-// A slice of a record has arrays with an offset.
+// The arrays of a sliced record have an offset.
 func TestExamplesOfSlices(t *testing.T) {
-	for kind, rows := range somewhat(130) {
+	for kind, rows := range rowsOfAllColumns(130) {
 		for _, cut := range [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}} {
 			mem := checked(t)
 			record := rows.Record(mem)
@@ -227,9 +227,9 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			damaged + `column "features": type fixed_size_list<item: float64, nullable>[1]` + want},
 		{"scalar features", `[{"features":1}]`, []arrow.Field{field("features", f32)}, damaged + `column "features": type float32` + want},
 		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{dense(2, arrow.PrimitiveTypes.Uint8)},
-			damaged + `column "features": nulls among uint8 features: those that may be missing are float32`},
+			damaged + `column "features": nulls among uint8 features: features that may be missing must be float32`},
 		{"null among sparse", `[{"features":[{"index":1,"value":null}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
-			damaged + `column "features": nulls among sparse features: those that are absent are 0`},
+			damaged + `column "features": nulls among sparse features: leave out a feature that is 0`},
 		{"sparse by uint64", `[{"features":[{"index":1,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Uint64)},
 			damaged + `column "features": type list<item: struct<index: uint64, value: float32>, nullable>` + want},
 		{"descending indices", `[{"features":[]},{"features":[{"index":3,"value":1},{"index":3,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
@@ -248,7 +248,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{dense(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
 			damaged + `column "split": type int64, expected utf8`},
 		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{dense(1, f32), field("label", arrow.ListOf(text))},
-			damaged + `column "label": a list of labels for each example: only one label an example can be trained on`},
+			damaged + `column "label": a list of labels for each example: expected one label`},
 		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", f32)},
 			damaged + `column "label": type float32, expected utf8 or a whole number that int64 holds`},
 		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
@@ -265,7 +265,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			e, err := DecodeExamples(fromJSON(t, mem, c.rows, c.fields...), mem)
 			if err == nil {
 				e.Release()
-				t.Fatal("it is read")
+				t.Fatal("no error")
 			}
 			if !errors.Is(err, ErrDamaged) || err.Error() != c.want {
 				t.Errorf("%q\nexpected %q", err, c.want)
@@ -274,7 +274,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What JSON can't say.
+// Values that JSON can't represent are refused too.
 func TestValuesThatAreRefused(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
@@ -297,7 +297,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	if got := (&ValueError{3, 4, "why"}).Error(); got != "row 3, feature 4: why" {
 		t.Error(got)
 	}
-	// NaN of a producer is a value, not a missing one
+	// A NaN that a producer wrote is a value. Only null is missing.
 	mem := checked(t)
 	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
@@ -368,5 +368,20 @@ func TestSplits(t *testing.T) {
 	}
 	if got := Split(7).String(); got != "split(7)" {
 		t.Error(got)
+	}
+}
+
+// The memory of a decoder does not grow with a text that it refuses.
+func TestLongTextsAreRefused(t *testing.T) {
+	mem := checked(t)
+	long := strings.Repeat("a", 4<<20)
+	for _, column := range []string{columnLabel, columnSplit} {
+		value := fromJSON(t, mem, `[{"features":[1],"`+column+`":"`+long+`"}]`, dense(1, arrow.PrimitiveTypes.Float32), field(column, arrow.BinaryTypes.String))
+		metered := meter()
+		_, err := DecodeExamples(value, metered)
+		if err == nil || len(err.Error()) > 1000 {
+			t.Errorf("%s: %v", column, err)
+		}
+		metered.check(t, len(value), err)
 	}
 }

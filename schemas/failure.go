@@ -1,27 +1,19 @@
 package schemas
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// KindFailure is the kind of a [Failure].
+// KindFailure is the kind of a [Failure] message.
 const KindFailure Kind = "failure"
 
-// Failure says what the log has made impossible; the solver ends the run on it.
+// Failure is a worker's report that the run can't go on, because of what is on the topic or missing from it. The solver
+// then ends the run.
 type Failure struct {
 	Run       string `json:"run"`
-	Partition int    `json:"partition"`
-	Reason    string `json:"reason"`
+	Partition int    `json:"partition"` // of the examples topic
+	Reason    string `json:"reason"`    // for people
 }
 
 // Message encodes the failure for the statistics topic.
 func (f *Failure) Message() Message {
 	return jsonMessage(KindFailure, f.Run, fmt.Sprintf("%s/failure/%d", f.Run, f.Partition), f)
-}
-
-func failureLayout() Layout {
-	return Layout{
-		Kind: KindFailure, Topic: "statistics", Key: "RUN/failure/PARTITION", Writer: "worker", Reader: "solver",
-		Says: "what the log has made impossible", Value: Failure{},
-	}
 }

@@ -7,20 +7,22 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// manifestKey is where the schema of a model's file has the manifest, as JSON.
+// manifestKey is the key of the manifest's JSON in the schema's metadata of a model file.
 const manifestKey = "stagewise.manifest"
 
-// WriteModel writes a finished version to a file: an Arrow IPC stream like that
-// of a weights record, with the manifest in the schema's metadata.
+// WriteModel writes a finished version as a file and returns the number of bytes written. The file is an Arrow IPC stream
+// with the schema of a weights record and the manifest in the schema's metadata.
 func WriteModel(w io.Writer, manifest *Manifest, tensors Tensors[float32], mem memory.Allocator) (int64, error) {
 	content, err := json.Marshal(manifest)
 	if err != nil {
 		return 0, fmt.Errorf("encode manifest: %w", err)
 	}
 	metadata := arrow.NewMetadata([]string{manifestKey}, []string{string(content)})
-	schema := arrow.NewSchema(recordSchema[float32]().Fields(), &metadata)
+	schema := arrow.NewSchema(formatOf[float32]().schema.Fields(), &metadata)
 	var segments []segment[float32]
 	for i := range tensors {
 		segments = append(segments, tensors[i].segments()...)
@@ -36,15 +38,14 @@ func WriteModel(w io.Writer, manifest *Manifest, tensors Tensors[float32], mem m
 	return int64(n), nil
 }
 
-// ReadModel reads what WriteModel wrote. Errors about its bytes wrap
-// ErrDamaged. Whether the tensors are those that the manifest names is for who
-// knows how its WeightsDigest is computed.
+// ReadModel reads a file that [WriteModel] wrote. An error about its bytes wraps [ErrDamaged]. ReadModel does not compare
+// the tensors with the manifest's WeightsDigest; package model does.
 func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, Tensors[float32], error) {
 	value, err := io.ReadAll(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read model: %w", err)
 	}
-	record, err := decode(value, mem, all)
+	record, err := stream.Decode(value, mem, nil)
 	if err != nil {
 		return nil, nil, err
 	}

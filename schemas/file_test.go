@@ -26,7 +26,7 @@ func TestModelRoundTrip(t *testing.T) {
 	var file bytes.Buffer
 	n := must(WriteModel(&file, manifest, tensors, mem))(t)
 	if n != int64(file.Len()) {
-		t.Errorf("%d bytes, it says %d", file.Len(), n)
+		t.Errorf("%d bytes are written, WriteModel returns %d", file.Len(), n)
 	}
 	m, w, err := ReadModel(iotest.HalfReader(&file), mem)
 	if err != nil || !reflect.DeepEqual(m, manifest) || !reflect.DeepEqual(w, tensors) {
@@ -40,7 +40,7 @@ func TestDamagedModels(t *testing.T) {
 	var file bytes.Buffer
 	must(WriteModel(&file, manifest, tensors, mem))(t)
 	whole := file.Bytes()
-	// arrow's metadata of 1 message stands for an end, so a cut there is a stream without a batch
+	// The last 8 bytes mark the end of the stream. Arrow does not need them.
 	for n := 0; n < len(whole)-8; n += 97 {
 		if _, _, err := ReadModel(bytes.NewReader(whole[:n]), mem); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)

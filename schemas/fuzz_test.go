@@ -3,6 +3,8 @@ package schemas
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// metered counts all that is ever allocated.
+// metered is an allocator that counts all bytes that it ever allocates.
 type metered struct {
 	*memory.CheckedAllocator
 	total int
@@ -30,20 +32,19 @@ func (m *metered) Reallocate(size int, b []byte) []byte {
 	return m.CheckedAllocator.Reallocate(size, b)
 }
 
-// harmless checks what must hold whatever was decoded from so many bytes.
-func (m *metered) harmless(t *testing.T, size int, err error) {
+// check checks what must hold after any bytes were decoded, of which there are size.
+func (m *metered) check(t *testing.T, size int, err error) {
 	t.Helper()
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		t.Errorf("%v is not ErrDamaged", err)
 	}
 	if m.total > 4*size+64 {
-		t.Errorf("%d bytes from %d", m.total, size)
+		t.Errorf("%d bytes of memory for %d bytes", m.total, size)
 	}
 	m.AssertSize(t, 0)
 }
 
-// seeds adds the goldens whose names match, whole, cut short and with a bit
-// flipped here and there.
+// seeds adds goldens: whole, cut short, and with a flipped bit.
 func seeds(f *testing.F, add func(Message), names ...string) {
 	all := samples(f)
 	for _, name := range names {
@@ -62,8 +63,8 @@ func seeds(f *testing.F, add func(Message), names ...string) {
 
 func FuzzDecodeExamples(f *testing.F) {
 	seeds(f, func(m Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse")
-	for _, c := range hostile(f) {
-		f.Add(c.value)
+	for _, name := range must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
+		f.Add(must(os.ReadFile(name))(f))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		mem := meter()
@@ -84,7 +85,7 @@ func FuzzDecodeExamples(f *testing.F) {
 			}
 			e.Release()
 		}
-		mem.harmless(t, len(value), err)
+		mem.check(t, len(value), err)
 	})
 }
 
@@ -100,11 +101,11 @@ func FuzzDecodeResiduals(f *testing.F) {
 		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
 			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
 		}
-		mem.harmless(t, len(value), err)
+		mem.check(t, len(value), err)
 	})
 }
 
-// Headers are lines of key=value.
+// A Collector survives any message. Its headers are lines of key=value.
 func FuzzCollector(f *testing.F) {
 	seeds(f, func(m Message) {
 		var lines []string
@@ -129,7 +130,7 @@ func FuzzCollector(f *testing.F) {
 
 func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
 	mem := meter()
-	chunks := max(1, min(8, must0(strconv.Atoi(m.Get("chunks")))))
+	chunks := max(1, min(8, orZero(strconv.Atoi(m.Get("chunks")))))
 	for i := range chunks {
 		m.Headers = append([]Header{{"chunk", strconv.Itoa(i)}}, m.Headers...)
 		r, err := c.Add(m, mem)
@@ -138,21 +139,20 @@ func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
 				t.Error(err)
 			}
 			if again := must(r.Encode(mem))(t); again[0].Get("digest") != m.Get("digest") {
-				t.Error("it is encoded with another digest")
+				t.Error("the record is encoded with another digest")
 			}
 			mem.AssertSize(t, 0)
 			return
 		}
-		mem.harmless(t, chunks*len(m.Value), err)
+		mem.check(t, chunks*len(m.Value), err)
 	}
 }
 
-// Every three bytes are a message: which chunk of which record, and what is wrong
-// with it. Whatever comes, what is kept is bounded, and what is answered is one
-// of the records.
+// The memory of a Collector is bounded, and it returns only records that were written, whatever messages come. Every
+// three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
 	const records, chunks, room = 8, 3, 4 << 10
-	schema, mem := recordSchema[float64](), checked(f)
+	schema, mem := formatOf[float64]().schema, checked(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
 	for i := range messages {
@@ -160,14 +160,14 @@ func FuzzCollectorSequence(f *testing.F) {
 		r := statistics(x)
 		r.Partition, r.Visit = i/4, i%2 // some share an identity
 		whole[r.Digest()] = true
-		size := openedBytes
+		size := recordOverhead
 		for j := range chunks {
 			n := i + 1
 			value := must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, mem))(f)
 			headers := append(r.headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
 				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
 			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}
-			size += chunkBytes + len(value)
+			size += chunkOverhead + len(value)
 		}
 		largest = max(largest, size)
 	}
@@ -175,7 +175,7 @@ func FuzzCollectorSequence(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
 	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
 	f.Fuzz(func(t *testing.T, sequence []byte) {
-		mem, c := checked(t), &Collector[float64]{Room: room}
+		mem, c := checked(t), &Collector[float64]{MaxBytes: room}
 		for ; len(sequence) >= 3; sequence = sequence[3:] {
 			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
 			m := messages[i%records][j%chunks]
@@ -193,14 +193,14 @@ func FuzzCollectorSequence(f *testing.F) {
 				t.Fatalf("%v, %v", r, err)
 			}
 			if kept := c.kept(); kept != c.bytes || kept > room+largest || c.waiting.Len() != len(c.open) {
-				t.Fatalf("%d bytes are kept, %d counted, of %d records", kept, c.bytes, len(c.open))
+				t.Fatalf("%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
 			}
 		}
 	})
 }
 
-// must0 is a value, or zero.
-func must0(value int, err error) int {
+// orZero returns the value, or 0 after an error.
+func orZero(value int, err error) int {
 	if err != nil {
 		return 0
 	}
@@ -226,7 +226,7 @@ func FuzzReadModel(f *testing.F) {
 			m.Plan.Run()
 			(&Record[float32]{Tensors: tensors}).Digest()
 		}
-		mem.harmless(t, len(value), err)
+		mem.check(t, len(value), err)
 	})
 }
 
@@ -242,7 +242,7 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-// survives checks that what is read can be written, read and written the same.
+// survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
 func survives[T Plan | End | Failure | SourceSeal | Manifest](t *testing.T, m Message, message func(*T) Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {

@@ -25,9 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens and the tables of FORMAT.md again")
 
-// samples is at least one message of each kind, made by the writers that the
-// program uses. A chunk of a record stands for all. Of each kind, all messages
-// together have every tensor and every note that the kind may have.
+// samples returns at least one message of each kind, from the same encoders that the program uses. The samples of a kind
+// together have every tensor and every note that the kind may have. All records have one chunk.
 func samples(t testing.TB) map[string]Message {
 	mem := checked(t)
 	examples := func(rows *ExampleRows) Message {
@@ -38,7 +37,7 @@ func samples(t testing.TB) map[string]Message {
 	}
 	sparse := Message{Value: fromJSON(t, mem, `[{"features":[{"index":1,"value":2},{"index":4,"value":-1}],"label":"a"},{"features":[],"label":null}]`,
 		sparse(arrow.PrimitiveTypes.Int32), field("label", arrow.BinaryTypes.String))}
-	kinds := somewhat(3)
+	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
 	p := plan()
 	stage := stageReport()
@@ -106,12 +105,11 @@ func report() *Report {
 	}
 }
 
-// golden is the files of a message: key and headers to be read by people, and
-// the value as it is on the topic.
+// golden returns the files of a message: its key and headers as readable JSON, and its value as on the topic.
 func golden(name string, m Message) (headers, value string) {
 	value = filepath.Join("testdata", name+".arrow")
 	switch {
-	case m.Kind() == KindQuarantine: // whatever bytes could not be used
+	case m.Kind() == KindQuarantine: // its value can be any bytes
 		value = filepath.Join("testdata", name+".bytes")
 	case strings.HasPrefix(string(m.Value), "{"):
 		value = filepath.Join("testdata", name+".json")
@@ -144,28 +142,28 @@ func TestGoldens(t *testing.T) {
 		}
 		want := readGolden(t, name, m)
 		if m.Key != want.Key || !slices.Equal(m.Headers, want.Headers) || !bytes.Equal(m.Value, want.Value) {
-			t.Errorf("%s has changed. If you mean it: can the program read what is on topics, and does FORMAT.md say so? Then test with -update.\nkey %s, was %s\n%v\n%v",
+			t.Errorf("%s has changed. If this is intended, make sure that the program still reads what is on topics and that FORMAT.md is right. Then test with -update.\nkey %s, was %s\n%v\n%v",
 				name, m.Key, want.Key, m.Headers, want.Headers)
 		}
 	}
 }
 
-// What was written yesterday is read today, and written again it is the same.
+// Messages of earlier versions can be decoded, and are encoded again with the same bytes.
 func TestGoldensAreRead(t *testing.T) {
 	mem := checked(t)
 	for name, like := range samples(t) {
 		m := readGolden(t, name, like)
-		got, err := again(m, mem)
+		got, err := reencode(m, mem)
 		if err != nil || got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
-			t.Errorf("%s: %v\n%+v\nread and written again\n%+v", name, err, m, got)
+			t.Errorf("%s: %v\n%+v\ndecoded and encoded again\n%+v", name, err, m, got)
 		}
 	}
 }
 
-// again decodes a message and encodes what it says.
-func again(m Message, mem memory.Allocator) (Message, error) {
+// reencode decodes a message and encodes the result.
+func reencode(m Message, mem memory.Allocator) (Message, error) {
 	if IsSingle(m) {
-		return recordAgain(m, mem, func(r *Record[float32]) ([]Message, error) {
+		return recordReencode(m, mem, func(r *Record[float32]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float32] }
 			var err error
 			switch r.Kind {
@@ -201,7 +199,7 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 			return Message{}, err
 		}
 		e.Release()
-		return m, nil // examples_test.go looks at what is in them
+		return m, nil // examples_test.go checks the values
 	case KindResiduals:
 		r, err := DecodeResiduals(m, 3, mem)
 		if err != nil {
@@ -209,7 +207,7 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 		}
 		return r.Encode(mem)
 	case KindVisit, KindSeal, KindGram:
-		return recordAgain(m, mem, func(r *Record[float64]) ([]Message, error) {
+		return recordReencode(m, mem, func(r *Record[float64]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float64] }
 			var err error
 			switch {
@@ -228,7 +226,7 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 			return decoded.Record().Encode(mem)
 		})
 	case KindQuarantine:
-		q, err := QuarantinedOf(m)
+		q, err := quarantinedOf(m)
 		if err != nil {
 			return Message{}, err
 		}
@@ -240,20 +238,20 @@ func again(m Message, mem memory.Allocator) (Message, error) {
 		}
 		return s.Message(m.Get("run")), nil
 	case KindPlan:
-		return jsonAgain[Plan](m)
+		return jsonReencode[Plan](m)
 	case KindEnd:
-		return jsonAgain[End](m)
+		return jsonReencode[End](m)
 	case KindFailure:
-		return jsonAgain[Failure](m)
+		return jsonReencode[Failure](m)
 	case KindSource:
-		return jsonAgain[SourceSeal](m)
+		return jsonReencode[SourceSeal](m)
 	case KindManifest:
-		return jsonAgain[Manifest](m)
+		return jsonReencode[Manifest](m)
 	}
 	return Message{}, fmt.Errorf("no reader for kind %s", m.Kind())
 }
 
-func recordAgain[T Number](m Message, mem memory.Allocator, encode func(*Record[T]) ([]Message, error)) (Message, error) {
+func recordReencode[T Number](m Message, mem memory.Allocator, encode func(*Record[T]) ([]Message, error)) (Message, error) {
 	r, err := (&Collector[T]{}).Add(m, mem)
 	if err != nil {
 		return Message{}, err
@@ -265,7 +263,7 @@ func recordAgain[T Number](m Message, mem memory.Allocator, encode func(*Record[
 	return messages[0], nil
 }
 
-func jsonAgain[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Message, error) {
+func jsonReencode[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		return Message{}, err
@@ -276,18 +274,18 @@ func jsonAgain[T Plan | End | Failure | SourceSeal | Manifest](m Message) (Messa
 // Every kind that the package declares has a layout and a golden.
 func TestEveryKindHasLayoutAndGolden(t *testing.T) {
 	declared, documented, shown := declaredKinds(t), map[Kind]bool{}, map[Kind]bool{}
-	for _, l := range Layouts() {
-		if documented[l.Kind] {
-			t.Errorf("kind %s has two layouts", l.Kind)
+	for _, l := range layouts() {
+		if documented[l.kind] {
+			t.Errorf("kind %s has two layouts", l.kind)
 		}
-		documented[l.Kind] = true
+		documented[l.kind] = true
 	}
 	for _, m := range samples(t) {
 		shown[m.Kind()] = true
 	}
 	for _, kind := range declared {
 		if !documented[kind] {
-			t.Errorf("kind %s has no layout: list it in Layouts", kind)
+			t.Errorf("kind %s has no layout: list it in layouts", kind)
 		}
 		if !shown[kind] {
 			t.Errorf("kind %s has no golden: add one to samples", kind)
@@ -298,7 +296,7 @@ func TestEveryKindHasLayoutAndGolden(t *testing.T) {
 	}
 }
 
-// declaredKinds are the constants of type Kind.
+// declaredKinds returns the constants of type Kind.
 func declaredKinds(t *testing.T) (kinds []Kind) {
 	files := must(filepath.Glob("*.go"))(t)
 	for _, name := range files {
@@ -318,8 +316,7 @@ func declaredKinds(t *testing.T) (kinds []Kind) {
 	return kinds
 }
 
-// The goldens of a kind have all tensors and notes, or JSON fields, of its layout,
-// and no others.
+// The goldens of a kind have exactly the tensors, notes and JSON fields of its layout.
 func TestGoldensAreAsTheirLayout(t *testing.T) {
 	mem := checked(t)
 	tensors, noted, fields := map[Kind]map[string]bool{}, map[Kind]map[string]bool{}, map[Kind]map[string]bool{}
@@ -355,11 +352,11 @@ func TestGoldensAreAsTheirLayout(t *testing.T) {
 			add(tensors, m.Kind(), tensor)
 		}
 	}
-	for _, l := range Layouts() {
-		sameNames(t, l.Kind, "tensors", names(l.Tensors), tensors[l.Kind])
-		sameNames(t, l.Kind, "notes", names(l.Notes), noted[l.Kind])
-		if l.Value != nil {
-			sameNames(t, l.Kind, "fields", jsonFields(l.Value), fields[l.Kind])
+	for _, l := range layouts() {
+		sameNames(t, l.kind, "tensors", names(l.tensors), tensors[l.kind])
+		sameNames(t, l.kind, "notes", names(l.notes), noted[l.kind])
+		if l.value != nil {
+			sameNames(t, l.kind, "fields", jsonFields(l.value), fields[l.kind])
 		}
 	}
 }
@@ -371,9 +368,9 @@ func tensorNames[T Number](t *testing.T, tensors Tensors[T]) (names []string) {
 	return names
 }
 
-func names(parts []Part) (names []string) {
+func names(parts []part) (names []string) {
 	for _, p := range parts {
-		names = append(names, p.Name)
+		names = append(names, p.name)
 	}
 	return names
 }
@@ -386,7 +383,7 @@ func sameNames(t *testing.T, kind Kind, what string, documented []string, found 
 	}
 }
 
-// jsonFields are the names of a struct's fields in JSON.
+// jsonFields returns the names of a struct's fields in JSON.
 func jsonFields(value any) (names []string) {
 	of := reflect.TypeOf(value)
 	for i := range of.NumField() {
@@ -396,8 +393,7 @@ func jsonFields(value any) (names []string) {
 	return names
 }
 
-// FORMAT.md's tables of kinds are those of the layouts: they are between marks, and
-// -update writes them.
+// FORMAT.md has the tables of the layouts, between marks. -update writes them.
 func TestFormatTables(t *testing.T) {
 	page := string(must(os.ReadFile("FORMAT.md"))(t))
 	marked := page
@@ -415,42 +411,42 @@ func TestFormatTables(t *testing.T) {
 		return
 	}
 	if marked != page {
-		t.Error("FORMAT.md's tables are not those of the layouts: test with -update")
+		t.Error("FORMAT.md's tables differ from the layouts: test with -update")
 	}
 	_, topics, _ := strings.Cut(page, "| topic | kinds |")
 	topics, _, _ = strings.Cut(topics, "\n\n")
-	for _, l := range Layouts() {
-		_, row, _ := strings.Cut(topics, "| `"+l.Topic+"` |")
+	for _, l := range layouts() {
+		_, row, _ := strings.Cut(topics, "| `"+l.topic+"` |")
 		row, _, _ = strings.Cut(row, "\n")
-		if !regexp.MustCompile(`\b` + string(l.Kind) + `\b`).MatchString(row) {
-			t.Errorf("FORMAT.md's table of topics does not have kind %s in the row of %s: %s", l.Kind, l.Topic, row)
+		if !regexp.MustCompile(`\b` + string(l.kind) + `\b`).MatchString(row) {
+			t.Errorf("FORMAT.md's table of topics does not have kind %s in the row of %s: %s", l.kind, l.topic, row)
 		}
 	}
 }
 
 func recordTable() string {
 	text := "| kind | topic | written by | read by | tensors | notes |\n|---|---|---|---|---|---|\n"
-	for _, l := range Layouts() {
-		if l.Tensors != nil {
-			text += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", l.Kind, l.Topic, l.Writer, l.Reader, parts(l.Tensors), parts(l.Notes))
+	for _, l := range layouts() {
+		if l.tensors != nil {
+			text += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", l.kind, l.topic, l.writer, l.reader, parts(l.tensors), parts(l.notes))
 		}
 	}
 	return text
 }
 
-func parts(list []Part) string {
+func parts(list []part) string {
 	var texts []string
 	for _, p := range list {
-		texts = append(texts, "`"+p.Name+"` "+p.Text)
+		texts = append(texts, "`"+p.name+"` "+p.text)
 	}
 	return strings.Join(texts, "; ")
 }
 
 func jsonTable() string {
 	text := "| kind | topic | key | written by | read by | says | fields |\n|---|---|---|---|---|---|---|\n"
-	for _, l := range Layouts() {
-		if l.Value != nil {
-			text += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s | %s | `%s` |\n", l.Kind, l.Topic, l.Key, l.Writer, l.Reader, l.Says, strings.Join(jsonFields(l.Value), "`, `"))
+	for _, l := range layouts() {
+		if l.value != nil {
+			text += fmt.Sprintf("| `%s` | %s | `%s` | %s | %s | %s | `%s` |\n", l.kind, l.topic, l.key, l.writer, l.reader, l.says, strings.Join(jsonFields(l.value), "`, `"))
 		}
 	}
 	return text
@@ -460,10 +456,10 @@ func jsonTable() string {
 func TestFormatColumns(t *testing.T) {
 	mem := checked(t)
 	page := string(must(os.ReadFile("FORMAT.md"))(t))
-	record := somewhat(3)["all"].Record(mem)
+	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": recordSchema[float64](),
+		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": formatOf[float64]().schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {
@@ -478,8 +474,8 @@ func TestFormatColumns(t *testing.T) {
 	}
 }
 
-// typeName is how FORMAT.md calls a type: without the names and nullability of
-// nested fields, and with no length of a fixed list.
+// typeName returns a type's name in FORMAT.md, without the names and nullability of nested fields and without the length
+// of a fixed-size list.
 func typeName(of arrow.DataType) string {
 	switch of := of.(type) {
 	case *arrow.FixedSizeListType:
@@ -490,8 +486,7 @@ func typeName(of arrow.DataType) string {
 	return of.Name()
 }
 
-// Content that does not fit its kind is an error that wraps ErrDamaged, or names
-// the tensor.
+// Content that does not fit its kind is an error that wraps ErrDamaged or is a *ShapeError.
 func TestRecordsOfOtherContent(t *testing.T) {
 	for name, err := range map[string]error{
 		"visit without coverage":         second(VisitOf(&Record[float64]{})),
@@ -503,8 +498,8 @@ func TestRecordsOfOtherContent(t *testing.T) {
 		"prepare without quarantined":    second(SurveyResultOf(&Record[float32]{Notes: []Header{{noteRows, "1 2 3"}}})),
 		"weights of no number of passes": second(WeightsOf(&Record[float32]{Notes: []Header{{noteFinal, "1"}, {notePasses, "x"}}})),
 		"report that is no JSON":         second(ReportOf(&Record[float32]{Tensors: Tensors[float32]{Words[float32](TensorReport, []string{"{"})}})),
-		"quarantine of another kind":     second(QuarantinedOf(Message{})),
-		"quarantine without offset":      second(QuarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
+		"quarantine of another kind":     second(quarantinedOf(Message{})),
+		"quarantine without offset":      second(quarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
 	} {
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
@@ -525,3 +520,23 @@ func TestRecordsOfOtherContent(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// quarantinedOf is the inverse of Quarantined.Message, which only people need.
+func quarantinedOf(m Message) (*Quarantined, error) {
+	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
+	if m.Kind() != KindQuarantine {
+		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, strconv.Quote(string(m.Kind())), KindQuarantine)
+	}
+	offset, err := m.number("offset")
+	if err == nil {
+		q.Offset = int64(offset)
+		q.Partition, err = m.number("partition")
+	}
+	if err == nil {
+		q.Bytes, err = m.number("bytes")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}

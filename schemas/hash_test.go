@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The published sequence of SplitMix64 from seed 0: its state grows by the
-// golden gamma before each output, which Mix has within.
+// Mix gives the published sequence of SplitMix64 from seed 0. The state grows by the golden gamma before each output, and
+// Mix adds it.
 func TestMixIsSplitMix64(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
 		if got := Mix(uint64(i) * 0x9e3779b97f4a7c15); got != want {
@@ -29,7 +29,7 @@ func TestHash(t *testing.T) {
 			t.Errorf("Hash(%v) = %#x, expected %#x", c.values, got, c.want)
 		}
 	}
-	// as FORMAT.md says, for whoever writes it again
+	// FORMAT.md has these values, to test other implementations.
 	if got := fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)); got != "0xd0734750fde362b3 0xd62a7f6e291fef64" {
 		t.Error(got)
 	}

@@ -3,22 +3,29 @@ package schemas
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
+// jsonMessage makes a message whose value is JSON. It panics if the value has none.
 func jsonMessage(kind Kind, run, key string, value any) Message {
+	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: mustJSON(value)}
+}
+
+// mustJSON returns the JSON of a value. It panics if the value has none.
+func mustJSON(value any) []byte {
 	content, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
 	}
-	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: content}
+	return content
 }
 
-// DecodeJSON reads the value of a plan, an end, a failure, a source's seal or a
-// manifest. Errors wrap ErrDamaged.
+// DecodeJSON decodes and checks the value of a message that is JSON. An error wraps [ErrDamaged].
 func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest | StageReport](m Message) (*T, error) {
 	value := new(T)
 	err := error(nil)
-	if len(m.Value) > MaxMessage { // what it becomes may be fifty times as large
+	if len(m.Value) > MaxMessage { // decoded JSON may take fifty times its length
 		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), MaxMessage)
 	} else if err = json.Unmarshal(m.Value, value); err == nil {
 		if checked, ok := any(value).(interface{ Check() error }); ok {
@@ -26,7 +33,7 @@ func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest | StageReport](m 
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: decode %s %s: %w", ErrDamaged, m.Kind(), quote(m.Key), err)
+		return nil, fmt.Errorf("%w: decode %s %s: %w", ErrDamaged, m.Kind(), stream.Quote(m.Key), err)
 	}
 	return value, nil
 }

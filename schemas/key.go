@@ -1,7 +1,8 @@
 package schemas
 
-// Key documents one key of the configuration, beside the code that it sets. docs/configuration.md is made of these.
+// Key documents one key of the configuration. Each package documents its own keys, and docs/configuration.md is made of
+// them.
 type Key struct {
-	Name    string // relative to the keys of that code, as in `stop.patience`
-	Meaning string // Markdown, one line: what the key does, its values, and what its zero value means
+	Name    string // relative to the package's own keys, as in `stop.patience`
+	Meaning string // Markdown, one line: what the key does, its values, and its zero value
 }

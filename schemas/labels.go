@@ -5,31 +5,32 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Labels is the frozen set of classes of a run, in order: class c of every
-// score, residual and probability is the label Text[c]. Labels compare as
-// text, so the number 7 and the word "7" are one class.
+// Labels is the frozen set of classes of a run, in order. Class c of every score, residual and probability is the label
+// Text()[c]. Labels compare as text, so the number 7 and the word "7" are one class. Make one with [NewLabels].
 type Labels struct {
 	text    []string
 	words   map[string]int32
-	numbers map[int64]int32 // those that are whole numbers, so that no row makes text
+	numbers map[int64]int32 // classes whose labels are whole numbers, to look up numbers without making text
 }
 
-// CheckLabels tells whether a label stands twice among those of a set of classes.
+// CheckLabels returns an error if a label occurs twice.
 func CheckLabels(text []string) error {
 	seen := make(map[string]struct{}, len(text))
 	for _, t := range text {
 		if _, twice := seen[t]; twice {
-			return fmt.Errorf("label %s twice", quote(t))
+			return fmt.Errorf("label %s twice", stream.Quote(t))
 		}
 		seen[t] = struct{}{}
 	}
 	return nil
 }
 
-// NewLabels freezes the labels in the order given. It panics on a duplicate, so
-// those that somebody else has written go through CheckLabels first.
+// NewLabels makes a set of classes from labels in their order. It panics if a label occurs twice. Call [CheckLabels]
+// first on labels that come from a topic or a file.
 func NewLabels(text []string) *Labels {
 	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
 	for c, t := range text {
@@ -44,8 +45,8 @@ func NewLabels(text []string) *Labels {
 	return l
 }
 
-// SortLabels puts labels in the order of a run that found them itself: by
-// value if all are numbers, else by their bytes.
+// SortLabels sorts labels into the order that a run without configured classes uses: by value if all are numbers,
+// otherwise by their bytes.
 func SortLabels(text []string) {
 	values := make(map[string]float64, len(text))
 	for _, t := range text {
@@ -61,30 +62,31 @@ func SortLabels(text []string) {
 	})
 }
 
-// Len is the number of classes.
+// Len returns the number of classes.
 func (l *Labels) Len() int { return len(l.text) }
 
-// Text is the labels in order. It is not to be changed.
+// Text returns the labels in order. The caller must not change them.
 func (l *Labels) Text() []string { return l.text }
 
-// UnknownLabelError says that an example has a label that is not in the frozen
-// set of classes.
+// UnknownLabelError says that the label of an example is not in the frozen set of classes. It wraps [ErrDamaged].
 type UnknownLabelError struct {
-	Row   int
+	Row   int // in its message, from 0
 	Label string
 }
 
+// Error implements error.
 func (e *UnknownLabelError) Error() string {
 	return fmt.Sprintf("row %d: label %q is not one of the classes", e.Row, e.Label)
 }
 
+// Unwrap returns ErrDamaged.
 func (e *UnknownLabelError) Unwrap() error { return ErrDamaged }
 
 // Unlabelled is the class of a row without a label.
 const Unlabelled = -1
 
-// Classes writes the class of each row into dst, Unlabelled where there is no
-// label, and answers an *UnknownLabelError for a label that l does not have.
+// Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
+// *[UnknownLabelError] for a label that l does not have. dst has a place for each row.
 func (e *Examples) Classes(dst []int32, l *Labels) error {
 	for row := range e.Rows {
 		if !e.Labelled(row) {

@@ -1,32 +1,29 @@
 package schemas
 
-import (
-	"errors"
-)
+import "errors"
 
-// KindManifest is the kind of a [Manifest].
+// KindManifest is the kind of a [Manifest] message.
 const KindManifest Kind = "manifest"
 
-// Manifest says that a version is whole: everything that predicts with it.
+// Manifest describes a finished version. It is published last, so a version with a manifest is complete.
 type Manifest struct {
-	Name          string             `json:"name"`
+	Name          string             `json:"name"`    // of the pipeline
 	Version       int                `json:"version"` // 1, 2, … in the order of the runs
 	Run           string             `json:"run"`
 	Plan          *Plan              `json:"plan"`
-	Labels        []string           `json:"labels"`
-	Rows          map[string]int64   `json:"rows"` // by split
-	Prepare       Digest             `json:"prepare"`
-	Blocks        []BlockDigest      `json:"blocks"`
-	Metrics       map[string]float64 `json:"metrics"`
-	WeightsDigest Digest             `json:"weights_digest"`
+	Labels        []string           `json:"labels"`         // the classes, in order
+	Rows          map[string]int64   `json:"rows"`           // labelled rows of each split, by its name
+	Prepare       Digest             `json:"prepare"`        // of the survey's result
+	Blocks        []BlockDigest      `json:"blocks"`         // in the order of the stages
+	Metrics       map[string]float64 `json:"metrics"`        // of the final predictions, by name
+	WeightsDigest Digest             `json:"weights_digest"` // of all tensors; package model computes it
 }
 
-// BlockDigest names the final record of a stage and, if its link is learnt, how
-// many of its passes count.
+// BlockDigest names the final weights record of a stage.
 type BlockDigest struct {
 	Stage  int    `json:"stage"`
 	Visit  int    `json:"visit"`
-	Passes int    `json:"links,omitempty"`
+	Passes int    `json:"links,omitempty"` // of a learnt link: how many passes count; 0 for other links
 	Digest Digest `json:"digest"`
 }
 
@@ -35,17 +32,10 @@ func (m *Manifest) Message() Message {
 	return jsonMessage(KindManifest, m.Run, "manifest/"+m.Run, m)
 }
 
-// Check tells what of a manifest, or of its plan, would make a reader fail.
+// Check returns an error for a manifest without a plan, or with a plan that fails its own check.
 func (m *Manifest) Check() error {
 	if m.Plan == nil {
 		return errors.New("a manifest without its plan")
 	}
 	return m.Plan.Check()
-}
-
-func manifestLayout() Layout {
-	return Layout{
-		Kind: KindManifest, Topic: "weights", Key: "manifest/RUN", Writer: "solver", Reader: "subscribers",
-		Says: "a version is whole: plan, labels, digests, metrics", Value: Manifest{},
-	}
 }

@@ -3,20 +3,28 @@ package schemas
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
+
+// ErrDamaged is wrapped by every error about a message or a file that can't be decoded or that breaks its format.
+var ErrDamaged = stream.ErrDamaged
+
+// MaxMessage is the maximum length of a value that stagewise writes, in bytes. Kafka brokers accept messages of 1 MiB by
+// default, headers and framing included.
+const MaxMessage = 900_000
 
 // Header is one header of a message.
 type Header struct{ Key, Value string }
 
-// Message is what a log carries: schemas gives it meaning, a log gives it a
-// place.
+// Message is a record of a Kafka topic without its position.
 type Message struct {
-	Key     string
-	Headers []Header
+	Key     string   // compaction keeps the last message of each key
+	Headers []Header // in order; where a key occurs twice, the first counts
 	Value   []byte
 }
 
-// Get is the value of the first header of that name, or "".
+// Get returns the value of the first header with that key, or "" if there is none.
 func (m Message) Get(key string) string {
 	for _, h := range m.Headers {
 		if h.Key == key {
@@ -26,40 +34,37 @@ func (m Message) Get(key string) string {
 	return ""
 }
 
+// number reads a header that is a whole number. An error wraps ErrDamaged.
 func (m Message) number(key string) (int, error) {
 	n, err := strconv.ParseInt(m.Get(key), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: header %s is %s, expected a whole number", ErrDamaged, key, quote(m.Get(key)))
+		return 0, fmt.Errorf("%w: header %s is %s, expected a whole number", ErrDamaged, key, stream.Quote(m.Get(key)))
 	}
 	return int(n), nil
 }
 
-// Kind tells what a message is. Each kind is declared in the file of its type;
-// [Layouts] lists them.
+// Kind says what a message is. Each kind is declared in the file of its type, and described in FORMAT.md.
 type Kind string
 
-// Kind of a message; "" if it has none, as what other producers write to
-// examples.
+// Kind returns the kind of the message. It is "" for an examples message that another producer wrote without headers.
 func (m Message) Kind() Kind { return Kind(m.Get("kind")) }
 
-// Survey is the stage number of the survey, which comes before stage 0.
+// Survey is the stage number of the survey, which precedes stage 0.
 const Survey = -1
 
-// Identity is which record of a run a message is (a part of). However often
-// and by whomever it is made, it is the same record.
+// Identity names a record of a run. A record that is computed again, in another process, has the same identity.
 type Identity struct {
 	Kind      Kind
-	Run       string
-	Stage     int // Survey, 0, 1, …
-	Visit     int // 0, 1, …; on the weights topic the visit that these weights are for
-	Partition int // of examples; 0 on the weights topic
-	// Parent is the digest of the record that this one was computed from: for
-	// statistics the newest weights, for weights those before them, and the
-	// plan's for the survey.
+	Run       string // see Plan.Run
+	Stage     int    // Survey, 0, 1, …
+	Visit     int    // 0, 1, …; on the weights topic, the visit that these weights are for
+	Partition int    // of the examples topic; 0 on the weights topic
+	// Parent is the digest of the record that this one was computed from. Statistics have the newest weights as their
+	// parent, weights have the weights before them, and the survey's records have the plan.
 	Parent Digest
 }
 
-// Key is the message key of a chunk: what compaction keeps one of.
+// Key returns the message key of a chunk of the record.
 func (id Identity) Key(chunk int) string {
 	key := append(append(append(make([]byte, 0, 64), id.Run...), '/'), id.Kind...)
 	for _, n := range [...]int{id.Stage, id.Visit, id.Partition, chunk} {
@@ -68,11 +73,12 @@ func (id Identity) Key(chunk int) string {
 	return string(key)
 }
 
+// String describes the record for errors and log lines.
 func (id Identity) String() string {
 	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
 }
 
-// headers of the identity, with room for those that a message has beside them.
+// headers returns the identity as headers. The slice has capacity for the further headers of a message.
 func (id Identity) headers() []Header {
 	return append(make([]Header, 0, 18),
 		Header{"kind", string(id.Kind)},
@@ -84,33 +90,28 @@ func (id Identity) headers() []Header {
 	)
 }
 
-// maxName is the most bytes of a kind, a run or a digest, which has 64: they are
-// kept, and told to people.
+// maxName is the maximum length of a kind, a run or a digest, in bytes. Readers keep them and log them. A digest of
+// stagewise has 64.
 const maxName = 128
 
-// IdentityOf reads the identity from a message's headers.
+// IdentityOf reads the identity from a message's headers. An error wraps [ErrDamaged].
 func IdentityOf(m Message) (id Identity, err error) {
 	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
 	if n := max(len(id.Kind), len(id.Run), len(id.Parent)); n > maxName {
 		return Identity{}, fmt.Errorf("%w: an identity of %d bytes", ErrDamaged, n)
 	}
-	if id.Stage, err = m.number("stage"); err != nil {
-		return Identity{}, err
+	if id.Stage, err = m.number("stage"); err == nil {
+		if id.Visit, err = m.number("visit"); err == nil {
+			id.Partition, err = m.number("partition")
+		}
 	}
-	if id.Visit, err = m.number("visit"); err != nil {
-		return Identity{}, err
-	}
-	if id.Partition, err = m.number("partition"); err != nil {
+	if err != nil {
 		return Identity{}, err
 	}
 	return id, nil
 }
 
-// position orders records along the chain of a run.
-func (id Identity) position() [2]int { return [2]int{id.Stage, id.Visit} }
-
-// Before tells whether id comes before other along the chain of a run.
+// Before reports whether id precedes other in a run: in an earlier stage, or an earlier visit of the same stage.
 func (id Identity) Before(other Identity) bool {
-	a, b := id.position(), other.position()
-	return a[0] < b[0] || a[0] == b[0] && a[1] < b[1]
+	return id.Stage < other.Stage || id.Stage == other.Stage && id.Visit < other.Visit
 }

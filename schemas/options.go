@@ -1,40 +1,42 @@
 package schemas
 
-// Prepare says what becomes of raw features before any stage sees them. They
-// are scaled as Scale says, then centred at their mean over the training rows.
+// Prepare says how raw features are prepared for the stages. They are scaled as Scale says, and then centred at their mean
+// over the training rows.
 type Prepare struct {
-	// Scale is none, standard (each feature is divided by its deviation) or unit
-	// (each example is divided by its Euclidean length).
+	// Scale is none, standard (each feature is divided by its standard deviation) or unit (each example is divided by its
+	// Euclidean length).
 	Scale string `json:"scale"`
-	PCA   int    `json:"pca"` // principal components; 0: the features themselves
+	PCA   int    `json:"pca"` // number of principal components; 0: the features themselves
 }
 
-// Stage is one block and how it is fitted.
+// Stage says what the block of a stage is and how it is fitted.
 type Stage struct {
 	Features Features `json:"features"`
 	Link     Link     `json:"link"`
-	Passes   int      `json:"passes"` // at most: visits that give a loss and a gradient
+	Passes   int      `json:"passes"` // maximum number of visits that give a loss and a gradient
 	Ridge    float64  `json:"ridge"`  // λ = ridge · trace(S)/p
-	Method   string   `json:"method"` // package solve has the table of methods
-	GramRows string   `json:"gram_rows" mapstructure:"gram_rows"`
-	Scores   bool     `json:"scores"` // the previous predictions as k more features
-	Stop     *Stop    `json:"stop,omitempty"`
+	Method   string   `json:"method"` // see package solve
+	// GramRows says how many rows the Gram matrix is made of; see package solve.
+	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`
+	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features
+	Stop     *Stop  `json:"stop,omitempty"` // nil: only Passes ends the stage
 }
 
-// Stop ends a stage when the loss of a split has not fallen for Patience passes.
+// Stop ends a stage early, when the loss of a split has not fallen for Patience passes.
 type Stop struct {
-	Split    string `json:"split"` // holdout | test
-	Patience int    `json:"patience"`
+	Split    string `json:"split"`    // holdout | test
+	Patience int    `json:"patience"` // passes, at least 1
 }
 
-// Features says how a block is generated.
+// Features says how the features of a block are computed.
 type Features struct {
-	Kind           string  `json:"kind"` // package stages has the table of kinds
-	Size           int     `json:"size"` // p; columns: 0 is all
+	Kind string `json:"kind"` // see package stages
+	Size int    `json:"size"` // p, the number of features; columns: 0 is all
+	// BandwidthScale multiplies the bandwidth of random Fourier features; see package stages.
 	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
-	Degree         int     `json:"degree"`      // polynomial: at most
-	Replacement    bool    `json:"replacement"` // columns: drawn with replacement
+	Degree         int     `json:"degree"`      // polynomial: the maximum degree
+	Replacement    bool    `json:"replacement"` // columns: they are drawn with replacement
 }
 
-// Link is the name of how a score becomes a prediction, and with it of the unit of the score.
+// Link is the name of a link of package internal/link. A link makes predictions from scores and defines their unit.
 type Link string

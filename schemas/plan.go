@@ -5,85 +5,83 @@ import (
 	"slices"
 )
 
-// KindPlan is the kind of a [Plan].
+// KindPlan is the kind of a [Plan] message.
 const KindPlan Kind = "plan"
 
-// Plan is what a run is: all that its weights depend on beside the examples in
-// its spans. It is fixed when the run begins, so a run is a bounded job even on
-// a topic that never ends.
+// Plan defines a run: everything that its weights depend on, except the examples in its spans. It is fixed when the run
+// begins, so a run is a bounded job even on a topic that never ends.
 type Plan struct {
-	Name  string `json:"name"`
-	Spans Spans  `json:"spans"`
-	// Sources are the ingested sources that count, in the order of their
-	// seals. Messages without a source count if Foreign is set.
+	Name  string `json:"name"`  // of the pipeline
+	Spans Spans  `json:"spans"` // of the examples topic
+	// Sources are the ingested sources that count, in the order of their seals. Messages without a source count if Foreign
+	// is set.
 	Sources []SourceSeal `json:"sources"`
 	Foreign bool         `json:"foreign"`
 
-	// Input is how files were read, which whoever predicts from files has to know.
+	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`
 
-	Classes      []string   `json:"classes,omitempty"` // empty: found by the survey
+	Classes      []string   `json:"classes,omitempty"` // empty: the survey finds them
 	Missing      string     `json:"missing"`           // error | mean
 	Holdout      float64    `json:"holdout"`           // fraction of the training rows
 	OnBadMessage string     `json:"on_bad_message"`    // quarantine | stop
 	Prepare      Prepare    `json:"prepare"`
-	Stages       []Stage    `json:"stages"` // resolved: as many as there will be
+	Stages       []Stage    `json:"stages"` // each with all defaults filled in
 	Intercept    bool       `json:"intercept"`
 	Seed         uint64     `json:"seed"`
-	Segment      int64      `json:"segment"` // messages, see Span.Segments
+	Segment      int64      `json:"segment"` // messages, at least 1; see Span.Segments
 	Arithmetic   Arithmetic `json:"arithmetic"`
-	Warm         *Warm      `json:"warm,omitempty"`
+	Warm         *Warm      `json:"warm,omitempty"` // nil: it starts from nothing
 	// Ended is how many runs of the same content ended before this one.
 	Ended int `json:"ended"`
-	// Since is where to begin to read; it is no part of what the run is.
+	// Since says where to begin to read. The run's id does not depend on it.
 	Since Since `json:"since"`
 }
 
 // Values of Plan.OnBadMessage.
 const (
-	QuarantineBadMessages = "quarantine" // put it on the quarantine topic and go on
+	QuarantineBadMessages = "quarantine" // publish it to the quarantine topic and continue
 	StopOnBadMessage      = "stop"       // end the run
 )
 
-// Since is the ends of topics when the plan was made: no record of the run is
-// before them.
+// Since holds the end offsets of topics at the time when the plan was made. No record of the run precedes them.
 type Since struct {
 	Weights    int64   `json:"weights"`
-	Statistics []int64 `json:"statistics"` // by partition of that topic
+	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
 }
 
-// Input is how files of examples are read.
+// Input says how files of examples are read.
 type Input struct {
-	Format string `json:"format,omitempty"` // empty: by the file
-	Label  string `json:"label,omitempty"`  // a CSV's column
-	Weight string `json:"weight,omitempty"` // likewise
-	Header *bool  `json:"header,omitempty"`
+	Format string `json:"format,omitempty"` // empty: told by the file's content
+	Label  string `json:"label,omitempty"`  // column of a CSV file
+	Weight string `json:"weight,omitempty"` // column of a CSV file
+	Header *bool  `json:"header,omitempty"` // whether a CSV file has one; nil: told by its content
 }
 
-// Warm is the finished version that a run starts from: its survey's result is
-// kept, so are its feature maps, and its weights are where stages begin.
+// Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
+// stages begin with the version's weights.
 type Warm struct {
 	Run      string `json:"run"`
-	Manifest Digest `json:"manifest"`
+	Manifest Digest `json:"manifest"` // of the version's manifest
 }
 
-// Arithmetic is what decides the bits of a sum besides its terms. A process
-// with another stands aside.
+// Arithmetic is what the bits of a sum depend on, beside its terms. A process with another arithmetic does not work on the
+// run.
 type Arithmetic struct {
-	Build  string `json:"build"`
-	BLAS   string `json:"blas"`
-	Vector string `json:"vector"`
+	Build  string `json:"build"`  // Go's version and the commit or digest of the program
+	BLAS   string `json:"blas"`   // its name, version and core type
+	Vector string `json:"vector"` // the vector instructions, as avx512
 }
 
-// Content is the digest of everything but Ended and Since.
+// Content returns the digest of everything except Ended and Since.
 func (p *Plan) Content() Digest {
 	content := *p
 	content.Ended = 0
 	return content.Digest()
 }
 
-// Digest is the parent of the survey's statistics. It is over everything but
-// Since. An empty list is the same whether it is nil or not.
+// Digest returns the digest of everything except Since. It is the parent of the survey's records. A nil list and an empty
+// one have the same digest.
 func (p *Plan) Digest() Digest {
 	identity := *p
 	identity.Since = Since{}
@@ -96,6 +94,7 @@ func (p *Plan) Digest() Digest {
 	return DigestJSON(identity)
 }
 
+// orNil returns nil for an empty list.
 func orNil[S ~[]E, E any](list S) S {
 	if len(list) == 0 {
 		return nil
@@ -103,8 +102,8 @@ func orNil[S ~[]E, E any](list S) S {
 	return list
 }
 
-// Run is the run's id: a retried submission of the same content is the same
-// run, one after that run has ended is the next.
+// Run returns the run's id. Submitting the same content again gives the same run until that run has ended, and another
+// run afterwards.
 func (p *Plan) Run() string { return p.Digest().Short() }
 
 // Message encodes the plan for the plans topic.
@@ -112,19 +111,20 @@ func (p *Plan) Message() Message {
 	return jsonMessage(KindPlan, p.Run(), "plan/"+p.Run(), p)
 }
 
-// mostSegments bounds what a plan may ask of those who follow it, who remember
-// something of each segment: 33 million messages at 16 a segment.
-const mostSegments = 1 << 21
+// maxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
+// million messages at 16 per segment.
+const maxSegments = 1 << 21
 
-// SegmentsError says that a plan's spans are cut into too many segments.
+// SegmentsError says that a plan has too many segments. Length is the number of messages of a segment.
 type SegmentsError struct{ Length int64 }
 
+// Error implements error.
 func (e *SegmentsError) Error() string {
-	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", mostSegments, e.Length)
+	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", maxSegments, e.Length)
 }
 
-// Check tells what of a plan would make those who follow it fail, or take more
-// memory than the plan is worth.
+// Check returns an error for a plan that would make a worker or a solver fail or run out of memory. Too many segments are
+// a *[SegmentsError].
 func (p *Plan) Check() error {
 	if p.Segment < 1 {
 		return fmt.Errorf("segments of %d messages", p.Segment)
@@ -137,17 +137,11 @@ func (p *Plan) Check() error {
 	if err := checkSpans(p.Spans); err != nil {
 		return err
 	}
-	left := int64(mostSegments)
+	left := int64(maxSegments)
 	for _, s := range p.Spans {
-		if left -= s.pieces(p.Segment); left < 0 {
+		if left -= s.segmentCount(p.Segment); left < 0 {
 			return &SegmentsError{p.Segment}
 		}
 	}
 	return CheckLabels(p.Classes)
-}
-
-func planLayout() Layout {
-	return Layout{
-		Kind: KindPlan, Topic: "plans", Key: "plan/RUN", Writer: "who submits", Reader: "all", Says: "what a run is", Value: Plan{},
-	}
 }

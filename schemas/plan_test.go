@@ -23,7 +23,7 @@ func plan() *Plan {
 	}
 }
 
-// leaves calls with every value within v, and where it is.
+// leaves calls with for every value within v, with its path.
 func leaves(v reflect.Value, at string, with func(at string, leaf reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -89,17 +89,17 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 	p.Sources[0].Spans = Spans{}
 	p.Digest()
 	if p.Sources[0].Spans == nil || p.Ended != 1 || p.Since.Weights != 5 {
-		t.Error("the digest changes the plan")
+		t.Error("Digest changes the plan")
 	}
 	q := plan()
 	q.Sources[0].Spans = nil
 	if p.Digest() != q.Digest() {
-		t.Error("no spans are another run if they are nil")
+		t.Error("nil and empty spans give different digests")
 	}
 	p.Sources, p.Spans, p.Stages = nil, nil, nil
 	q.Sources, q.Spans, q.Stages = []SourceSeal{}, Spans{}, []Stage{}
 	if p.Run() != q.Run() {
-		t.Error("empty lists are another run than nil")
+		t.Error("nil and empty lists give different runs")
 	}
 }
 

@@ -2,10 +2,14 @@ package schemas
 
 import "fmt"
 
-// Problem is one value of a configuration that can't be, in the words of the
-// code that it sets. Key is relative to that code's own keys.
-type Problem struct{ Key, Value, Want string }
+// Problem is an impossible value of a configuration, as the package that the value belongs to describes it.
+type Problem struct {
+	Key   string // relative to the package's own keys, as in `stop.patience`
+	Value string // as it was given
+	Want  string // what is expected instead
+}
 
+// Error returns one line: key, value, and what is expected instead.
 func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: expected %s", p.Key, p.Value, p.Want)
 }

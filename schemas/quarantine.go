@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -9,25 +8,27 @@ import (
 // KindQuarantine is the kind of a [Quarantined] message.
 const KindQuarantine Kind = "quarantine"
 
-// Quarantined is an examples message that could not be used, where it was, and why.
-// It keeps neither the headers that the message had nor more of it than fits.
+// Quarantined is an examples message that can't be used, with its position and the reason. The headers of the message are
+// not kept.
 type Quarantined struct {
-	Topic     string
+	Topic     string // of the message
 	Partition int
 	Offset    int64
-	Reason    string
-	Key       string // that the message had
-	Bytes     int    // how long the message's value was
-	Value     []byte // cut to fit
+	Reason    string // see QuarantineReason
+	Key       string // of the message, cut at 2,048 bytes
+	Bytes     int    // length of the message's whole value
+	Value     []byte // of the message, cut to fit
 }
 
-// quarantineHeaders is what the headers of a message in quarantine may take. Its
-// reason and the key that it had are cut to fit.
+// quarantineHeaders is the maximum length of the headers of a message in quarantine, in bytes. The reason and the key are
+// cut to fit.
 const quarantineHeaders = 8 << 10
 
-// QuarantineReason is what people are told of an error about a message.
+// QuarantineReason returns the text of an error as the reason of a message in quarantine: valid UTF-8 of at most 2,048
+// bytes.
 func QuarantineReason(err error) string { return strings.ToValidUTF8(cutHeader(err.Error()), "") }
 
+// cutHeader cuts a text to a quarter of what all headers may take.
 func cutHeader(text string) string { return text[:min(len(text), quarantineHeaders/4)] }
 
 // Message encodes the message for the quarantine topic.
@@ -42,7 +43,8 @@ func (q *Quarantined) Message() Message {
 	}
 }
 
-// QuarantineKey reads the key of a message of the quarantine topic: of which message it is.
+// QuarantineKey reads the position of the examples message from the key of a message of the quarantine topic. It returns
+// false for any other key.
 func QuarantineKey(key string) (topic string, partition int, offset int64, ok bool) {
 	parts := strings.Split(key, "/")
 	if len(parts) != 3 {
@@ -54,28 +56,4 @@ func QuarantineKey(key string) (topic string, partition int, offset int64, ok bo
 	}
 	offset, err = strconv.ParseInt(parts[2], 10, 64)
 	return parts[0], partition, offset, err == nil
-}
-
-// QuarantinedOf decodes a message of the quarantine topic. Errors wrap ErrDamaged.
-func QuarantinedOf(m Message) (*Quarantined, error) {
-	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
-	if m.Kind() != KindQuarantine {
-		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, quote(string(m.Kind())), KindQuarantine)
-	}
-	offset, err := m.number("offset")
-	if err == nil {
-		q.Offset = int64(offset)
-		q.Partition, err = m.number("partition")
-	}
-	if err == nil {
-		q.Bytes, err = m.number("bytes")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-func quarantineLayout() Layout {
-	return Layout{Kind: KindQuarantine, Topic: "quarantine", Key: "TOPIC/PARTITION/OFFSET", Writer: "worker", Reader: "people, the survey"}
 }

@@ -9,18 +9,19 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Record is a message, or several where it is large, of the statistics or the
-// weights topic: an identity, a few notes and tensors.
+// Record is an identity, a few notes and tensors. A large record takes several messages, its chunks. Statistics, weights
+// and reports are records.
 type Record[T Number] struct {
 	Identity
-	// Notes are further headers, in order; they are part of the digest.
-	Notes   []Header
+	Notes   []Header // further headers; their order is part of the digest
 	Tensors Tensors[T]
 }
 
-// Note is the value of a note, or "".
+// Note returns the value of the first note with that key, or "" if there is none.
 func (r *Record[T]) Note(key string) string {
 	for _, n := range r.Notes {
 		if n.Key == key {
@@ -30,13 +31,13 @@ func (r *Record[T]) Note(key string) string {
 	return ""
 }
 
-// damaged says that the content of a record is not what its kind asks for.
+// damaged returns an error for a record whose content does not fit its kind.
 func (r *Record[T]) damaged(err error) error {
 	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)
 }
 
-// Digest is over the identity, the notes and every bit of the tensors. Because
-// the identity has the parent's digest, it names the whole chain before it.
+// Digest returns the digest of the identity, the notes and every bit of the tensors. The identity has the parent's
+// digest, so one digest names the whole chain of records before it.
 func (r *Record[T]) Digest() Digest {
 	h := newHasher()
 	h.text(string(r.Kind), r.Run, string(r.Parent))
@@ -48,11 +49,10 @@ func (r *Record[T]) Digest() Digest {
 	return h.digest()
 }
 
-// segmentValues is how many values of a tensor one row of a message holds: a
-// row is the least that a chunk can be.
+// segmentValues is the maximum number of a tensor's values in one row of a message. A chunk has at least one row.
 const segmentValues = 4096
 
-// format is the schema of a record's messages, and its fingerprint.
+// format is the Arrow schema of a record's messages, with its fingerprint.
 type format struct {
 	schema      *arrow.Schema
 	fingerprint string
@@ -60,14 +60,13 @@ type format struct {
 
 var singleFormat, doubleFormat = newFormat(arrow.PrimitiveTypes.Float32), newFormat(arrow.PrimitiveTypes.Float64)
 
+// formatOf returns the format of records in the precision of T.
 func formatOf[T Number]() format {
 	if _, single := any(T(0)).(float32); single {
 		return singleFormat
 	}
 	return doubleFormat
 }
-
-func recordSchema[T Number]() *arrow.Schema { return formatOf[T]().schema }
 
 func newFormat(item arrow.DataType) format {
 	schema := arrow.NewSchema([]arrow.Field{
@@ -80,7 +79,7 @@ func newFormat(item arrow.DataType) format {
 	return format{schema, fingerprint(schema)}
 }
 
-// segment is one row of a chunk: values or text of a tensor from an offset on.
+// segment is one row of a chunk: consecutive values or texts of a tensor.
 type segment[T Number] struct {
 	tensor *Tensor[T]
 	offset int
@@ -88,6 +87,7 @@ type segment[T Number] struct {
 	text   []string
 }
 
+// bytes estimates the encoded length of the segment.
 func (s segment[T]) bytes() int {
 	size := 64 + len(s.tensor.Name) + 8*len(s.tensor.Shape) + int(unsafe.Sizeof(T(0)))*len(s.values)
 	for _, t := range s.text {
@@ -96,6 +96,7 @@ func (s segment[T]) bytes() int {
 	return size
 }
 
+// segments cuts the tensor into rows of chunks, at least one.
 func (t *Tensor[T]) segments() []segment[T] {
 	segments := []segment[T]{}
 	for offset := 0; offset < len(t.Data); offset += segmentValues {
@@ -116,19 +117,18 @@ func (t *Tensor[T]) segments() []segment[T] {
 	return segments
 }
 
-// IsSingle tells whether a message is of a record in single precision.
+// IsSingle reports whether a message belongs to a record in single precision.
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
-// Encode makes the messages of a record, each within MaxMessage and each with
-// the digest of the whole. It panics if a tensor is not what its shape says, and
-// answers an error if a single text is too long for a message or the record for
-// maxChunks.
+// Encode encodes the record as messages of at most [MaxMessage] bytes. Each has the digest of the whole record. Encode
+// panics if a tensor does not fit its shape. It returns an error if a single text exceeds a message, or if the record
+// takes more than 10,000 messages.
 func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 	return r.EncodeWithin(MaxMessage, mem)
 }
 
-// EncodeWithin is Encode with messages of about so many bytes at most; a row of
-// a tensor is never cut.
+// EncodeWithin is [Record.Encode] with messages of at most about so many bytes. A message may be longer, as it has at
+// least one row of a tensor.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
 	values, err := r.Tensors.EncodeWithin(bytes, mem)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, er
 	return r.Messages(values), nil
 }
 
-// Messages are those of a record whose tensors are encoded as these values.
+// Messages makes the record's messages from its encoded tensors; see [Tensors.EncodeWithin].
 func (r *Record[T]) Messages(values [][]byte) []Message {
 	messages, digest := make([]Message, len(values)), string(r.Digest())
 	for i, value := range values {
@@ -148,19 +148,18 @@ func (r *Record[T]) Messages(values [][]byte) []Message {
 	return messages
 }
 
-// EncodeWithin makes the values of a record's messages, each within MaxMessage and
-// of about so many bytes at most. It panics if a tensor is not what its shape says.
+// EncodeWithin encodes the tensors as the values of a record's messages; see [Record.EncodeWithin].
 func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, error) {
 	if err := t.complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
-	room := bytes - 16<<10 // for headers, schema and framing
+	maxBytes := bytes - 16<<10 // headers, schema and framing take the rest
 	var chunks [][]segment[T]
 	left := 0
 	for i := range t {
 		for _, s := range t[i].segments() {
 			if s.bytes() > left {
-				chunks, left = append(chunks, nil), room
+				chunks, left = append(chunks, nil), maxBytes
 			}
 			last := len(chunks) - 1
 			chunks[last] = append(chunks[last], s)
@@ -175,7 +174,7 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	}
 	values := make([][]byte, len(chunks))
 	for i, segments := range chunks {
-		value, err := encodeSegments(recordSchema[T](), segments, mem)
+		value, err := encodeSegments(formatOf[T]().schema, segments, mem)
 		if err != nil {
 			return nil, err
 		}
@@ -187,6 +186,7 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	return values, nil
 }
 
+// encodeSegments encodes the value of a chunk.
 func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()
@@ -216,9 +216,10 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 	}
 	record := b.NewRecord()
 	defer record.Release()
-	return encode(record, mem)
+	return stream.Encode(record, mem)
 }
 
+// notes returns the notes of a record's message. They are its last headers.
 func notes(m Message) []Header {
 	for i, h := range m.Headers {
 		if h.Key == "notes" {
@@ -230,21 +231,20 @@ func notes(m Message) []Header {
 	return nil
 }
 
-// assembly is the tensors of a record while they are put together of its
-// chunks. left is how many values those after the last may yet claim.
+// assembly puts the tensors of a record together from its chunks.
 type assembly[T Number] struct {
 	tensors Tensors[T]
-	left    int
+	left    int // how many values the tensors from the last on may allocate in advance
 }
 
-// newAssembly is for chunks of so many bytes in all.
+// newAssembly makes an assembly for chunks of so many bytes in all.
 func newAssembly[T Number](bytes int) *assembly[T] {
 	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
 }
 
-// decode adds the next chunk.
+// decode decodes the next chunk and adds it.
 func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
-	record, err := decode(value, mem, all)
+	record, err := stream.Decode(value, mem, nil)
 	if err != nil {
 		return err
 	}
@@ -252,10 +252,10 @@ func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
 	return a.add(record)
 }
 
-// add copies the rows of a chunk to the end of what the chunks before it have.
-// An offset of 0 begins a tensor.
+// add appends copies of a chunk's rows to the tensors. A row with offset 0 begins a tensor, and any other row must
+// continue the last one.
 func (a *assembly[T]) add(record arrow.Record) error {
-	if want := recordSchema[T](); !record.Schema().Equal(want) {
+	if want := formatOf[T]().schema; !record.Schema().Equal(want) {
 		return fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	for _, c := range record.Columns() {
@@ -282,7 +282,7 @@ func (a *assembly[T]) add(record arrow.Record) error {
 		}
 		last := len(a.tensors) - 1
 		if last < 0 || names.Value(row) != a.tensors[last].Name || int64(len(a.tensors[last].Data)+len(a.tensors[last].Text)) != offsets.Value(row) {
-			return fmt.Errorf("%w: row %d does not go on where the one before it ends", ErrDamaged, row)
+			return fmt.Errorf("%w: row %d does not begin where the previous row ends", ErrDamaged, row)
 		}
 		t := &a.tensors[last]
 		from, to := lists.ValueOffsets(row)
@@ -295,8 +295,8 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	return nil
 }
 
-// begin a tensor, with room for its values if they are more than a chunk has and
-// there may be as many; otherwise append may see to it.
+// begin begins a tensor. It allocates the values in advance if they are in several chunks and the chunks can hold as many
+// as the shape claims. Otherwise the slice grows as values come. chunk is the number of values of the first chunk.
 func (a *assembly[T]) begin(name string, sizes []int64, chunk int) {
 	if last := len(a.tensors) - 1; last >= 0 {
 		a.left -= cap(a.tensors[last].Data)
@@ -317,7 +317,7 @@ func (a *assembly[T]) begin(name string, sizes []int64, chunk int) {
 	a.tensors = append(a.tensors, t)
 }
 
-// complete checks that every tensor has as many values as its shape says.
+// complete returns an error if a tensor has not as many values or texts as its shape says.
 func (t Tensors[T]) complete() error {
 	for _, tensor := range t {
 		product := 1

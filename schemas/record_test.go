@@ -30,7 +30,7 @@ func statistics(tensors ...Tensor[float64]) *Record[float64] {
 	}
 }
 
-// collect adds messages in their order, and expects the record after the last.
+// collect adds messages in order, and expects the record after the last.
 func collect[T Number](t *testing.T, c *Collector[T], messages []Message, mem memory.Allocator) *Record[T] {
 	t.Helper()
 	for i, m := range messages {
@@ -89,7 +89,7 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 	if w := roundTrip(t, &Record[float32]{Tensors: Tensors[float32]{Matrix(TensorW, 4000, 100, numbered[float32](400_000))}}); len(w) != 2 {
 		t.Errorf("weights of 4000 × 100 make %d chunks", len(w))
 	}
-	// around the end of a chunk, with many small tensors and with few large ones
+	// The end of a chunk is near the end of a segment, with few large tensors and with many small ones.
 	for _, n := range []int{26, 27, 28} {
 		for _, length := range []int{segmentValues - 1, segmentValues, segmentValues + 1} {
 			roundTrip(t, statistics(Vector("x", numbered[float64](n*length)), Vector("y", numbered[float64](1))))
@@ -117,13 +117,13 @@ func TestTextTensors(t *testing.T) {
 	}
 }
 
-// Records of one identity and of several, each chunk once or more, in any order.
+// Chunks may arrive in any order and more than once. Records with the same identity and other content stay apart.
 func TestChunksInAnyOrder(t *testing.T) {
 	mem := checked(t)
 	var records []*Record[float64]
 	for i := range 3 {
 		r := statistics(Vector("x", numbered[float64](segmentValues*60+i)))
-		r.Partition = i % 2 // the third has the first's identity, and other content
+		r.Partition = i % 2 // the third has the identity of the first, and other content
 		records = append(records, r)
 	}
 	for seed := range uint64(10) {
@@ -201,12 +201,12 @@ func TestRecordsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, expected %s", c.name, err, c.want)
 		}
 		if len(collector.open) > 0 {
-			t.Errorf("%s: it is kept", c.name)
+			t.Errorf("%s: the record is kept", c.name)
 		}
 	}
 }
 
-// A damaged chunk spoils its record, not the next copy of it.
+// A record with a damaged chunk is refused, and its next copy is accepted.
 func TestDamagedRecordsComeAgain(t *testing.T) {
 	mem := checked(t)
 	whole := must(statistics(Vector("x", numbered[float64](segmentValues*60))).Encode(mem))(t)
@@ -236,7 +236,7 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
 		m := must(statistics().Encode(mem))(t)[0]
-		m.Value = must(encodeSegments(recordSchema[float64](), segments, mem))(t)
+		m.Value = must(encodeSegments(formatOf[float64]().schema, segments, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -252,7 +252,7 @@ func TestEncodeRefusesOtherShapes(t *testing.T) {
 	statistics(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).Encode(memory.NewGoAllocator())
 }
 
-// Whatever differs has another digest, however alike its bytes are.
+// Records that differ have different digests, even if their content has the same bytes.
 func TestDigestsTellRecordsApart(t *testing.T) {
 	zero := math.Float64frombits(0)
 	seen := map[Digest]string{}

@@ -7,31 +7,33 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// KindResiduals is the kind of [Residuals].
+// KindResiduals is the kind of a [Residuals] message.
 const KindResiduals Kind = "residuals"
 
-// Residuals is the rows of one examples message after a stage, in their order,
-// or a part of them where there are many classes. A row without a label has a
-// residual of zeros.
+// Residuals holds the scores and residuals of one examples message after a stage, row by row. With many classes it holds a
+// part of the rows. A row without a label has a residual of zeros.
 type Residuals struct {
-	Identity        // of Visit 0; Parent is the digest of the stage's final weights
-	Attempt  string // the publication that this message is of, which its seal names
-	Offset   int64  // of the examples message
-	Row      int    // the first row of this part
-	Classes  int
-	Score    []float32 // rows × Classes: in the unit of the stage's link
-	Residual []float32 // rows × Classes: y − g(score)
+	Identity           // of Visit 0; Parent is the digest of the stage's final weights
+	Attempt  string    // the publication that the message belongs to; the seal names the one that counts
+	Offset   int64     // of the examples message
+	Row      int       // the first row of this part
+	Classes  int       // k
+	Score    []float32 // rows × k: in the unit of the stage's link
+	Residual []float32 // rows × k: y − g(score)
 }
 
+// residualSchema returns the Arrow schema of a residuals message.
 func residualSchema(classes int) *arrow.Schema {
 	list := arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)
 	return arrow.NewSchema([]arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}, nil)
 }
 
-// Encode makes the message. It panics if Score and Residual differ in length or
-// are not whole rows, and answers an error if they are more than MaxResidualRows.
+// Encode encodes the message. It panics if Score and Residual differ in length or are not whole rows. It returns an error
+// if they exceed [MaxMessage]; [MaxResidualRows] always fit.
 func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	if len(r.Score) != len(r.Residual) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
 		panic(fmt.Sprintf("schemas: %d scores, %d residuals, %d classes", len(r.Score), len(r.Residual), r.Classes))
@@ -49,7 +51,7 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	}
 	record := b.NewRecord()
 	defer record.Release()
-	value, err := encode(record, mem)
+	value, err := stream.Encode(record, mem)
 	if err != nil {
 		return Message{}, fmt.Errorf("encode residuals of offset %d: %w", r.Offset, err)
 	}
@@ -61,13 +63,12 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	return Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxResidualRows is how many rows of so many classes one message may have, at
-// least 1. A row of more than about 110,000 classes fits no message.
+// MaxResidualRows returns how many rows fit a message, at least 1. A row of more than about 110,000 classes fits none.
 func MaxResidualRows(classes int) int {
 	return max(1, (MaxMessage-8<<10)/(8*classes))
 }
 
-// ResidualsHeader reads what a residuals message is, without its values.
+// ResidualsHeader reads the headers of a residuals message, and none of its values. An error wraps [ErrDamaged].
 func ResidualsHeader(m Message) (*Residuals, error) {
 	if m.Kind() != KindResiduals {
 		return nil, fmt.Errorf("%w: kind %q, expected %q", ErrDamaged, m.Kind(), KindResiduals)
@@ -90,13 +91,13 @@ func ResidualsHeader(m Message) (*Residuals, error) {
 	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }
 
-// DecodeResiduals reads the rows of a residuals message. Errors wrap ErrDamaged.
+// DecodeResiduals decodes a residuals message, which must be of so many classes. An error wraps [ErrDamaged].
 func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, error) {
 	r, err := ResidualsHeader(m)
 	if err != nil {
 		return nil, err
 	}
-	record, err := decode(m.Value, mem, all)
+	record, err := stream.Decode(m.Value, mem, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +116,4 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 		*dst = append([]float32(nil), values.Float32Values()[first:first+column.Len()*classes]...)
 	}
 	return r, nil
-}
-
-func residualsLayout() Layout {
-	return Layout{Kind: KindResiduals, Topic: "residuals", Key: "RUN/residuals/STAGE/0/PARTITION/OFFSET/ROW", Writer: "worker", Reader: "worker"}
 }

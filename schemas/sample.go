@@ -5,19 +5,18 @@ import (
 	"strconv"
 )
 
-// KindSample is the kind of a [Sample].
+// KindSample is the kind of a [Sample] record.
 const KindSample Kind = "sample"
 
-// Sample is raw rows of examples that the survey drew from one partition's span,
-// as they were ingested. It reveals data, as examples do.
+// Sample holds raw rows that the survey drew from one partition's span. It is as confidential as the examples.
 type Sample struct {
 	Identity
-	Width int
-	Rows  []float32 // n × Width, by their draws; a missing value is NaN
-	Draws []uint64  // n: each row's hash; the smallest of all partitions count
+	Width int       // features of a row
+	Rows  []float32 // n × Width, in the order of Draws; a missing value is NaN
+	Draws []uint64  // n: each row's hash; the rows with the smallest hashes of all partitions are the run's sample
 }
 
-// Record encodes the sample.
+// Record makes the record of the sample.
 func (s *Sample) Record() *Record[float32] {
 	draws := make([]string, len(s.Draws))
 	for i, d := range s.Draws {
@@ -28,7 +27,7 @@ func (s *Sample) Record() *Record[float32] {
 	}}
 }
 
-// SampleOf decodes a sample. Errors are a *[ShapeError] or wrap ErrDamaged.
+// SampleOf is the inverse of [Sample.Record]. An error is a *[ShapeError] or wraps [ErrDamaged].
 func SampleOf(r *Record[float32]) (*Sample, error) {
 	rows, _ := r.Tensors.Find(FieldSample)
 	draws, _ := r.Tensors.Find(FieldDraws)
@@ -44,11 +43,4 @@ func SampleOf(r *Record[float32]) (*Sample, error) {
 		s.Draws[i] = draw
 	}
 	return s, nil
-}
-
-func sampleLayout() Layout {
-	return Layout{
-		Kind: KindSample, Topic: "statistics", Writer: "worker", Reader: "solver",
-		Tensors: []Part{{FieldSample, "[n, d]: raw rows, a missing value as NaN"}, {FieldDraws, "text: each row's hash, 16 hexadecimal digits"}},
-	}
 }

@@ -2,18 +2,18 @@ package schemas
 
 import "strconv"
 
-// KindSeal is the kind of a [Seal].
+// KindSeal is the kind of a [Seal] record.
 const KindSeal Kind = "seal"
 
-// Seal says where the residuals of one partition after a stage are, and what they
-// must be. Parent is the digest of the stage's final weights.
+// Seal says that all residuals of one partition after a stage are published, where they are, and what they must be. Parent
+// is the digest of the stage's final weights.
 type Seal struct {
 	Identity
-	Attempt  string // of the residuals messages that the seal is about
-	From, To int64  // offsets on the residuals topic, To not included
-	Rows     int64
-	Scores   Digest // of the scores, in row order
-	Covered  Coverage
+	Attempt  string           // of the residuals messages that count
+	From, To int64            // offsets on the residuals topic, without To
+	Rows     int64            // rows of these messages
+	Scores   Digest           // of the scores, in row order
+	Covered  Coverage         // the examples behind them
 	Sums     Tensors[float64] // the final losses and quality of the stage
 }
 
@@ -26,7 +26,7 @@ const (
 	noteAttempt = "attempt"
 )
 
-// Record encodes the seal.
+// Record makes the record of the seal.
 func (s *Seal) Record() *Record[float64] {
 	return &Record[float64]{Identity: s.Identity, Tensors: s.Sums, Notes: []Header{
 		s.Covered.note(),
@@ -35,7 +35,7 @@ func (s *Seal) Record() *Record[float64] {
 	}}
 }
 
-// SealOf decodes a seal. Errors wrap ErrDamaged.
+// SealOf is the inverse of [Seal.Record]. An error wraps [ErrDamaged].
 func SealOf(r *Record[float64]) (*Seal, error) {
 	s := &Seal{Identity: r.Identity, Attempt: r.Note(noteAttempt), Scores: Digest(r.Note(noteScores)), Sums: r.Tensors}
 	for _, number := range []struct {
@@ -53,18 +53,4 @@ func SealOf(r *Record[float64]) (*Seal, error) {
 		return nil, r.damaged(err)
 	}
 	return s, nil
-}
-
-func sealLayout() Layout {
-	return Layout{
-		Kind: KindSeal, Topic: "statistics", Writer: "worker", Reader: "worker, solver",
-		Tensors: []Part{
-			{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
-			{FieldBins, "[3, 15, 3]"}, {FieldConfusion, "[3, k, k], unless there are very many classes"},
-		},
-		Notes: []Part{
-			{noteCovered, "what the sums cover"}, {noteFrom, "and"}, {noteTo, "offsets on the residuals topic"}, {noteRows, "how many"},
-			{noteScores, "digest of the scores"}, {noteAttempt, "of the residuals that count"},
-		},
-	}
 }

@@ -6,35 +6,30 @@ import (
 	"slices"
 )
 
-// Span is a range of one partition's offsets, From included, To not.
+// Span is a range of one partition's offsets.
 type Span struct {
 	Partition int   `json:"partition"`
-	From      int64 `json:"from"`
-	To        int64 `json:"to"`
+	From      int64 `json:"from"` // the first offset
+	To        int64 `json:"to"`   // the offset after the last
 }
 
-// Empty tells whether the span holds no offset.
+// Empty reports whether the span has no offsets.
 func (s Span) Empty() bool { return s.To <= s.From }
 
-// Contains tells whether all of other lies within s.
-func (s Span) Contains(other Span) bool {
-	return s.Partition == other.Partition && s.From <= other.From && other.To <= s.To
-}
-
+// String returns the span as [partition]@from–to.
 func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, s.From, s.To) }
 
-// OverlapError says that two spans share offsets: their sums would count
-// examples twice.
+// OverlapError says that two spans share offsets. Adding their sums would count examples twice.
 type OverlapError struct{ A, B Span }
 
+// Error implements error.
 func (e *OverlapError) Error() string { return fmt.Sprintf("spans %v and %v overlap", e.A, e.B) }
 
-// Spans is a set of disjoint spans in the order of (partition, from). Spans
-// that touch are one span. The zero value is the empty set.
+// Spans is a set of disjoint spans, sorted by partition and offset. Adjacent spans are merged into one. The zero value is
+// the empty set.
 type Spans []Span
 
-// Union is the set of all offsets of a and b, or an *OverlapError if they
-// share any.
+// Union returns the set of all offsets of a and b, or an *[OverlapError] if they share any. Neither needs to be sorted.
 func (a Spans) Union(b Spans) (Spans, error) {
 	all := append(slices.Clone(a), b...)
 	all = slices.DeleteFunc(all, Span.Empty)
@@ -56,18 +51,17 @@ func (a Spans) Union(b Spans) (Spans, error) {
 	return union, nil
 }
 
-// pieces is how many segments of that length the span has.
-func (s Span) pieces(length int64) int64 {
+// segmentCount returns the number of segments of that length.
+func (s Span) segmentCount(length int64) int64 {
 	if s.Empty() {
 		return 0
 	}
 	return (s.To-1)/length - s.From/length + 1
 }
 
-// Segments cuts the span at the multiples of length, so that the cuts do not
-// depend on where the span begins: runs over overlapping windows of the log
-// share all but their outermost segments. Offsets are not negative; it panics
-// if length is not positive.
+// Segments cuts the span at the multiples of length. The cuts do not depend on where the span begins, so runs over
+// overlapping windows of the log share all but their outermost segments. From must not be negative. Segments panics if
+// length is not positive.
 func (s Span) Segments(length int64) []Span {
 	if length < 1 {
 		panic(fmt.Sprintf("schemas: segments of %d messages", length))
@@ -75,7 +69,7 @@ func (s Span) Segments(length int64) []Span {
 	var segments []Span
 	for from := s.From; from < s.To; {
 		to := s.To
-		if rest := length - from%length; rest < to-from { // a multiple may be beyond int64
+		if rest := length - from%length; rest < to-from { // the next multiple may overflow int64
 			to = from + rest
 		}
 		segments = append(segments, Span{s.Partition, from, to})
@@ -84,7 +78,7 @@ func (s Span) Segments(length int64) []Span {
 	return segments
 }
 
-// checkSpans returns an error for spans that no plan or seal can have.
+// checkSpans returns an error for spans that overlap or have a negative partition or offset.
 func checkSpans(spans Spans) error {
 	for _, s := range spans {
 		if s.Partition < 0 || s.From < 0 {

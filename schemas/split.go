@@ -1,18 +1,23 @@
 package schemas
 
-import "fmt"
+import (
+	"fmt"
 
-// Split says what an example is for. The zero value is Train.
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// Split says what an example is used for. The zero value is Train.
 type Split uint8
 
+// The splits. Splits is their number.
 const (
 	Train   Split = iota // fitted
 	Holdout              // scored, and may stop a stage
 	Test                 // scored
-	Splits  = 3          // how many there are
+	Splits  = 3
 )
 
-// String is the name that the split column of an examples message carries.
+// String returns the name of the split, as in the column `split` of an examples message.
 func (s Split) String() string {
 	switch s {
 	case Train:
@@ -25,7 +30,7 @@ func (s Split) String() string {
 	return fmt.Sprintf("split(%d)", uint8(s))
 }
 
-// ParseSplit is the inverse of String. The empty name is Train.
+// ParseSplit is the inverse of [Split.String]. It returns Train for the empty name, and an error for an unknown one.
 func ParseSplit(name string) (Split, error) {
 	switch name {
 	case "", "train":
@@ -35,5 +40,5 @@ func ParseSplit(name string) (Split, error) {
 	case "test":
 		return Test, nil
 	}
-	return 0, fmt.Errorf("split %s: expected train, holdout or test", quote(name))
+	return 0, fmt.Errorf("split %s: expected train, holdout or test", stream.Quote(name))
 }

@@ -2,17 +2,17 @@ package schemas
 
 import "fmt"
 
-// KindStage is the kind of a [StageReport].
+// KindStage is the kind of a [StageReport] message.
 const KindStage Kind = "stage"
 
-// StageReport is what a stage of a run came to: an entry of a [Report], and a
-// message of its own for whoever follows the run. Stage counts from 0.
+// StageReport describes a finished stage of a run. It is an entry of a [Report], and also a message of its own for those
+// who follow the run. Errors are in percent, losses are of the stage's link, and both are null without rows of the split.
 type StageReport struct {
-	Stage        int      `json:"stage"`
+	Stage        int      `json:"stage"` // from 0
 	Link         string   `json:"link"`
-	Passes       int      `json:"passes"`
+	Passes       int      `json:"passes"` // of its fit
 	Seconds      float64  `json:"seconds"`
-	TrainError   float64  `json:"train_error"` // percent
+	TrainError   float64  `json:"train_error"`
 	TestError    *float64 `json:"test_error"`
 	TrainLoss    float64  `json:"train_loss"`
 	TestLoss     *float64 `json:"test_loss"`
@@ -20,14 +20,7 @@ type StageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`
 }
 
-// Message encodes the stage of a run for the plans topic.
+// Message encodes the report of a run's stage for the plans topic.
 func (s *StageReport) Message(run string) Message {
 	return jsonMessage(KindStage, run, fmt.Sprintf("stage/%s/%d", run, s.Stage), s)
-}
-
-func stageReportLayout() Layout {
-	return Layout{
-		Kind: KindStage, Topic: "plans", Key: "stage/RUN/STAGE", Writer: "solver", Reader: "who follows a run",
-		Says: "passes, seconds, errors and losses of a stage that has ended", Value: StageReport{},
-	}
 }

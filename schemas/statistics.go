@@ -1,38 +1,38 @@
 package schemas
 
-// Fields of statistics. Only training rows enter cross and gram; Σ is over
-// rows, w are their weights.
+// Names of the tensors of statistics. Σ is over rows, and w are their weights. Only training rows are part of cross and
+// gram.
 const (
 	FieldSplits    = "splits"    // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
 	FieldCross     = "cross"     // [p, k]: Σ w x rᵀ
 	FieldGram      = "gram"      // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
-	FieldGramRows  = "gram_rows" // [1]: Σw of the rows behind gram
-	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, where gram is of a sample
+	FieldGramRows  = "gram_rows" // [1]: Σw of the rows that gram sums
+	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
 	FieldSums      = "sums"      // [d]: Σ w x of the survey
 	FieldSquares   = "squares"   // [d]: Σ w x² of the survey
-	FieldPresent   = "present"   // [d]: Σ w of the rows in which a feature is there
+	FieldPresent   = "present"   // [d]: Σ w of the rows in which the feature is present
 	FieldQuality   = "quality"   // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
 	FieldBins      = "bins"      // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
 	FieldConfusion = "confusion" // [3, k, k]: rows by true and predicted class
 	FieldLabels    = "labels"    // text: the labels that the survey found
 	FieldSample    = "sample"    // [n, d] of a sample record: raw rows
-	FieldDraws     = "draws"     // text of a sample record: each row's hash, 16 hexadecimal digits
+	FieldDraws     = "draws"     // text, of a sample record: each row's hash, 16 hexadecimal digits
 )
 
-// Tensors of weights.
+// Names of the tensors of weights, of the survey's result and of a report.
 const (
 	TensorCenter      = "center"      // [d], survey: the mean of each scaled feature
-	TensorScale       = "scale"       // [d], survey: what a centred feature is multiplied by; 0 for a constant one
-	TensorBasis       = "basis"       // [d, m], survey: principal directions; absent without
+	TensorScale       = "scale"       // [d], survey: the factor of each centred feature; 0 for a constant feature
+	TensorBasis       = "basis"       // [d, m], survey: principal directions; absent without PCA
 	TensorSpread      = "spread"      // [1], survey: the median squared distance between inputs
 	TensorLabels      = "labels"      // text, survey: the classes
-	TensorCovered     = "covered"     // text, survey: what each partition's sums are over, as JSON
+	TensorCovered     = "covered"     // text, survey: the coverage of each span of the plan, as JSON
 	TensorW           = "W"           // [p, k], a visit's weights
-	TensorReport      = "report"      // text, a report: its JSON, cut into pieces
+	TensorReport      = "report"      // text, report: its JSON, in parts
 	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
 )
 
-// Losses are the sums over the labelled rows of one split.
+// Losses holds sums over the labelled rows of one split.
 type Losses struct {
 	Weight float64 // Σw
 	Rows   float64 // number of rows
@@ -40,13 +40,13 @@ type Losses struct {
 	Loss   float64 // Σw·loss, with the loss of the stage's link
 }
 
-// LossFields is the length of a split's row in the field splits.
+// LossFields is the number of columns of the tensor splits.
 const LossFields = 4
 
-// MeanLoss is the weighted mean of the loss; 0 without weight.
+// MeanLoss returns the weighted mean of the loss, or 0 if the weight is 0.
 func (s Losses) MeanLoss() float64 { return ratio(s.Loss, s.Weight) }
 
-// ErrorPercent is the weighted share of wrong rows; 0 without weight.
+// ErrorPercent returns the weighted percentage of wrong rows, or 0 if the weight is 0.
 func (s Losses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
 
 func ratio(a, b float64) float64 {
@@ -56,7 +56,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// LossesOf reads the losses of each split from statistics. They are zero if there are none.
+// LossesOf reads the losses of each split from statistics. They are zero if the tensor splits is absent or misshapen.
 func LossesOf(t Tensors[float64]) (losses [Splits]Losses) {
 	data, err := t.Shaped(FieldSplits, Splits, LossFields)
 	if err != nil {

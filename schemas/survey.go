@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// KindPrepare is the kind of a [SurveyResult].
+// KindPrepare is the kind of a [SurveyResult] record.
 const KindPrepare Kind = "prepare"
 
-// SurveyResult is what the survey of a run came to: the first record of its chain
-// on the weights topic. Stage is [Survey], Parent the plan's digest.
+// SurveyResult is the result of a run's survey, the first record of the run's chain on the weights topic. Its Stage is
+// [Survey] and its Parent is the plan's digest.
 type SurveyResult struct {
 	Identity
 	Rows        [Splits]int64 // labelled rows of each split
-	Quarantined int64         // messages that can't be used
-	// Preparation is centre, scale, basis, spread and labels, as a model needs them.
+	Quarantined int64         // messages in quarantine
+	// Preparation holds center, scale, basis, spread and labels, which are part of a model.
 	Preparation Tensors[float32]
-	Covered     []Coverage // of each span of the plan, in its order
+	Covered     []Coverage // of each span of the plan, in the plan's order
 }
 
-// Record encodes the result.
+// Record makes the record of the result.
 func (s *SurveyResult) Record() *Record[float32] {
 	covered := make([]string, len(s.Covered))
 	for i, c := range s.Covered {
@@ -33,8 +33,7 @@ func (s *SurveyResult) Record() *Record[float32] {
 	}
 }
 
-// SurveyResultOf decodes a survey's result. Errors are a *[ShapeError] or wrap
-// ErrDamaged.
+// SurveyResultOf is the inverse of [SurveyResult.Record]. An error is a *[ShapeError] or wraps [ErrDamaged].
 func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 	s := &SurveyResult{Identity: r.Identity}
 	if _, err := fmt.Sscan(r.Note(noteRows), &s.Rows[Train], &s.Rows[Holdout], &s.Rows[Test]); err != nil {
@@ -61,16 +60,4 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 		}
 	}
 	return s, nil
-}
-
-func surveyResultLayout() Layout {
-	return Layout{
-		Kind: KindPrepare, Topic: "weights", Writer: "solver", Reader: "worker, subscribers",
-		Tensors: []Part{
-			{TensorCenter, "[d]: the mean of each scaled feature"}, {TensorScale, "[d]: a centred feature is multiplied by it; 0 for a constant one"},
-			{TensorBasis, "[d, m]: principal directions, or none"}, {TensorSpread, "[1]: the median squared distance between inputs"},
-			{TensorLabels, "text: the classes"}, {TensorCovered, "text: what the survey covered of each span of the plan"},
-		},
-		Notes: []Part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}},
-	}
 }

@@ -2,23 +2,23 @@ package schemas
 
 import "strconv"
 
-// KindVisit is the kind of a [Visit] and of a [SurveyVisit].
+// KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
 const KindVisit Kind = "visit"
 
-// Visit is the sums of one partition's span for one visit of a stage, but for
-// the Gram matrix, which is a [Gram].
+// Visit holds the sums of one partition's span for one visit of a stage. The Gram matrix has a record of its own, a
+// [Gram].
 type Visit struct {
 	Identity
-	Covered Coverage
-	Sums    Tensors[float64]
+	Covered Coverage         // what the sums cover
+	Sums    Tensors[float64] // see the constants Field…
 }
 
-// Record encodes the visit.
+// Record makes the record of the visit.
 func (v *Visit) Record() *Record[float64] {
 	return &Record[float64]{Identity: v.Identity, Notes: []Header{v.Covered.note()}, Tensors: v.Sums}
 }
 
-// VisitOf decodes a visit. Errors wrap ErrDamaged.
+// VisitOf is the inverse of [Visit.Record]. An error wraps [ErrDamaged].
 func VisitOf(r *Record[float64]) (*Visit, error) {
 	covered, err := parseCoverage(r.Note(noteCovered))
 	if err != nil {
@@ -27,21 +27,21 @@ func VisitOf(r *Record[float64]) (*Visit, error) {
 	return &Visit{r.Identity, covered, r.Tensors}, nil
 }
 
-// SurveyVisit is what the survey found in one partition's span.
+// SurveyVisit holds what the survey found in one partition's span.
 type SurveyVisit struct {
 	Visit
 	Shift       []float32 // d: the point that the moments are taken about
-	Labels      []string  // those that were seen, sorted; none where the plan names its classes
-	Quarantined int64     // messages that can't be used
+	Labels      []string  // of its rows, sorted; none if the plan names the classes
+	Quarantined int64     // messages in quarantine
 }
 
-// Names of a survey's visit beside its sums.
+// Names of the content of a survey's visit beside its sums.
 const (
 	tensorShift     = "shift"
 	noteQuarantined = "quarantined"
 )
 
-// Record encodes the visit.
+// Record makes the record of the visit.
 func (v *SurveyVisit) Record() *Record[float64] {
 	shift := make([]float64, len(v.Shift))
 	for j, x := range v.Shift {
@@ -53,7 +53,7 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	return r
 }
 
-// SurveyVisitOf decodes a visit of the survey. Errors wrap ErrDamaged.
+// SurveyVisitOf is the inverse of [SurveyVisit.Record]. An error wraps [ErrDamaged].
 func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	visit, err := VisitOf(r)
 	if err != nil {
@@ -78,17 +78,4 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		}
 	}
 	return v, nil
-}
-
-func visitLayout() Layout {
-	return Layout{
-		Kind: KindVisit, Topic: "statistics", Writer: "worker", Reader: "solver",
-		Tensors: []Part{
-			{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
-			{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, where the Gram matrix is of a sample"},
-			{FieldSums, "[d], survey"}, {FieldSquares, "[d], survey"}, {FieldPresent, "[d], survey"},
-			{tensorShift, "[d], survey: the point that the three are taken about"}, {FieldLabels, "text, survey"},
-		},
-		Notes: []Part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}},
-	}
 }

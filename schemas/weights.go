@@ -2,29 +2,29 @@ package schemas
 
 import "strconv"
 
-// KindWeights is the kind of [Weights].
+// KindWeights is the kind of a [Weights] record.
 const KindWeights Kind = "weights"
 
-// Weights are what a solver publishes for a visit: the barrier between two visits.
+// Weights holds the weights for a visit. Workers begin the visit when the solver has published them.
 type Weights struct {
 	Identity
 	Tensors Tensors[float32] // W, or a calibration, or both
-	Final   *Final           // set in the record that ends a stage
+	Final   *Final           // set if the record ends a stage
 }
 
 // Final says which weights a stage ends with.
 type Final struct {
-	Visit  int // the visit whose loss the weights have
+	Visit  int // the visit that measured the loss of these weights
 	Passes int // of a learnt link: how many passes of Algorithm 2 count; 0 for other links
 }
 
-// The notes of weights that end a stage.
+// Notes of weights that end a stage.
 const (
 	noteFinal  = "final"
 	notePasses = "links"
 )
 
-// Record encodes the weights.
+// Record makes the record of the weights.
 func (w *Weights) Record() *Record[float32] {
 	r := &Record[float32]{Identity: w.Identity, Tensors: w.Tensors}
 	if w.Final != nil {
@@ -33,7 +33,7 @@ func (w *Weights) Record() *Record[float32] {
 	return r
 }
 
-// WeightsOf decodes weights. Errors wrap ErrDamaged.
+// WeightsOf is the inverse of [Weights.Record]. An error wraps [ErrDamaged].
 func WeightsOf(r *Record[float32]) (w *Weights, err error) {
 	w = &Weights{Identity: r.Identity, Tensors: r.Tensors}
 	if r.Note(noteFinal) == "" {
@@ -49,7 +49,7 @@ func WeightsOf(r *Record[float32]) (w *Weights, err error) {
 	return w, nil
 }
 
-// EndsStage reports whether a message is of weights that end a stage.
+// EndsStage reports whether a message belongs to a weights record that ends a stage.
 func EndsStage(m Message) bool {
 	for _, note := range notes(m) {
 		if note.Key == noteFinal {
@@ -57,15 +57,4 @@ func EndsStage(m Message) bool {
 		}
 	}
 	return false
-}
-
-func weightsLayout() Layout {
-	return Layout{
-		Kind: KindWeights, Topic: "weights", Writer: "solver", Reader: "worker, subscribers",
-		Tensors: []Part{{TensorW, "[p, k]"}, {TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"}},
-		Notes: []Part{
-			{noteFinal, "in the record that ends a stage: the visit whose loss the weights have"},
-			{notePasses, "beside it: how many passes of a stage with a learnt link count"},
-		},
-	}
 }

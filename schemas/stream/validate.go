@@ -1,4 +1,4 @@
-package schemas
+package stream
 
 import (
 	"fmt"
@@ -8,9 +8,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
-// validate checks that the buffers of an array hold what its length, offset
-// and offsets say: arrow trusts them and would read beyond. Types that no
-// schema of ours has are refused.
+// validate checks that the buffers of an array hold as many values as its length and offsets say. Arrow trusts these
+// numbers and would read beyond the buffers. Types that no message of stagewise has are refused.
 func validate(data arrow.ArrayData) error {
 	end := data.Offset() + data.Len()
 	if data.Len() < 0 || data.Offset() < 0 || end < 0 || end > math.MaxInt32 {
@@ -63,6 +62,8 @@ func validate(data arrow.ArrayData) error {
 	return fmt.Errorf("type %v is not read", data.DataType())
 }
 
+// validateOffsets checks the offsets of an array of texts or lists: they must ascend from 0 or more to at most limit,
+// the number of bytes or values that they point into. end is the index after the array's last value.
 func validateOffsets(data arrow.ArrayData, end, limit int) error {
 	if data.Len() == 0 {
 		return nil

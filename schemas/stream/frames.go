@@ -1,4 +1,4 @@
-package schemas
+package stream
 
 import (
 	"encoding/binary"
@@ -9,15 +9,17 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// frames cuts a stream into its messages without copying and without trusting
-// what it claims: arrow's own reader allocates what it is told to.
+// frames is an ipc.MessageReader. It cuts a stream into messages without copying and without trusting the lengths that
+// the stream claims. Arrow's own reader allocates whatever length it reads.
 type frames struct {
 	rest []byte
 	last *ipc.Message
 }
 
+// Retain implements ipc.MessageReader.
 func (f *frames) Retain() {}
 
+// Release releases the last message.
 func (f *frames) Release() {
 	if f.last != nil {
 		f.last.Release()
@@ -25,10 +27,11 @@ func (f *frames) Release() {
 	}
 }
 
-// continuation comes before the length of a message since Arrow 0.15.
+// continuation precedes the length of a message since Arrow 0.15.
 const continuation = 0xFFFFFFFF
 
-// Message is the next message, verified; io.EOF at the end of the stream.
+// Message returns the next message after it has verified its metadata, or io.EOF at the end of the stream. The message
+// is valid until the next call.
 func (f *frames) Message() (*ipc.Message, error) {
 	f.Release()
 	if len(f.rest) == 0 {
@@ -68,6 +71,7 @@ func (f *frames) uint32() (uint32, error) {
 	return binary.LittleEndian.Uint32(b), nil
 }
 
+// take returns the next n bytes.
 func (f *frames) take(n int64) ([]byte, error) {
 	if n < 0 || n > int64(len(f.rest)) {
 		return nil, fmt.Errorf("%d bytes announced, %d left", n, len(f.rest))

@@ -1,15 +1,14 @@
-package schemas
+package stream
 
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// The slots of the tables that are walked, and the tags of the unions in them:
-// Message.fbs and Schema.fbs of the Arrow format. Slot i is at 4 + 2i.
+// The slots of the tables that verify walks, and the tags of their unions, from Message.fbs and Schema.fbs of the Arrow
+// format. Slot i of a table is at 4 + 2i.
 const (
 	messageHeaderType, messageHeader, messageBodyLength  = 6, 8, 10
 	schemaEndianness, schemaFields, schemaMetadata       = 4, 6, 8
@@ -25,11 +24,10 @@ const (
 	maxFields, maxDepth                                  = 4096, 16
 )
 
-// verify walks the metadata of a message before arrow does, and answers the
-// length of its body. Arrow reads them as they are: for a vector that claims
-// 2³² children it allocates them, on a field that contains itself it recurses
-// until the process ends, and neither can be recovered from. Out-of-range
-// offsets panic, which decode turns into an error.
+// verify checks the metadata of a message before Arrow reads it, and returns the length of the message's body. Arrow
+// trusts the metadata. It allocates the children of a vector that claims 2³² of them, and recurses into a field that
+// contains itself until the process ends. No recover can stop either. verify itself panics on an offset out of range;
+// Decode turns the panic into an error.
 func verify(meta []byte) (bodyLength int64, err error) {
 	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
 	bodyLength = message.GetInt64Slot(messageBodyLength, 0)
@@ -49,6 +47,7 @@ func verify(meta []byte) (bodyLength int64, err error) {
 	}
 }
 
+// verifySchema checks a schema. Its fields must be few, not nested deeply, and of types that Arrow reads safely.
 func verifySchema(schema flatbuffers.Table) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
@@ -60,12 +59,12 @@ func verifySchema(schema flatbuffers.Table) error {
 	return w.metadata(schema, schemaMetadata)
 }
 
-// walk is how many fields a schema may still have, and bytes of text and of
-// references to metadata. Those of an honest one are no more than the bytes that
-// it stands in; one that refers to the same text, or from each of its fields to
-// the same metadata, would have them copied each time.
+// walk counts down what a schema may still contain: fields, and bytes of text and of references to metadata. An honest
+// schema stores each text once, so its texts take no more bytes than its metadata. A hostile one lets many fields
+// refer to the same text, which Arrow would copy for each of them.
 type walk struct{ fields, bytes int }
 
+// children checks the fields in a slot of parent, to a depth of so many levels.
 func (w *walk) children(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth int) error {
 	start, n, err := vector(parent, slot)
 	if err != nil {
@@ -89,7 +88,7 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	if field.Offset(fieldDictionary) != 0 {
 		return fmt.Errorf("column %s: dictionary-encoded columns are not read", name(field))
 	}
-	// unions, views and run-ends: arrow believes what they claim
+	// Arrow does not check what unions, views and run-end encoded columns claim.
 	tag := field.GetByteSlot(fieldTypeTag, 0)
 	if tag == tagUnion || tag > tagLargeList {
 		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not read", name(field))
@@ -107,6 +106,7 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	return w.children(field, fieldChildren, depth)
 }
 
+// metadata checks the key-value pairs in a slot of parent.
 func (w *walk) metadata(parent flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 	start, n, err := vector(parent, slot)
 	if err != nil {
@@ -124,6 +124,7 @@ func (w *walk) metadata(parent flatbuffers.Table, slot flatbuffers.VOffsetT) err
 	return nil
 }
 
+// string spends the bytes of the text in a slot of t, if it has one.
 func (w *walk) string(t flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 	if at := t.Offset(slot); at != 0 {
 		return w.spend(len(t.ByteVector(flatbuffers.UOffsetT(at) + t.Pos)))
@@ -131,6 +132,7 @@ func (w *walk) string(t flatbuffers.Table, slot flatbuffers.VOffsetT) error {
 	return nil
 }
 
+// spend takes bytes from those that the schema may still contain.
 func (w *walk) spend(bytes int) error {
 	if w.bytes -= bytes; w.bytes < 0 {
 		return errors.New("a schema with more text and metadata than bytes")
@@ -138,25 +140,17 @@ func (w *walk) spend(bytes int) error {
 	return nil
 }
 
+// name returns the quoted name of a field.
 func name(field flatbuffers.Table) string {
 	if at := field.Offset(fieldName); at != 0 {
-		return quote(string(field.ByteVector(flatbuffers.UOffsetT(at) + field.Pos)))
+		return Quote(string(field.ByteVector(flatbuffers.UOffsetT(at) + field.Pos)))
 	}
-	return quote("")
+	return Quote("")
 }
 
-// quote shows a text that came from a message, however long it is.
-func quote(text string) string {
-	const enough = 64
-	if len(text) > enough {
-		return strconv.Quote(text[:enough]) + "…"
-	}
-	return strconv.Quote(text)
-}
-
-// verifyBatch refuses compressed buffers, which may claim any size: what crosses
-// a topic is compressed by its producer. What the others claim is checked where
-// they are read: frames hold the body, the allocator the sum, validate the rest.
+// verifyBatch refuses a batch of compressed buffers, which may claim any decompressed size. A Kafka producer compresses
+// whole messages instead. The other numbers of a batch are checked where they are used: frames bounds the body,
+// boundedAllocator the total, and validate each buffer.
 func verifyBatch(batch flatbuffers.Table) error {
 	if batch.Offset(batchCompression) != 0 {
 		return errors.New("a compressed record batch: leave compression to the producer")
@@ -164,8 +158,8 @@ func verifyBatch(batch flatbuffers.Table) error {
 	return nil
 }
 
-// vector is where the elements of a vector of offsets begin and how many there
-// are; it is an error if they are not all there.
+// vector returns where the elements of a vector of offsets begin and how many there are. It returns an error if the
+// metadata is too short for that many.
 func vector(t flatbuffers.Table, slot flatbuffers.VOffsetT) (start flatbuffers.UOffsetT, n int, err error) {
 	at := flatbuffers.UOffsetT(t.Offset(slot))
 	if at == 0 {
@@ -178,7 +172,7 @@ func vector(t flatbuffers.Table, slot flatbuffers.VOffsetT) (start flatbuffers.U
 	return start, n, nil
 }
 
-// element is the table that element i of a vector of offsets refers to.
+// element returns the table that element i of a vector of offsets refers to.
 func element(t flatbuffers.Table, start flatbuffers.UOffsetT, i int) flatbuffers.Table {
 	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(start + flatbuffers.UOffsetT(i*sizeOffset))}
 }

@@ -1,4 +1,4 @@
-package schemas
+package stream
 
 import (
 	"fmt"
@@ -7,15 +7,16 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// boundedAllocator refuses, by a panic that decode turns into an error, what
-// would take more than left, and remembers until live is nil what is allocated,
-// so that it can be freed after a panic of arrow's.
+// boundedAllocator is a memory.Allocator that panics instead of allocating more than left bytes in all. Decode turns
+// the panic into an error. While live is not nil, it holds every allocation, so that Decode can free them after an
+// error.
 type boundedAllocator struct {
 	mem  memory.Allocator
 	left int
 	live map[*byte][]byte
 }
 
+// Allocate implements memory.Allocator.
 func (a *boundedAllocator) Allocate(size int) []byte {
 	a.take(size)
 	b := a.mem.Allocate(size)
@@ -23,6 +24,7 @@ func (a *boundedAllocator) Allocate(size int) []byte {
 	return b
 }
 
+// Reallocate implements memory.Allocator.
 func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
 	a.take(size)
 	a.forget(b)
@@ -31,16 +33,17 @@ func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
 	return b
 }
 
+// Free implements memory.Allocator.
+func (a *boundedAllocator) Free(b []byte) {
+	a.forget(b)
+	a.mem.Free(b)
+}
+
 func (a *boundedAllocator) take(size int) {
 	if size < 0 || size > a.left {
 		panic(fmt.Sprintf("%d bytes claimed, at most %d expected", size, a.left))
 	}
 	a.left -= size
-}
-
-func (a *boundedAllocator) Free(b []byte) {
-	a.forget(b)
-	a.mem.Free(b)
 }
 
 func (a *boundedAllocator) track(b []byte) {

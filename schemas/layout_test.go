@@ -1,0 +1,105 @@
+package schemas
+
+// layout documents one kind of message. The tests make the tables of FORMAT.md from the layouts, and check that the goldens
+// have everything that the layouts name, and nothing else.
+type layout struct {
+	kind           Kind
+	topic          string // without the pipeline's name
+	key            string // of a message; empty for records, whose keys share one pattern
+	writer, reader string // the roles that write and read it
+	says           string // JSON: what the message says, in a few words
+	value          any    // JSON: the zero value of its type
+	tensors        []part // records only
+	notes          []part // records only
+}
+
+// part documents one tensor or note of a record.
+type part struct {
+	name string
+	text string // Markdown: its shape and meaning
+}
+
+// layouts returns the layout of every kind, in the order of FORMAT.md. A test fails if a kind is missing.
+func layouts() []layout {
+	return []layout{
+		{kind: KindExamples, topic: "examples", key: "SOURCE/SEQUENCE", writer: "ingest, any producer", reader: "worker"},
+		{kind: KindResiduals, topic: "residuals", key: "RUN/residuals/STAGE/0/PARTITION/OFFSET/ROW", writer: "worker", reader: "worker"},
+		{
+			kind: KindVisit, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{
+				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
+				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
+				{FieldSums, "[d], survey"}, {FieldSquares, "[d], survey"}, {FieldPresent, "[d], survey"},
+				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"},
+			},
+			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}},
+		},
+		{
+			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration"}},
+			notes:   []part{{noteWeight, "block: Σw of the rows that it sums"}},
+		},
+		{
+			kind: KindSample, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{FieldSample, "[n, d]: raw rows, a missing value as NaN"}, {FieldDraws, "text: each row's hash, 16 hexadecimal digits"}},
+		},
+		{
+			kind: KindSeal, topic: "statistics", writer: "worker", reader: "worker, solver",
+			tensors: []part{
+				{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
+				{FieldBins, "[3, 15, 3]"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
+			},
+			notes: []part{
+				{noteCovered, "what the sums cover"}, {noteFrom, "first offset on the residuals topic"}, {noteTo, "the offset after the last"}, {noteRows, "rows of these messages"},
+				{noteScores, "digest of the scores"}, {noteAttempt, "of the residuals messages that count"},
+			},
+		},
+		{
+			kind: KindPrepare, topic: "weights", writer: "solver", reader: "worker, subscribers",
+			tensors: []part{
+				{TensorCenter, "[d]: the mean of each scaled feature"}, {TensorScale, "[d]: the factor of each centred feature; 0 for a constant feature"},
+				{TensorBasis, "[d, m]: principal directions; absent without PCA"}, {TensorSpread, "[1]: the median squared distance between inputs"},
+				{TensorLabels, "text: the classes"}, {TensorCovered, "text: the coverage of each span of the plan, as JSON"},
+			},
+			notes: []part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}},
+		},
+		{
+			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",
+			tensors: []part{{TensorW, "[p, k]"}, {TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"}},
+			notes: []part{
+				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
+				{notePasses, "with `final`: how many passes of Algorithm 2 count; 0 unless the link is learnt"},
+			},
+		},
+		{
+			kind: KindReport, topic: "plans", writer: "solver", reader: "submitters",
+			tensors: []part{{TensorReport, "text: its JSON, in parts. The key ends with the first 12 digits of the record's digest"}},
+		},
+		{
+			kind: KindPlan, topic: "plans", key: "plan/RUN", writer: "submitters", reader: "all",
+			says: "a run", value: Plan{},
+		},
+		{
+			kind: KindEnd, topic: "plans", key: "end/RUN/ATTEMPT", writer: "solver, submitters", reader: "all",
+			says:  "`state`: `done`, `failed` or `cancelled`, and why. Of several ends, `done` outranks `cancelled`, and `cancelled` outranks `failed`",
+			value: End{},
+		},
+		{
+			kind: KindStage, topic: "plans", key: "stage/RUN/STAGE", writer: "solver", reader: "followers of a run",
+			says: "passes, seconds, errors and losses of a finished stage", value: StageReport{},
+		},
+		{
+			kind: KindSource, topic: "plans", key: "source/ID/ATTEMPT", writer: "ingest", reader: "planner",
+			says: "an ingested source is complete: messages, rows, spans", value: SourceSeal{},
+		},
+		{
+			kind: KindFailure, topic: "statistics", key: "RUN/failure/PARTITION", writer: "worker", reader: "solver",
+			says: "why a partition's examples or residuals end the run", value: Failure{},
+		},
+		{
+			kind: KindManifest, topic: "weights", key: "manifest/RUN", writer: "solver", reader: "subscribers",
+			says: "a version is complete: plan, labels, digests, metrics", value: Manifest{},
+		},
+		{kind: KindQuarantine, topic: "quarantine", key: "TOPIC/PARTITION/OFFSET", writer: "worker", reader: "people, workers"},
+	}
+}

@@ -1,0 +1,94 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// checked returns an allocator that fails the test if anything is left in it.
+func checked(t testing.TB) *memory.CheckedAllocator {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	t.Cleanup(func() { mem.AssertSize(t, 0) })
+	return mem
+}
+
+// metered is an allocator that counts all bytes that it ever allocates.
+type metered struct {
+	*memory.CheckedAllocator
+	total int
+}
+
+func meter() *metered {
+	return &metered{CheckedAllocator: memory.NewCheckedAllocator(memory.NewGoAllocator())}
+}
+
+func (m *metered) Allocate(size int) []byte {
+	m.total += size
+	return m.CheckedAllocator.Allocate(size)
+}
+
+func (m *metered) Reallocate(size int, b []byte) []byte {
+	m.total += size
+	return m.CheckedAllocator.Reallocate(size, b)
+}
+
+// check checks what must hold after any bytes were decoded, of which there are size.
+func (m *metered) check(t *testing.T, size int, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v is not ErrDamaged", err)
+	}
+	if m.total > 4*size+64 {
+		t.Errorf("%d bytes of memory for %d bytes", m.total, size)
+	}
+	m.AssertSize(t, 0)
+}
+
+// Whatever the bytes are, Decode returns a record or ErrDamaged, and a record encodes to a stream that decodes to it.
+func FuzzDecode(f *testing.F) {
+	goldens, err := filepath.Glob("../testdata/*.arrow")
+	if err != nil || len(goldens) < 10 {
+		f.Fatal(goldens, err)
+	}
+	for _, name := range goldens {
+		value, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(value)
+		for i := 1; i < 24; i++ {
+			f.Add(value[:len(value)*i/24])
+			flipped := bytes.Clone(value)
+			flipped[len(value)*i/24] ^= 1 << (i % 8)
+			f.Add(flipped)
+		}
+	}
+	for _, c := range hostile(f) {
+		f.Add(c.value)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		mem := meter()
+		record, err := Decode(value, mem, nil)
+		if err == nil {
+			value, err := Encode(record, memory.DefaultAllocator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Decode(value, memory.DefaultAllocator, nil)
+			if err != nil {
+				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)
+			}
+			if again.NumRows() != record.NumRows() || !again.Schema().Equal(record.Schema()) {
+				t.Errorf("%d rows of %v became %d rows of %v", record.NumRows(), record.Schema(), again.NumRows(), again.Schema())
+			}
+			again.Release()
+			record.Release()
+		}
+		mem.check(t, len(value), err)
+	})
+}

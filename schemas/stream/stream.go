@@ -1,0 +1,108 @@
+// Package stream reads Arrow streams from strangers: one record batch, decoded without trusting a length.
+//
+// The Arrow library trusts what a stream says of itself. It allocates the sizes that a stream claims, follows
+// references that lead back to themselves, and reads arrays beyond the end of their buffers. A few bytes from a
+// stranger can end the process. [Decode] therefore checks a stream before, while and after Arrow reads it: frames.go
+// cuts it into messages, metadata.go walks their metadata, allocator.go limits the memory, and validate.go checks the
+// buffers of the arrays. What it refuses is an error that wraps [ErrDamaged].
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// ErrDamaged is wrapped by every error about bytes that can't be decoded.
+var ErrDamaged = errors.New("damaged or foreign bytes")
+
+// overhead is roughly how many bytes a stream of few columns takes beside its buffers.
+const overhead = 2 << 10
+
+// Encode encodes a record as a complete IPC stream: its schema, one record batch, and the end of the stream.
+func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
+	var stream bytes.Buffer
+	size := uint64(overhead)
+	for _, column := range record.Columns() {
+		size += column.Data().SizeInBytes()
+	}
+	stream.Grow(int(size))
+	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
+	if err := w.Write(record); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return stream.Bytes(), nil
+}
+
+// Decode decodes a complete IPC stream of exactly one record batch. For any bytes it returns either a record or an
+// error that wraps [ErrDamaged], and it allocates at most about four times their number.
+//
+// Only the columns for which read returns true are validated, so the caller must not look at any other. A nil read
+// stands for all columns. The caller releases the record.
+func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (record arrow.Record, err error) {
+	// Arrow copies a buffer into a multiple of 64 bytes. Each buffer is described by 16 bytes of the stream.
+	bounded := &boundedAllocator{mem: mem, left: 4*len(value) + 64, live: map[*byte][]byte{}}
+	defer func() {
+		// Arrow panics on some streams, and does not free what it has allocated by then.
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("arrow: %v", cause)
+		}
+		if err != nil {
+			bounded.freeAll()
+			record, err = nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		bounded.live = nil
+	}()
+	messages := &frames{rest: value}
+	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(bounded))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	if !r.Next() {
+		if err := r.Err(); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("an Arrow stream without a record batch")
+	}
+	record = r.Record()
+	record.Retain()
+	switch {
+	case r.Next():
+		return nil, errors.New("an Arrow stream of several record batches")
+	case r.Err() != nil:
+		return nil, r.Err()
+	case len(messages.rest) > 0:
+		return nil, fmt.Errorf("%d bytes after the end of an Arrow stream", len(messages.rest))
+	}
+	for i, column := range record.Columns() {
+		if read != nil && !read(record.ColumnName(i)) {
+			continue
+		}
+		err := validate(column.Data())
+		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
+			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
+		}
+	}
+	return record, nil
+}
+
+// Quote quotes a text from a stranger for an error or a log line. Of a long text it shows the first 64 bytes.
+func Quote(text string) string {
+	const maxShown = 64
+	if len(text) > maxShown {
+		return strconv.Quote(text[:maxShown]) + "…"
+	}
+	return strconv.Quote(text)
+}
