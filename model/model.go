@@ -15,10 +15,10 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Model is a finished version: everything that predictions need. It is made by [New] or [Read], immutable, and safe for
-// concurrent use.
+// Model is a finished version: everything that predictions need. [New] and [Read] make models. A model is immutable and safe
+// for concurrent use.
 type Model struct {
-	// Manifest says which version this is, how it was trained and what it is worth. It must not be changed.
+	// Manifest says which version this is, how it was trained, and its errors. It must not be changed.
 	Manifest *schemas.Manifest
 
 	preparation schemas.Tensors[float32]
@@ -31,8 +31,9 @@ type fittedStage struct {
 	fitted *sink.Fitted
 }
 
-// New makes a model of a version's manifest, the preparation of its survey, and the weights of each stage, in the order of
-// their visits. Errors name what does not fit; they are typed, or wrap [schemas.ErrDamaged].
+// New returns the model of a finished version: its manifest, the survey's result, and for each stage of the manifest's plan the
+// published weights in the order of their visits. Errors name what is missing or does not fit. They are a
+// *[schemas.ShapeError] or a *[stages.SizeError], or wrap [schemas.ErrDamaged].
 func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
 	plan := manifest.Plan
 	if err := CheckPlan(plan); err != nil {
@@ -52,16 +53,16 @@ func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weigh
 		if err != nil {
 			return nil, err
 		}
-		if !stage.Link.Learnt && fitted.W.Rows == 0 {
-			return nil, fmt.Errorf("stage %d: %w", t, &schemas.ShapeError{Tensor: schemas.TensorW, Want: []int{stage.Features.Size(), stage.Classes}})
+		if err := stage.checkWhole(fitted); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", t, err)
 		}
 		m.stages = append(m.stages, fittedStage{stage, fitted})
 	}
 	return m, nil
 }
 
-// CheckPlan returns an error that wraps [schemas.ErrDamaged] for a plan that no version can have been trained with. It does not
-// look at what concerns training alone.
+// CheckPlan returns an error that wraps [schemas.ErrDamaged] if no version can have been trained with the plan. It checks what
+// predictions depend on, and leaves out what only training needs.
 func CheckPlan(p *schemas.Plan) error {
 	if len(p.Stages) == 0 {
 		return fmt.Errorf("%w: a plan without stages", schemas.ErrDamaged)
@@ -85,16 +86,16 @@ func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
 
-// Preparation returns the survey's result as the version has it: centre, scale, basis, spread and labels. A warm start keeps
-// it. The tensors must not be changed.
+// Preparation returns the survey's result: centre, scale, basis, spread and labels. A run that starts from this version keeps
+// them. The tensors must not be changed.
 func (m *Model) Preparation() schemas.Tensors[float32] { return m.preparation }
 
-// Weights returns W (p × k, row-major) of a stage, where a warm start of that stage begins; nil if its link is learnt, as
-// Algorithm 2 begins anew. The slice must not be changed.
+// Weights returns W (p × k, row-major) of a stage, counted from 0: a run that starts from this version begins the stage there.
+// It returns nil if the stage's link is learnt, as Algorithm 2 then begins anew. The slice must not be changed.
 func (m *Model) Weights(stage int) []float32 { return m.stages[stage].fitted.W.Data }
 
-// tensors are the content of the model's file, and what its digest is over: for each stage its weights, or each pass's weights
-// and calibration, then the preparation.
+// tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and
+// the calibration of each pass, and at the end the preparation.
 func (m *Model) tensors() (tensors schemas.Tensors[float32]) {
 	for t, s := range m.stages {
 		if !s.Link.Learnt {
@@ -110,13 +111,13 @@ func (m *Model) tensors() (tensors schemas.Tensors[float32]) {
 	return append(tensors, m.preparation...)
 }
 
-// tensorName is the name of a tensor of a stage and pass in a model's file.
+// tensorName returns the name that a tensor of a stage and pass has in a model's file.
 func tensorName(stage, pass int, name string) string {
 	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
 }
 
-// Digest is the sha256 over the final weights (little-endian float32, row-major, p × k), the calibrations and the survey's
-// result, in the order of the stages and, if a link is learnt, of its passes; last the labels' text.
+// Digest returns the sha256 over the final weights (little-endian float32, row-major, p × k), the calibrations and the survey's
+// result, in the order of the stages and, if a link is learnt, of its passes. The labels' text comes last.
 func (m *Model) Digest() schemas.Digest {
 	h, buffer := sha256.New(), []byte(nil)
 	for _, t := range m.tensors() {

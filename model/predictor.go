@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 )
 
-// Predictor predicts with a model. It keeps memory between batches, so it is not safe for concurrent use: make one for each
-// goroutine.
+// Predictor predicts with a model. [Model.Predictor] makes predictors. A predictor uses its memory again in every call, so it is
+// not safe for concurrent use: make one for each goroutine.
 type Predictor struct {
 	model         *Model
 	blas          *kernel.BLAS
@@ -18,8 +18,8 @@ type Predictor struct {
 	workspace     Workspace
 }
 
-// Predictor returns a new predictor. Its matrix products are made by blas; if that is nil, by the BLAS of the system, or by Go
-// where there is none.
+// Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS of the system, or uses
+// Go if there is none.
 func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
 	if blas == nil {
 		var err error
@@ -49,8 +49,9 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 	return p.model.Labels()[best], probabilities
 }
 
-// Probabilities returns the probability of each class for each row of raw features (n × d, a missing value as NaN), which it
-// overwrites. The result (n × k) is valid until the next call.
+// Probabilities returns the probability of each class (k) for each row of raw features (n × d; NaN for a missing value), and
+// overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
+// [Model.Width].
 func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
 	p.inputs.Reshape(n, m.prepared.Inputs())
@@ -67,7 +68,7 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 		for from, to := range Tiles(n) {
 			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
 			s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
-			if s == last { // what a learnt link predicts goes through its calibrations, the next stage's score does not
+			if s == last { // predictions of a learnt link go through its calibrations; the score of the next stage does not
 				s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
 			} else {
 				s.fitted.Scores(p.blas, score, before, p.block)

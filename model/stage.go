@@ -12,15 +12,15 @@ import (
 )
 
 // Stage is one stage of a version, or of a run that is under way: how its block is made, and what its weights must be.
-// It is immutable and safe for concurrent use.
+// [NewStage] makes stages. A stage is immutable and safe for concurrent use.
 type Stage struct {
 	Link     link.Link
-	Features *stages.Map
-	Classes  int // k
+	Features *stages.Map // makes the block, p columns
+	Classes  int         // k
 }
 
-// NewStage returns stage number of a plan, over inputs that are prepared as the survey's result says. The plan must pass
-// [CheckPlan]. The error is a *[stages.SizeError]: the features can't be made of so many inputs.
+// NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
+// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if the features can't be made of so many inputs.
 func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {
@@ -33,9 +33,10 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 	return &Stage{Link: link.Named(options.Link), Features: features, Classes: prepared.Labels.Len()}, nil
 }
 
-// Fitted returns what the stage's published weights amount to: the newest of them, or after the final record the final ones.
-// They are in the order of their visits, and may be none. initial is W (p × k) that the stage begins at in a warm start;
-// nil for zeros. Errors name the record; they are a *[schemas.ShapeError] or wrap [schemas.ErrDamaged].
+// Fitted returns the weights that the stage has after its published records, which are in the order of their visits and may be
+// none: those of the last record, or if the link is learnt those of all passes that count. initial is the W (p × k) that the
+// stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[schemas.ShapeError] or wrap
+// [schemas.ErrDamaged].
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
 	f := &sink.Fitted{}
 	if initial != nil && !s.Link.Learnt {
@@ -79,13 +80,27 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 	return nil
 }
 
-// matrix is the tensor of that name (rows × k).
+// checkWhole returns a *schemas.ShapeError that names what the weights of a finished stage lack.
+func (s *Stage) checkWhole(f *sink.Fitted) error {
+	if !s.Link.Learnt && f.W.Rows == 0 {
+		return &schemas.ShapeError{Tensor: schemas.TensorW, Want: []int{s.Features.Size(), s.Classes}}
+	}
+	for _, pass := range f.Passes {
+		if pass.Calibration.Rows == 0 {
+			return &schemas.ShapeError{Tensor: schemas.TensorCalibration, Want: []int{3 * s.Classes, s.Classes}}
+		}
+	}
+	return nil
+}
+
+// matrix returns the tensor of that name (rows × k).
 func (s *Stage) matrix(w *schemas.Weights, name string, rows int) (kernel.Dense, error) {
 	data, err := w.Tensors.Shaped(name, rows, s.Classes)
 	return kernel.Dense{Rows: rows, Cols: s.Classes, Data: data}, err
 }
 
-// Workspace is memory that Expand and Shown use between calls. The zero value is ready. It is not safe for concurrent use.
+// Workspace is memory that [Stage.Expand] and [Stage.Shown] use again in every call. The zero value is ready. A workspace is not
+// safe for concurrent use.
 type Workspace struct {
 	predictions, scratch kernel.Dense
 	sink                 sink.Workspace
@@ -95,8 +110,8 @@ type Workspace struct {
 // Link returns memory for the functions of links.
 func (w *Workspace) Link() *link.Scratch { return &w.link }
 
-// Expand writes the block of some rows into block, which it reshapes to n × p. inputs (n × m) are prepared, score (n × k) is
-// the score before the stage.
+// Expand writes the block of n rows into block, which it reshapes to n × p. inputs (n × m) are prepared, and score (n × k) is
+// the score before the stage. Inputs or scores of another shape panic.
 func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inputs, score kernel.Dense) {
 	var before kernel.Dense
 	if s.Features.Scores() > 0 {
@@ -114,8 +129,8 @@ func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, befo
 	f.Shown(blas, &w.sink, dst, before, block)
 }
 
-// tileRows is how many rows go through expansion, scores, losses and the cross moment together: a tile of 1024 columns is
-// 256 KB, so what one product has written or read is in the second-level cache when the next reads it.
+// tileRows is how many rows go through expansion, scores, losses and the cross moment together. A tile of 1024 columns is
+// 256 KB, so what one product has written or read is still in the second-level cache when the next reads it.
 const tileRows = 64
 
 // Tiles yields the ranges of rows, from (included) to to (excluded), that kernels are called with. A BLAS has other bits for

@@ -57,6 +57,10 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	if r == nil {
 		return false, nil
 	}
+	if (r.Kind == schemas.KindPrepare) != (r.Parent == c.Root) { // the survey's result, and nothing else, follows from the plan
+		event.PassOver(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", schemas.ErrDamaged, r.Identity))
+		return false, nil
+	}
 	// A record that was written twice stands where compaction leaves it, which may be behind records that were computed from
 	// it. Those wait for their parent.
 	if r.Parent != c.Head() {

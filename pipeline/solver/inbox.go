@@ -54,24 +54,33 @@ func (b *inbox) single(id schemas.Identity) *schemas.Record[float32] {
 	return r
 }
 
-// collect adds a message to those of its record, and reports whether the record is complete.
-func (b *inbox) collect(codec run.Codec, id schemas.Identity, m schemas.Message) (complete bool, err error) {
-	if schemas.IsSingle(m) {
+// collect adds a message to those of its record. A complete record has come. A record in the wrong precision never comes, as
+// gathering asks for each identity in one precision only.
+func (b *inbox) collect(codec run.Codec, id schemas.Identity, m schemas.Message) error {
+	if single := isSingle(id); schemas.IsSingle(m) != single {
+		return fmt.Errorf("%w: the %v has the wrong precision", schemas.ErrDamaged, id)
+	} else if single {
 		r, err := codec.CollectSingle(&b.singleChunks, m)
 		if err != nil || r == nil {
-			return false, err
+			return err
 		}
 		b.singles[id] = r
 	} else {
 		r, err := codec.CollectDouble(&b.doubleChunks, m)
 		if err != nil || r == nil {
-			return false, err
+			return err
 		}
 		b.doubles[id] = r
 	}
 	b.digests[id] = schemas.Digest(m.Get("digest"))
 	b.noteVisit(id)
-	return true, nil
+	return nil
+}
+
+// isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks, which
+// workers sum in a stage's first visit. The Gram matrices of the survey and of calibrations are in double precision.
+func isSingle(id schemas.Identity) bool {
+	return id.Kind == schemas.KindSample || id.Kind == schemas.KindGram && id.Stage != schemas.Survey && id.Visit == 0
 }
 
 // noteVisit notes how far a partition's worker has come: a record that should have come before, and has not, never will.
@@ -116,7 +125,7 @@ func (s *Solver) take(m schemas.Message) error {
 		}
 		return nil
 	}
-	if _, err := s.inbox.collect(s.Codec, id, m); err != nil {
+	if err := s.inbox.collect(s.Codec, id, m); err != nil {
 		s.passOver(err)
 	}
 	return nil

@@ -42,6 +42,9 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 		return err
 	}
 	_, visit.Parent = w.chain.Final(stage)
+	for _, p := range partitions {
+		p.BeginPublication()
+	}
 	attempt := w.Fresh()
 	sums, open := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}
 	s := &scan{

@@ -7,21 +7,22 @@ import (
 
 // Batch is the rows of one accepted examples message, n of them. One goroutine at a time works on a batch.
 type Batch struct {
-	Offset   int64
-	Checksum uint64
-	Inputs   kernel.Dense // n × m, prepared
-	Rows     accumulate.Rows
-	Fitted   []float32    // n: weights of the rows that are fitted, 0 for the others
-	Score    kernel.Dense // n × k: before the stage, in the unit of its link
-	After    kernel.Dense // n × k: after the stage, once its residuals are published
+	Offset   int64           // of the message
+	Checksum uint64          // see [Message.Checksum]
+	Inputs   kernel.Dense    // n × m, prepared
+	Rows     accumulate.Rows // classes, weights and splits
+	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
+	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
+	After    kernel.Dense    // n × k: after the stage, once its residuals are published
 
 	kept    bool         // in memory between visits, so its block may be too
 	block   kernel.Dense // n × p
 	blockOf int          // the stage that block is of, plus 1; 0: of none
 }
 
-// Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. The block stays
-// in memory between visits if the batch does and the budget allows; otherwise it is made in shared, which is reshaped.
+// Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. If it is not, the
+// caller makes all of it. The block stays in memory between visits if the batch does and the budget allows. Otherwise it is in
+// shared, which is reshaped.
 func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) (block kernel.Dense, made bool) {
 	n := b.Inputs.Rows
 	if b.blockOf == stage+1 {
@@ -37,13 +38,14 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 	return *shared, false
 }
 
+// blockBytes returns what the block that is kept takes of the budget.
 func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
-// bytes is what the batch takes of the budget, its block included.
+// bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
 	return int64(b.Inputs.Rows)*rowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes()
 }
 
-// rowBytes returns what a row in memory takes: its inputs, its scores before and after the stage, and its class, weights and
-// split.
+// rowBytes returns how many bytes a row in memory takes: its inputs, its scores before and after the stage, its class, its
+// weights and its split.
 func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }

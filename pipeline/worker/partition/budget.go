@@ -7,8 +7,8 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// Budget is the memory that a worker may use for what it could also read or compute again. It is made by [NewBudget], and safe
-// for concurrent use.
+// Budget is the memory that a worker may use for what it could also read or compute again. The zero value has none. A budget is
+// safe for concurrent use.
 type Budget struct {
 	mutex sync.Mutex
 	left  int64
@@ -17,7 +17,8 @@ type Budget struct {
 // NewBudget returns a budget of so many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
 
-// Bytes returns how many bytes a worker may keep: as many as are asked for, or if that is 0 half of what the machine has free.
+// Bytes returns how many bytes a worker may keep in memory: as many as are asked for, or if that is 0 half of the machine's free
+// memory.
 func Bytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
@@ -29,7 +30,7 @@ func Bytes(asked int64) (int64, error) {
 	return int64(machine.Available / 2), nil
 }
 
-// take takes so many bytes, and reports whether there were as many.
+// take takes so many bytes, and reports whether there were so many. If there were not, it takes none.
 func (b *Budget) take(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

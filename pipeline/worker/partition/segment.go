@@ -2,27 +2,28 @@ package partition
 
 import "github.com/stagewise/stagewise/schemas"
 
-// Segment is a fixed range of a partition's offsets: what is summed as one. One goroutine at a time works on a segment.
+// Segment is a fixed range of a partition's offsets whose messages are summed as one. [New] makes segments. One goroutine at a
+// time works on a segment.
 type Segment struct {
-	Span schemas.Span
+	Span schemas.Span // the offsets
 
-	messages []Message // as the survey read them, until the first visit has decoded them
-	batches  []*Batch  // nil: they are read again
-	// residuals is the offset on the residuals topic that the scores of a segment begin at which is not in memory.
-	residuals int64
+	messages  []Message // as the survey read them, until the first visit has decoded them
+	batches   []*Batch  // nil: they are read again
+	residuals int64     // where the segment's scores begin on the residuals topic
 }
 
 // Messages returns what is kept of the segment as it was read; nil if nothing is.
 func (s *Segment) Messages() []Message { return s.messages }
 
-// KeepMessages keeps what was read of the segment, if the budget allows.
+// KeepMessages keeps what was read of the segment, if the budget allows, instead of what was kept before.
 func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
+	s.dropMessages(budget)
 	if budget.take(ValueBytes(messages)) {
 		s.messages = messages
 	}
 }
 
-// dropMessages gives back what KeepMessages took.
+// dropMessages drops what KeepMessages kept, and gives its memory back to the budget.
 func (s *Segment) dropMessages(budget *Budget) {
 	budget.give(ValueBytes(s.messages))
 	s.messages = nil
@@ -31,9 +32,10 @@ func (s *Segment) dropMessages(budget *Budget) {
 // Batches returns the batches that stay in memory between visits; nil if they are read again.
 func (s *Segment) Batches() []*Batch { return s.batches }
 
-// KeepBatches keeps the batches of the segment instead of its messages, if the budget allows.
+// KeepBatches keeps the batches of the segment instead of its messages and of other batches, if the budget allows.
 func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 	s.dropMessages(budget)
+	s.dropBatches(budget)
 	bytes := int64(0)
 	for _, b := range batches {
 		bytes += b.bytes()
@@ -46,10 +48,18 @@ func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 	}
 }
 
-// Residuals returns the offset on the residuals topic that the segment's scores begin at.
+// dropBatches gives back what the batches took, their blocks included.
+func (s *Segment) dropBatches(budget *Budget) {
+	for _, b := range s.batches {
+		budget.give(b.bytes())
+	}
+	s.batches = nil
+}
+
+// Residuals returns the offset on the residuals topic at which the segment's scores begin.
 func (s *Segment) Residuals() int64 { return s.residuals }
 
-// held returns how many bytes the segment's batches take, with as much of their blocks as is of use for so many columns.
+// held returns how many bytes the segment's batches take. Of blocks it counts what a block of so many columns can use.
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
 		rows := int64(b.Inputs.Rows)

@@ -8,18 +8,20 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// State is what a worker holds of one partition. It is made by [New]. Only its own methods change it.
+// State is what a worker holds of one partition. [New] makes states. A state belongs to one goroutine, but for its segments, each
+// of which one goroutine at a time may work on.
 type State struct {
 	span     schemas.Span
 	ordinal  int
 	segments []*Segment
-	covered  schemas.Coverage
-	visited  run.Visit
-	scores   int // the stage that the batches have the scores before, or run.NoStage
-	after    int // the stage whose scores after it the batches have, or run.NoStage
+	covered  schemas.Coverage // by the survey
+	visited  run.Visit        // the last whose sums are published
+	scores   int              // the stage that the batches have the scores before, or run.NoStage
+	after    int              // the stage whose scores after it the batches have, or run.NoStage
 }
 
-// New returns the state of a span that is cut into segments of so many messages. ordinal is the span's place in the plan.
+// New returns the state of a span, cut into segments of so many offsets, with nothing in memory. ordinal is the place of the
+// span in the plan, counted from 0.
 func New(span schemas.Span, ordinal int, segment int64) *State {
 	s := &State{span: span, ordinal: ordinal, scores: run.NoStage, after: run.NoStage}
 	for _, part := range span.Segments(segment) {
@@ -52,7 +54,8 @@ func (s *State) SetCovered(c schemas.Coverage) { s.covered = c }
 // Visited returns the visit whose sums the worker has published last.
 func (s *State) Visited() run.Visit { return s.visited }
 
-// SetVisited says that the sums of a visit are published. The zero visit says that none are: they are made and published again.
+// SetVisited says that the sums of a visit are published. The zero visit says that none are, so they are made and published
+// again.
 func (s *State) SetVisited(v run.Visit) { s.visited = v }
 
 // HasScores reports whether the batches have the scores before a stage.
@@ -61,13 +64,16 @@ func (s *State) HasScores(stage int) bool { return s.scores == stage }
 // SetScores says that the batches have the scores before a stage, or none that count if stage is [run.NoStage].
 func (s *State) SetScores(stage int) { s.scores = stage }
 
-// ZeroScores gives the batches the scores before the first stage.
+// ZeroScores gives the batches the scores before stage 0, which are all zero.
 func (s *State) ZeroScores() {
 	for _, b := range s.batches() {
 		clear(b.Score.Data)
 	}
 	s.scores = 0
 }
+
+// BeginPublication says that the batches' scores after a stage are about to be written: those that they had no longer count.
+func (s *State) BeginPublication() { s.after = run.NoStage }
 
 // Published says that the residuals after a stage are published and sealed. If all of the partition is in memory, its batches
 // have the scores after the stage, and nothing has to be read for the next one.
@@ -80,7 +86,8 @@ func (s *State) Published(stage int) {
 // HasScoresAfter reports whether all batches have the scores after a stage.
 func (s *State) HasScoresAfter(stage int) bool { return s.after == stage }
 
-// Advance makes the scores after the stage those before the next one, whose link may have another unit.
+// Advance makes the scores after a stage the scores before the next one, whose link may have another unit. All batches must
+// have the scores after the stage: see [State.HasScoresAfter].
 func (s *State) Advance(from, to link.Link) {
 	scratch := link.Scratch{}
 	for _, b := range s.batches() {
@@ -98,16 +105,16 @@ func (s *State) ConvertScores(from, to link.Link) {
 	}
 }
 
-// BeginResiduals starts to note where the residuals of each segment begin. end is where those of the partition end.
+// BeginResiduals starts to note where the residuals of each segment begin. end is the offset after the partition's last.
 func (s *State) BeginResiduals(end int64) {
 	for _, segment := range s.segments {
 		segment.residuals = end
 	}
 }
 
-// AddResiduals gives a part of a message's scores to the batch in memory, if there is one, and notes where the residuals of the
-// segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. It reports whether
-// the examples message is of the run.
+// AddResiduals copies a part of a message's scores to its batch, if that is in memory, and notes where the residuals of the
+// segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. The result is false if
+// the examples message is not of the run.
 func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
 	i, _ := slices.BinarySearchFunc(s.segments, part.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {
@@ -129,7 +136,7 @@ func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
 	return true
 }
 
-// EndResiduals says that all parts were added: a segment without residuals of its own begins where the next one does.
+// EndResiduals says that all parts were added. The residuals of a segment that has none begin where those of the next do.
 func (s *State) EndResiduals() {
 	for i := len(s.segments) - 2; i >= 0; i-- {
 		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
@@ -141,8 +148,8 @@ func (s *State) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// MissingBytes returns how much of the budget it takes to have all rows, with so many inputs and classes, and their blocks of
-// so many columns in memory, beside what is there. ok is false if a part of the partition would have to be read first.
+// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, with so many inputs and classes,
+// and their blocks of so many columns. ok is false if a part of the partition would have to be read first.
 func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool) {
 	bytes = s.covered.Rows * (rowBytes(inputs, classes) + int64(4*columns))
 	for _, segment := range s.segments {
@@ -154,25 +161,22 @@ func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool
 	return bytes, true
 }
 
-// DropMessages forgets what was read and not yet decoded.
+// DropMessages drops what was read and not yet decoded, and gives its memory back to the budget.
 func (s *State) DropMessages(budget *Budget) {
 	for _, segment := range s.segments {
 		segment.dropMessages(budget)
 	}
 }
 
-// Release gives back what the partition took of the budget. The state must not be used afterwards.
+// Release gives back to the budget all that the partition took. The state must not be used afterwards.
 func (s *State) Release(budget *Budget) {
 	for _, segment := range s.segments {
 		segment.dropMessages(budget)
-		for _, b := range segment.batches {
-			budget.give(b.bytes())
-		}
-		segment.batches = nil
+		segment.dropBatches(budget)
 	}
 }
 
-// batches are those in memory.
+// batches returns the batches that are in memory.
 func (s *State) batches() (batches []*Batch) {
 	for _, segment := range s.segments {
 		batches = append(batches, segment.batches...)

@@ -1,0 +1,433 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// parts are what New makes a model of.
+type parts struct {
+	manifest    *schemas.Manifest
+	preparation schemas.Tensors[float32]
+	weights     [][]*schemas.Weights
+}
+
+func (p *parts) model() (*Model, error) { return New(p.manifest, p.preparation, p.weights) }
+
+// synthetic returns the parts of a model of random weights: one stage for each link, of features of some kind made of d raw
+// features. The first has an intercept; later ones have the previous predictions as features. Three classes.
+func synthetic(t testing.TB, kind string, d, components int, links ...schemas.Link) *parts {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, uint64(d)))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	plan := &schemas.Plan{Name: "synthetic", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: components}, Intercept: true, Seed: 3}
+	labels := []string{"a", "b", "c"}
+	k := len(labels)
+	p := &parts{
+		manifest: &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels},
+		preparation: schemas.Tensors[float32]{
+			schemas.Vector(schemas.TensorCenter, draw(d)), schemas.Vector(schemas.TensorScale, draw(d)),
+			schemas.Vector(schemas.TensorSpread, []float32{float32(d)}), schemas.Words[float32](schemas.TensorLabels, labels),
+		},
+	}
+	if components > 0 {
+		p.preparation = append(p.preparation, schemas.Matrix(schemas.TensorBasis, d, components, draw(d*components)))
+	}
+	prepared, err := stages.NewPreparation(plan.Prepare, p.preparation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range links {
+		features := stages.DefaultsOf(kind)
+		if kind != "columns" {
+			features.Size = 5
+		}
+		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: l, Scores: i > 0})
+		stage, err := NewStage(plan, i, prepared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes := 1
+		if stage.Link.Learnt {
+			passes = 2
+		}
+		var list []*schemas.Weights
+		for n := range passes {
+			w := &schemas.Weights{
+				Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: n},
+				Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, stage.Features.Size(), k, draw(stage.Features.Size()*k))},
+			}
+			if stage.Link.Learnt {
+				w.Tensors = append(w.Tensors, schemas.Matrix(schemas.TensorCalibration, 3*k, k, draw(3*k*k)))
+			}
+			list = append(list, w)
+		}
+		p.weights = append(p.weights, list)
+		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
+	}
+	m, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.manifest.WeightsDigest = m.Digest()
+	return p
+}
+
+// everyLink is a stage of each link, and each link as the last.
+var everyLink = [][]schemas.Link{
+	{link.Softmax}, {link.Identity}, {link.Calibrated},
+	{link.Softmax, link.Calibrated, link.Identity}, {link.Identity, link.Softmax}, {link.Identity, link.Softmax, link.Calibrated},
+}
+
+// raw returns n rows of d features, some of them missing.
+func raw(n, d int) kernel.Dense {
+	random, x := rand.New(rand.NewPCG(uint64(n), uint64(d))), kernel.NewDense(n, d)
+	for i := range x.Data {
+		if x.Data[i] = float32(random.NormFloat64()); random.IntN(9) == 0 {
+			x.Data[i] = float32(math.NaN())
+		}
+	}
+	return x
+}
+
+func file(t testing.TB, m *Model) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	n, err := m.WriteTo(&b)
+	if err != nil || n != int64(b.Len()) {
+		t.Fatalf("wrote %d bytes and returned %d, %v", b.Len(), n, err)
+	}
+	return b.Bytes()
+}
+
+// A model that is written and read is the same: its file, its digest and its predictions have the same bits.
+func TestFileRoundTrip(t *testing.T) {
+	for _, links := range everyLink {
+		for _, components := range []int{0, 2} {
+			p := synthetic(t, "rff", 4, components, links...)
+			m, err := p.model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := file(t, m)
+			again, err := Read(bytes.NewReader(written))
+			if err != nil {
+				t.Fatalf("%v: %v", links, err)
+			}
+			if again.Digest() != m.Digest() || !bytes.Equal(file(t, again), written) {
+				t.Errorf("%v: read again, the model has digest %s, written %s", links, again.Digest(), m.Digest())
+			}
+			if !slices.Equal(again.Labels(), m.Labels()) || again.Width() != m.Width() {
+				t.Errorf("%v: %q of %d features, written %q of %d", links, again.Labels(), again.Width(), m.Labels(), m.Width())
+			}
+			got, want := again.Predictor(kernel.Gonum()).Probabilities(raw(70, 4)), m.Predictor(kernel.Gonum()).Probabilities(raw(70, 4))
+			if !slices.Equal(got.Data, want.Data) {
+				t.Errorf("%v: read again, the model predicts otherwise", links)
+			}
+			for s := range links {
+				if (m.Weights(s) == nil) != m.stages[s].Link.Learnt || !slices.Equal(m.Weights(s), again.Weights(s)) {
+					t.Errorf("%v: stage %d begins a warm start at %v, read again at %v", links, s, m.Weights(s), again.Weights(s))
+				}
+			}
+		}
+	}
+}
+
+// The committed file of a model stays readable.
+func TestReadGolden(t *testing.T) {
+	written, err := os.ReadFile("testdata/digits.arrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Read(bytes.NewReader(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := schemas.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
+		t.Errorf("digest %s, expected %s", m.Digest(), want)
+	}
+	if !bytes.Equal(file(t, m), written) {
+		t.Error("written again, the file has other bytes")
+	}
+}
+
+// A changed bit is an error, or changes nothing that the digest is over. So is a cut, but for that of the eight bytes that end
+// an Arrow stream.
+func TestDamagedFile(t *testing.T) {
+	m, err := synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated).model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := file(t, m)
+	for i := 0; i < len(written); i += 7 {
+		damaged := bytes.Clone(written)
+		damaged[i] ^= 1 << (i % 8)
+		if again, err := Read(bytes.NewReader(damaged)); err == nil && again.Digest() != m.Digest() {
+			t.Errorf("bit %d of byte %d is another, and the model is read with another digest", i%8, i)
+		}
+	}
+	for n := range len(written)/8 - 1 {
+		if _, err := Read(bytes.NewReader(written[:n*8])); !errors.Is(err, schemas.ErrDamaged) {
+			t.Fatalf("the first %d of %d bytes: %v", n*8, len(written), err)
+		}
+	}
+	if _, err := Read(strings.NewReader("no model")); !errors.Is(err, schemas.ErrDamaged) {
+		t.Errorf("text: %v", err)
+	}
+	full := errors.New("full")
+	if _, err := Read(io.MultiReader(bytes.NewReader(written[:8]), failing{full})); !errors.Is(err, full) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	if n, err := m.WriteTo(failing{full}); n != 0 || !errors.Is(err, full) {
+		t.Errorf("a writer that fails: %d bytes, %v", n, err)
+	}
+	m.Manifest.WeightsDigest = "other"
+	if _, err := Read(bytes.NewReader(file(t, m))); !errors.Is(err, schemas.ErrDamaged) || !strings.Contains(err.Error(), "digest") {
+		t.Errorf("the manifest names other weights: %v", err)
+	}
+}
+
+// failing is a reader and a writer that fail.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// New names what is missing, or has another shape than its plan says.
+func TestNewNamesWhatDoesNotFit(t *testing.T) {
+	without := func(tensors schemas.Tensors[float32], name string) schemas.Tensors[float32] {
+		return slices.DeleteFunc(slices.Clone(tensors), func(t schemas.Tensor[float32]) bool { return t.Name == name })
+	}
+	for name, test := range map[string]struct {
+		change func(*parts)
+		shape  bool // the error is a *schemas.ShapeError, otherwise schemas.ErrDamaged
+		says   []string
+	}{
+		"no stages":     {func(p *parts) { p.manifest.Plan.Stages = nil }, false, []string{"without stages"}},
+		"unknown link":  {func(p *parts) { p.manifest.Plan.Stages[0].Link = "probit" }, false, []string{"link", "probit", "softmax"}},
+		"unknown kind":  {func(p *parts) { p.manifest.Plan.Stages[1].Features.Kind = "wavelet" }, false, []string{"kind", "wavelet", "rff"}},
+		"unknown scale": {func(p *parts) { p.manifest.Plan.Prepare.Scale = "huge" }, false, []string{"scale", "huge"}},
+		"no labels":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorLabels) }, true, []string{schemas.TensorLabels, "absent"}},
+		"no centre":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorCenter) }, true, []string{schemas.TensorCenter, "absent"}},
+		"no spread":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorSpread) }, true, []string{schemas.TensorSpread, "absent"}},
+		"no basis":      {func(p *parts) { p.manifest.Plan.Prepare.PCA = 2 }, true, []string{schemas.TensorBasis, "absent"}},
+		"wrong scale":   {func(p *parts) { p.preparation[1] = schemas.Vector(schemas.TensorScale, []float32{1}) }, true, []string{schemas.TensorScale, "[1]", "[3]"}},
+		"no weights":    {func(p *parts) { p.weights[0] = nil }, true, []string{"stage 0", `"` + schemas.TensorW + `"`, "absent", "[6 3]"}},
+		"weights of fewer rows": {func(p *parts) {
+			p.weights[0][0].Tensors[0] = schemas.Matrix(schemas.TensorW, 5, 3, make([]float32, 15))
+		}, true, []string{"stage 0", "[5 3]", "[6 3]"}},
+		"no calibration": {func(p *parts) { p.weights[1][1].Tensors = p.weights[1][1].Tensors[:1] }, true, []string{"stage 1", schemas.TensorCalibration, "absent", "[9 3]"}},
+		"wrong calibration": {func(p *parts) {
+			p.weights[1][0].Tensors[1] = schemas.Matrix(schemas.TensorCalibration, 3, 3, make([]float32, 9))
+		}, true, []string{"stage 1", schemas.TensorCalibration, "[9 3]"}},
+		"passes that are not there": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: 3} }, false, []string{"stage 1", "3 passes", "2"}},
+		"negative passes":           {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: -1} }, false, []string{"stage 1", "-1 passes"}},
+	} {
+		p := synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated)
+		test.change(p)
+		m, err := p.model()
+		if err == nil {
+			t.Errorf("%s: a model %v", name, m)
+			continue
+		}
+		if test.shape != errors.As(err, new(*schemas.ShapeError)) || test.shape == errors.Is(err, schemas.ErrDamaged) {
+			t.Errorf("%s: %T: %v", name, err, err)
+		}
+		for _, says := range test.says {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %q does not say %q", name, err, says)
+			}
+		}
+	}
+	p := synthetic(t, "columns", 3, 0, link.Softmax)
+	p.manifest.Plan.Stages[0].Features.Size = 4
+	if _, err := p.model(); !errors.As(err, new(*stages.SizeError)) {
+		t.Errorf("4 of 3 columns: %v", err)
+	}
+}
+
+// Passes of a learnt link that do not count are no part of the model.
+func TestPassesThatCount(t *testing.T) {
+	p := synthetic(t, "rff", 3, 0, link.Calibrated)
+	all, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.weights[0][1].Final = &schemas.Final{Passes: 1}
+	counted, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.weights[0] = p.weights[0][:1]
+	first, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counted.Digest() != first.Digest() || counted.Digest() == all.Digest() {
+		t.Errorf("digests: of both passes %s, of the first that counts %s, of the first alone %s", all.Digest(), counted.Digest(), first.Digest())
+	}
+}
+
+// Probabilities are probabilities, whichever link is last. Those of a row do not depend on the rows after its tile, and those
+// of one row are what Predict returns, to the bit if the row has a tile of its own.
+func TestProbabilitiesOfTiles(t *testing.T) {
+	blas, err := kernel.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const d = 4
+	for _, links := range everyLink {
+		m, err := synthetic(t, "rff", d, 0, links...).model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := func(n int) kernel.Dense {
+			x := raw(129, d)
+			return x.Slice(0, n)
+		}
+		all := slices.Clone(m.Predictor(blas).Probabilities(rows(129)).Data)
+		k := len(m.Labels())
+		for i := 0; i < len(all); i += k {
+			sum := float64(0)
+			for _, v := range all[i : i+k] {
+				if sum += float64(v); v < 0 || v > 1 || v != v {
+					t.Fatalf("%v: row %d has probabilities %v", links, i/k, all[i:i+k])
+				}
+			}
+			if math.Abs(sum-1) > 1e-5 {
+				t.Fatalf("%v: row %d has probabilities %v", links, i/k, all[i:i+k])
+			}
+		}
+		p := m.Predictor(blas)
+		for _, n := range []int{64, 65, 63, 1, 128, 0} {
+			got := p.Probabilities(rows(n))
+			if got.Rows != n || got.Cols != k {
+				t.Fatalf("%v: %d × %d probabilities of %d rows", links, got.Rows, got.Cols, n)
+			}
+			if whole := n / tileRows * tileRows * k; !slices.Equal(got.Data[:whole], all[:whole]) {
+				t.Errorf("%v: tiles of %d rows are not those of 129", links, n)
+			}
+			for i, v := range got.Data {
+				if math.Abs(float64(v-all[i])) > 1e-5 {
+					t.Fatalf("%v: row %d of %d has %v, of 129 it has %v", links, i/k, n, v, all[i])
+				}
+			}
+		}
+		for _, i := range []int{0, 63, 64, 128} {
+			x := rows(129)
+			label, probabilities := p.Predict(x.Row(i))
+			want := all[i*k : (i+1)*k]
+			for c, v := range probabilities {
+				if math.Abs(float64(v-want[c])) > 1e-5 {
+					t.Errorf("%v: row %d alone has %v, in a batch %v", links, i, probabilities, want)
+				}
+			}
+			if i == 128 && !slices.Equal(probabilities, want) { // the last of 129 rows is a tile of one row
+				t.Errorf("%v: row %d alone has %v, alone in its tile %v", links, i, probabilities, want)
+			}
+			if best := slices.Index(probabilities, slices.Max(probabilities)); label != m.Labels()[best] {
+				t.Errorf("%v: row %d is %q, its probabilities are %v", links, i, label, probabilities)
+			}
+		}
+	}
+}
+
+// A missing feature counts as the mean of the feature, and Predict leaves its argument alone.
+func TestMissingFeatureIsTheMean(t *testing.T) {
+	p := synthetic(t, "rff", 3, 0, link.Softmax)
+	m, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	center, _ := p.preparation.Find(schemas.TensorCenter)
+	predictor := m.Predictor(nil)
+	row := []float32{1, float32(math.NaN()), 2}
+	_, probabilities := predictor.Predict(row)
+	missing := slices.Clone(probabilities)
+	if row[0] != 1 || row[1] == row[1] || row[2] != 2 {
+		t.Errorf("Predict changed the row to %v", row)
+	}
+	if _, mean := predictor.Predict([]float32{1, center.Data[1], 2}); !slices.Equal(missing, mean) {
+		t.Errorf("a missing feature gives %v, the mean %v", missing, mean)
+	}
+}
+
+// A row of another width is a programmer's error.
+func TestPredictPanicsAtAnotherWidth(t *testing.T) {
+	m, err := synthetic(t, "rff", 3, 0, link.Softmax).model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "2 features") || !strings.Contains(got, "has 3") {
+			t.Errorf("panic: %s", got)
+		}
+	}()
+	m.Predictor(nil).Predict([]float32{1, 2})
+}
+
+// Tiles cover all rows once, in order, and only the last may be short.
+func TestTiles(t *testing.T) {
+	for _, n := range []int{0, 1, 63, 64, 65, 128, 200} {
+		next := 0
+		for from, to := range Tiles(n) {
+			if from != next || to <= from || to > n || to-from != tileRows && to != n {
+				t.Errorf("%d rows: a tile from %d to %d after %d", n, from, to, next)
+			}
+			next = to
+		}
+		if next != n {
+			t.Errorf("%d rows: tiles end at %d", n, next)
+		}
+	}
+}
+
+// Any bytes are a model that predicts, or an error. The digest is not checked, as no change would pass.
+func FuzzRead(f *testing.F) {
+	for _, links := range everyLink {
+		m, err := synthetic(f, "columns", 2, 0, links...).model()
+		if err != nil {
+			f.Fatal(err)
+		}
+		written := file(f, m)
+		f.Add(written)
+		for i := range 20 {
+			changed := bytes.Clone(written)
+			changed[len(changed)*i/20] ^= 1 << (i % 8)
+			f.Add(changed)
+		}
+	}
+	f.Fuzz(func(t *testing.T, written []byte) {
+		m, err := read(bytes.NewReader(written))
+		if err != nil {
+			if !errors.Is(err, schemas.ErrDamaged) && !errors.As(err, new(*schemas.ShapeError)) && !errors.As(err, new(*stages.SizeError)) {
+				t.Errorf("%T: %v", err, err)
+			}
+			return
+		}
+		m.Digest()
+		x := raw(3, m.Width())
+		if got := m.Predictor(kernel.Gonum()).Probabilities(x); got.Rows != 3 || got.Cols != len(m.Labels()) {
+			t.Errorf("%d × %d probabilities of 3 rows and %d labels", got.Rows, got.Cols, len(m.Labels()))
+		}
+	})
+}

@@ -1,0 +1,310 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// What is due follows from the accepted records, one by one.
+func TestDue(t *testing.T) {
+	plan := testPlan(1)
+	records := newTestRun(plan).all()
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	type due struct{ stage, visit, seal int }
+	want := []due{{schemas.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
+	for i := 0; ; i++ {
+		v, seal := c.Due()
+		if got := (due{v.Stage, v.Number, seal}); got != want[i] || v.Parent != c.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i, got, want[i])
+		}
+		if c.Began() != (i > 1) {
+			t.Errorf("after %d records: began is %v", i, c.Began())
+		}
+		if v.Stage < len(plan.Stages) {
+			if visits := c.Visits(v.Stage); visits[len(visits)-1] != v || len(visits) != v.Number+1 {
+				t.Errorf("after %d records: visits %+v, due is %+v", i, visits, v)
+			}
+			if w, initial := c.WeightsFor(v); (w == nil) != (v.Number == 0) || initial != nil {
+				t.Errorf("after %d records: visit %d is made with %v, %v", i, v.Number, w, initial)
+			}
+		}
+		if i == len(records) {
+			break
+		}
+		if !add(t, c, records[i]) {
+			t.Fatalf("record %d is not accepted", i)
+		}
+	}
+	if w, digest := c.Final(0); w.Tensors[0].Data[0] != 2 || digest != records[2].Digest() || len(c.weightsOf(1)) != 2 {
+		t.Errorf("stage 0 ends with %v, %s", w, digest)
+	}
+	if surveyed := c.Surveyed(0); surveyed.Rows[schemas.Train] != 10 || surveyed.Classes != 2 || surveyed.Features != 2 {
+		t.Errorf("%+v", surveyed)
+	}
+	if w, digest := c.Final(2); w != nil || digest != "" {
+		t.Errorf("a stage that is not there ends with %v", w)
+	}
+}
+
+// Records that come in another order, twice, or in chunks between those of other runs make the same chain.
+func TestChainDependsOnNoOrder(t *testing.T) {
+	plan := testPlan(1)
+	records, codec := newTestRun(plan).all(), NewCodec(nil, 1) // each record in as many chunks as there may be
+	other := newTestRun(testPlan(2)).all()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var all []schemas.Message
+		for _, r := range append(append(records, other...), records[random.IntN(len(records))]) {
+			all = append(all, messages(t, codec, r)...)
+		}
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		c := NewChain(plan, codec, event.Ignore{})
+		for _, m := range all {
+			if _, err := c.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
+			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
+		}
+		if len(c.early) != 0 {
+			t.Errorf("seed %d: %d records wait for a parent that is accepted", seed, len(c.early))
+		}
+	}
+}
+
+// Of records with the same parent the first counts, also among those that come before their parent.
+func TestFirstOfTwinsCounts(t *testing.T) {
+	plan := testPlan(1)
+	for _, early := range []bool{false, true} {
+		r, twin := newTestRun(plan), newTestRun(plan)
+		survey, first := r.survey(), r.weights(0, 1, 1, false)
+		twin.survey()
+		second := twin.weights(0, 1, 7, false)
+		after := twin.weights(0, 2, 8, true) // computed from the twin that does not count
+		c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+		order := []*schemas.Record[float32]{survey, first, second, after}
+		if early {
+			order = []*schemas.Record[float32]{after, first, second, survey}
+		}
+		for _, r := range order {
+			add(t, c, r)
+		}
+		if c.Head() != first.Digest() || len(c.weightsOf(0)) != 1 {
+			t.Errorf("early %v: the chain ends at %s with %d weights, expected the first twin", early, c.Head().Short(), len(c.weightsOf(0)))
+		}
+	}
+}
+
+// Damaged records, and records whose parent is of another kind than theirs follows, are passed over: the chain goes on with
+// the next that is right.
+func TestChainPassesOver(t *testing.T) {
+	plan := testPlan(1)
+	r := newTestRun(plan)
+	root := r.parent
+	survey := r.survey()
+	parent := r.parent
+	first := r.weights(0, 1, 1, false)
+
+	r.parent = root
+	weightsOfPlan := r.weights(0, 1, 1, true)
+	r.parent = parent
+	secondSurvey := r.survey()
+
+	codec, told := NewCodec(nil, 0), notices{}
+	c := NewChain(plan, codec, &told)
+	damage := func(r *schemas.Record[float32]) schemas.Message {
+		m := messages(t, codec, r)[0]
+		m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...)
+		return m
+	}
+	refuse := func(m schemas.Message) {
+		t.Helper()
+		before := len(told)
+		if grown, err := c.Add(m); grown || err != nil || len(told) != before+1 {
+			t.Errorf("grown %v, %v, %d notices", grown, err, len(told)-before)
+		}
+	}
+	refuse(damage(survey))
+	refuse(messages(t, codec, weightsOfPlan)[0])
+	if !add(t, c, survey) {
+		t.Fatal("the survey's result is not accepted")
+	}
+	refuse(damage(first))
+	refuse(messages(t, codec, secondSurvey)[0])
+	if !add(t, c, first) || c.Head() != first.Digest() {
+		t.Error("the weights are not accepted")
+	}
+	if grown, err := c.Add(schemas.Message{Headers: []schemas.Header{{Key: "kind", Value: "manifest"}, {Key: "run", Value: c.Run}}}); grown || err != nil {
+		t.Errorf("a manifest: %v, %v", grown, err)
+	}
+}
+
+// A survey's result that does not fit the plan ends the run.
+func TestSurveyOfAnotherPlan(t *testing.T) {
+	plan := testPlan(1)
+	plan.Prepare.PCA = 2
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	for _, m := range messages(t, c.codec, newTestRun(plan).survey()) {
+		if _, err := c.Add(m); !errors.As(err, new(*schemas.ShapeError)) {
+			t.Errorf("a survey's result without a basis: %v", err)
+		}
+	}
+	if c.Prepared != nil || c.Head() != c.Root {
+		t.Error("it is accepted")
+	}
+}
+
+// Read folds what the topic has from where the plan says, and returns the offset after it.
+func TestChainRead(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	records := newTestRun(plan).all()
+	for _, r := range append([]*schemas.Record[float32]{newTestRun(testPlan(2)).survey()}, records...) {
+		if err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: false} {
+		plan.Since.Weights = since // no part of the plan's digest
+		c := NewChain(plan, client.Codec, event.Ignore{})
+		next, err := c.Read(t.Context(), client)
+		if err != nil || next != int64(len(records)+1) {
+			t.Fatalf("since %d: next is %d, %v", since, next, err)
+		}
+		if (c.Head() == records[len(records)-1].Digest()) != accepted {
+			t.Errorf("since %d: accepted %d records", since, len(c.digests))
+		}
+	}
+}
+
+// finished puts a run and its manifest on the topics, and returns the manifest.
+func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
+	t.Helper()
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, plan.Message()); err != nil {
+		t.Fatal(err)
+	}
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, r := range newTestRun(plan).all() {
+		if err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		add(t, c, r)
+	}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"}, Prepare: c.SurveyDigest()}
+	for stage := range plan.Stages {
+		_, digest := c.Final(stage)
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})
+	}
+	m, err := c.Model(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest.WeightsDigest = m.Digest()
+	if _, err := client.Log.Append(t.Context(), client.Topics.Weights, 0, manifest.Message()); err != nil {
+		t.Fatal(err)
+	}
+	return manifest
+}
+
+// A version is found by its number, by its run, and as the latest, and read as a model whose digest is the manifest's.
+func TestVersions(t *testing.T) {
+	client := newTestClient()
+	if _, err := client.Model(t.Context(), Latest); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(), "latest") {
+		t.Errorf("no versions: %v", err)
+	}
+	first, second := finished(t, client, testPlan(1), 1), finished(t, client, testPlan(2), 2)
+	ctx, topics := t.Context(), client.Topics
+	damaged := first.Message()
+	damaged.Headers = []schemas.Header{{Key: "kind", Value: string(schemas.KindManifest)}, {Key: "run", Value: "x"}}
+	damaged.Value = []byte("{")
+	for _, m := range []schemas.Message{first.Message(), damaged, {Key: "manifest/y", Headers: first.Message().Headers}} { // twice, damaged, a tombstone
+		if _, err := client.Log.Append(ctx, topics.Weights, 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, manifest := range map[string]*schemas.Manifest{Latest: second, "1": first, "2": second, first.Run: first} {
+		m, err := client.Model(ctx, want)
+		if err != nil {
+			t.Fatalf("version %s: %v", want, err)
+		}
+		if m.Manifest.Run != manifest.Run || m.Digest() != manifest.WeightsDigest {
+			t.Errorf("version %s: run %s with digest %s", want, m.Manifest.Run, m.Digest().Short())
+		}
+	}
+	missing := (*NoVersionError)(nil)
+	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
+		t.Errorf("version 3: %v", err)
+	}
+	// A solver that did not know that its run was cancelled may have written a manifest: it does not count.
+	end := &schemas.End{Run: second.Run, Content: second.Plan.Content(), State: schemas.Cancelled}
+	if _, err := client.Log.Append(ctx, topics.Plans, 0, end.Message()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := client.Version(ctx, Latest); err != nil || m.Run != first.Run {
+		t.Errorf("after the second was cancelled: %v, %v", m, err)
+	}
+}
+
+// A version whose weights were deleted, or are not those that its manifest names, is an error.
+func TestVersionWithoutItsWeights(t *testing.T) {
+	client := newTestClient()
+	finished(t, client, testPlan(1), 1)
+	log := client.Log.(memoryLog)
+	whole := log[client.Topics.Weights]
+	for lost, says := range map[int]string{0: "survey", 2: "stage 0", 4: "stage 1"} {
+		log[client.Topics.Weights] = append(append([]schemas.Message(nil), whole[:lost]...), whole[lost+1:]...)
+		if _, err := client.Model(t.Context(), Latest); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "no longer on") {
+			t.Errorf("without message %d: %v", lost, err)
+		}
+	}
+}
+
+// A warm start begins at the weights of the version that the plan names, and at no other version's.
+func TestWarmStart(t *testing.T) {
+	client := newTestClient()
+	manifest := finished(t, client, testPlan(1), 1)
+	plan := testPlan(1)
+	plan.Ended = 1
+	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: schemas.DigestJSON(manifest)}
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	earlier, err := c.Warm(t.Context(), client)
+	if err != nil || earlier.Digest() != manifest.WeightsDigest {
+		t.Fatalf("%v, %v", earlier, err)
+	}
+	for stage, want := range []float32{2, 4} {
+		if w, initial := c.WeightsFor(Visit{Stage: stage}); w != nil || len(initial) != 6 || initial[0] != want {
+			t.Errorf("stage %d begins at %v, %v", stage, w, initial)
+		}
+	}
+	add(t, c, newTestRun(plan).survey())
+	s, err := c.Stage(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.Stage(1); again != s || err != nil {
+		t.Error("the stage is drawn twice")
+	}
+	if f, err := c.Fitted(s, 1); err != nil || f.W.Data[0] != 4 {
+		t.Errorf("stage 1 has %v, %v before its first weights", f, err)
+	}
+	plan.Warm.Manifest = "other"
+	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Warm(t.Context(), client); err == nil || !strings.Contains(err.Error(), "names other") {
+		t.Errorf("the manifest is another: %v", err)
+	}
+	if earlier, err := NewChain(testPlan(1), client.Codec, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
+		t.Errorf("no warm start: %v, %v", earlier, err)
+	}
+}
+
+// People are told of stages by names.
+func TestStageName(t *testing.T) {
+	if got := fmt.Sprint(StageName(schemas.Survey), ", ", StageName(3)); got != "the survey, stage 3" {
+		t.Error(got)
+	}
+}

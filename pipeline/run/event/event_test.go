@@ -1,0 +1,67 @@
+package event
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+)
+
+// counter counts events without any care for concurrency.
+type counter int
+
+func (c *counter) Record(Event) { *c++ }
+
+// A serialised recorder loses no event, however many goroutines record.
+func TestSerialised(t *testing.T) {
+	const goroutines, each = 8, 1000
+	c := counter(0)
+	rec := Serialised(&c)
+	var recording sync.WaitGroup
+	for range goroutines {
+		recording.Go(func() {
+			for range each {
+				rec.Record(Noticed{})
+			}
+		})
+	}
+	recording.Wait()
+	if c != goroutines*each {
+		t.Errorf("%d events, expected %d", c, goroutines*each)
+	}
+}
+
+// stringer fails the test when somebody asks for its text.
+type stringer struct{ t *testing.T }
+
+func (s stringer) String() string {
+	s.t.Error("a notice is formatted although nobody listens")
+	return ""
+}
+
+// What is noticed, or passed over, is recorded as one text. Nobody makes the text if nobody listens.
+func TestNotice(t *testing.T) {
+	rec := &texts{}
+	Notice(rec, "%d of %d", 1, 2)
+	PassOver(rec, "weights", errors.New("damaged"))
+	if len(*rec) != 2 || (*rec)[0] != "1 of 2" || (*rec)[1] != "a message of the weights topic is passed over: damaged" {
+		t.Errorf("%q", *rec)
+	}
+	Notice(Ignore{}, "%v", stringer{t})
+}
+
+type texts []string
+
+func (r *texts) Record(e Event) { *r = append(*r, e.(Noticed).Text) }
+
+// A figure that JSON can't carry becomes the largest that it can.
+func TestFinite(t *testing.T) {
+	for v, want := range map[float64]float64{0: 0, -1.5: -1.5, math.Inf(1): math.MaxFloat64, math.Inf(-1): math.MaxFloat64} {
+		if got := Finite(v); got != want {
+			t.Errorf("%v becomes %v, expected %v", v, got, want)
+		}
+	}
+	if got := Finite(math.NaN()); got != math.MaxFloat64 {
+		t.Errorf("NaN becomes %v", got)
+	}
+}

@@ -1,0 +1,137 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// The ledger has runs in the order of their first plans, and forgets none for what is damaged between them.
+func TestLedger(t *testing.T) {
+	client, told := newTestClient(), notices{}
+	first, second := testPlan(1), testPlan(2)
+	damaged := first.Message()
+	damaged.Value = []byte("{")
+	unsound := testPlan(3)
+	unsound.Stages[0].Passes = 0
+	seal := schemas.SourceSeal{ID: "s", Attempt: "a", Partitions: 1}
+	other := schemas.SourceSeal{ID: "r", Attempt: "a", Partitions: 1}
+	for _, m := range []schemas.Message{
+		damaged, first.Message(), seal.Message(), second.Message(), first.Message(), unsound.Message(), other.Message(), seal.Message(),
+		{Key: "plan/tombstone", Headers: first.Message().Headers}, {Value: []byte("of no kind")},
+	} {
+		if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || l.Next != 10 {
+		t.Fatalf("next is %d, %v", l.Next, err)
+	}
+	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0") || !strings.Contains(told[1], "passes") {
+		t.Errorf("passed over: %q", told)
+	}
+	unfinished := l.Unfinished()
+	if len(unfinished) != 2 || l.Run(unfinished[0]) != first.Run() || l.Run(unfinished[1]) != second.Run() {
+		t.Errorf("unfinished: %v", unfinished)
+	}
+	if got := l.SourceIDs(); !slices.Equal(got, []string{"s", "r"}) || len(l.Sources) != 3 {
+		t.Errorf("sources %q of %d seals", got, len(l.Sources))
+	}
+	if l.Plan(second.Run()) != unfinished[1] || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
+		t.Error("a plan is not found by its run, or one that is not there is")
+	}
+	end := &schemas.End{Run: first.Run(), Content: first.Content(), State: schemas.Done}
+	if err := l.Add(Message{end.Message(), 20}); err != nil || l.Next != 21 {
+		t.Errorf("next is %d, %v", l.Next, err)
+	}
+	if l.Ended(first.Content()) != 1 || l.Ended(second.Content()) != 0 || len(l.Unfinished()) != 1 || l.End(first.Run()) == nil {
+		t.Error("the first run has not ended")
+	}
+	if err := l.Add(Message{damaged, 21}); !errors.Is(err, schemas.ErrDamaged) || l.Next != 22 {
+		t.Errorf("next is %d, %v", l.Next, err)
+	}
+}
+
+// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
+func TestEndThatCounts(t *testing.T) {
+	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
+		l, err := newTestClient().ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range order {
+			end := &schemas.End{Run: "run", State: states[i]}
+			if err := l.Add(Message{Message: end.Message()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := states[slices.Max(order)]; l.End("run").State != want {
+			t.Errorf("order %v: the run is %s, expected %s", order, l.End("run").State, want)
+		}
+	}
+}
+
+// Only a whole message of its kind ends a run.
+func TestEnds(t *testing.T) {
+	end := (&schemas.End{Run: "run", State: schemas.Done}).Message()
+	damaged := end
+	damaged.Value = []byte("{")
+	for name, test := range map[string]struct {
+		m    schemas.Message
+		run  string
+		ends bool
+	}{
+		"its end":        {end, "run", true},
+		"of another run": {end, "other", false},
+		"damaged":        {damaged, "run", false},
+		"a plan":         {testPlan(1).Message(), testPlan(1).Run(), false},
+	} {
+		if Ends(test.m, test.run) != test.ends {
+			t.Errorf("%s: ends is %v", name, !test.ends)
+		}
+	}
+}
+
+// The partitions that a role owns, and what becomes of it when its membership ends.
+func TestOwner(t *testing.T) {
+	if owned := NewAlone(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
+		t.Errorf("%v", owned)
+	}
+	for partition, want := range map[int]bool{0: true, 2: true, 3: false} {
+		if mine, err := Owns(NewAlone(3), partition); mine != want || err != nil {
+			t.Errorf("partition %d: %v, %v", partition, mine, err)
+		}
+	}
+	ended := errors.New("ended")
+	mine, err := Owns(failedOwner{ended}, 0)
+	if mine || !errors.As(err, new(*MembershipError)) || !errors.Is(err, ended) {
+		t.Errorf("%v, %v", mine, err)
+	}
+}
+
+type failedOwner struct{ err error }
+
+func (failedOwner) Owned() []int             { return nil }
+func (failedOwner) Changed() <-chan struct{} { return nil }
+func (f failedOwner) Err() error             { return f.err }
+
+// Topics and groups are named for their pipeline, and statistics are spread over the partitions of their topic.
+func TestTopics(t *testing.T) {
+	topics := TopicsOf("p")
+	if got := fmt.Sprint(topics.Examples, topics.Quarantine, topics.Workers(), topics.Solvers()); got != "p.examplesp.quarantinep.workp.solve" {
+		t.Error(got)
+	}
+	seen := map[int]bool{}
+	for partition := range 100 {
+		seen[StatisticsPartition(partition, 8)] = true
+	}
+	if len(seen) != 8 || !seen[0] || !seen[7] {
+		t.Errorf("statistics of 100 partitions go to %v", seen)
+	}
+}

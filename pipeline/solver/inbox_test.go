@@ -1,0 +1,119 @@
+package solver
+
+import (
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// notices is a recorder that counts what it notices.
+type notices int
+
+func (n *notices) Record(e event.Event) {
+	if _, ok := e.(event.Noticed); ok {
+		*n++
+	}
+}
+
+// newTestSolver returns a solver of one partition and two stages, whose survey is not accepted yet.
+func newTestSolver(rec event.Recorder) *Solver {
+	plan := &schemas.Plan{Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}}, Stages: make([]schemas.Stage, 2)}
+	return New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewAlone(0), rec)
+}
+
+// take has the solver take all messages of a record.
+func take[T schemas.Number](t *testing.T, s *Solver, r *schemas.Record[T]) {
+	t.Helper()
+	messages, err := r.Encode(memory.DefaultAllocator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		if err := s.take(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A record in the wrong precision does not count, and does not stand in the way of the record in the right one.
+func TestWrongPrecisionIsPassedOver(t *testing.T) {
+	for _, id := range []schemas.Identity{
+		{Kind: schemas.KindSample, Stage: schemas.Survey},
+		{Kind: schemas.KindVisit, Stage: schemas.Survey},
+		{Kind: schemas.KindGram, Stage: schemas.Survey},
+		{Kind: schemas.KindGram, Stage: 0},
+		{Kind: schemas.KindGram, Stage: 0, Visit: 1},
+		{Kind: schemas.KindVisit, Stage: 0},
+		{Kind: schemas.KindSeal, Stage: 0},
+	} {
+		passedOver := notices(0)
+		s := newTestSolver(&passedOver)
+		s.inbox.begin(schemas.Survey)
+		id.Run = s.run
+		single, double := &schemas.Record[float32]{Identity: id}, &schemas.Record[float64]{Identity: id}
+		wrong, right := func() { take(t, s, single) }, func() { take(t, s, double) }
+		if isSingle(id) {
+			wrong, right = right, wrong
+		}
+		if wrong(); s.inbox.has(id) || passedOver != 1 {
+			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, passedOver)
+		}
+		if right(); !s.inbox.has(id) || passedOver != 1 {
+			t.Errorf("%v: in the right precision it does not count: %d notices", id, passedOver)
+		}
+		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
+			t.Errorf("%v: it is not there in the precision that is asked for", id)
+		}
+	}
+}
+
+// The first complete record of an identity counts. One with other content is reported, one with the same is not, and seals may
+// differ, as the same scores may stand at other offsets.
+func TestFirstRecordCounts(t *testing.T) {
+	for kind, want := range map[schemas.Kind]notices{schemas.KindVisit: 1, schemas.KindSeal: 0} {
+		passedOver := notices(0)
+		s := newTestSolver(&passedOver)
+		id := schemas.Identity{Kind: kind, Run: s.run}
+		with := func(v float64) *schemas.Record[float64] {
+			return &schemas.Record[float64]{Identity: id, Tensors: schemas.Tensors[float64]{schemas.Vector(schemas.FieldSums, []float64{v})}}
+		}
+		for _, v := range []float64{1, 1, 2} {
+			take(t, s, with(v))
+		}
+		if passedOver != want {
+			t.Errorf("%s: %d notices, expected %d", kind, passedOver, want)
+		}
+		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
+			t.Errorf("%s: %v counts, expected the first", kind, r)
+		}
+		take(t, s, with(1)) // it was taken: nobody asks for it again
+		if s.inbox.has(id) {
+			t.Errorf("%s: a repetition of what was reduced is kept", kind)
+		}
+	}
+}
+
+// Nothing is kept of stages that are solved, of stages that the plan does not have, and of partitions that it does not have.
+func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
+	s := newTestSolver(event.Ignore{})
+	visit := func(stage, partition int) schemas.Identity {
+		return schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: stage, Partition: partition}
+	}
+	for _, id := range []schemas.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
+		take(t, s, &schemas.Record[float64]{Identity: id})
+		if kept, want := s.inbox.has(id), id.Stage < 2 && id.Partition == 0; kept != want {
+			t.Errorf("%v: kept is %v, expected %v", id, kept, want)
+		}
+	}
+	s.inbox.begin(1)
+	if s.inbox.has(visit(0, 0)) || !s.inbox.has(visit(1, 0)) {
+		t.Error("stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
+	}
+	if take(t, s, &schemas.Record[float64]{Identity: visit(0, 0)}); s.inbox.has(visit(0, 0)) {
+		t.Error("a record of stage 0 is kept while stage 1 is solved")
+	}
+}

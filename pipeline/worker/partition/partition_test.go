@@ -1,0 +1,298 @@
+package partition
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// newBatch returns a batch of n rows of so many inputs and classes.
+func newBatch(offset int64, n, inputs, classes int) *Batch {
+	return &Batch{Offset: offset, Inputs: kernel.NewDense(n, inputs), Score: kernel.NewDense(n, classes)}
+}
+
+// left returns what a budget has left.
+func left(b *Budget) (bytes int64) {
+	for step := int64(1) << 40; step > 0; step /= 2 {
+		if b.Has(bytes + step) {
+			bytes += step
+		}
+	}
+	return bytes
+}
+
+// A budget never gives more than it has, whoever asks, and takes back what was taken.
+func TestBudget(t *testing.T) {
+	const bytes = 1000
+	b := NewBudget(bytes)
+	if b.take(bytes+1) || !b.take(0) || left(b) != bytes {
+		t.Errorf("%d bytes left of %d", left(b), bytes)
+	}
+	var mutex sync.Mutex
+	taken, taking := int64(0), sync.WaitGroup{}
+	for n := range int64(8) {
+		taking.Go(func() {
+			for range 1000 {
+				if b.take(n + 1) {
+					mutex.Lock()
+					if taken += n + 1; taken > bytes {
+						t.Errorf("%d bytes of %d are taken", taken, bytes)
+					}
+					mutex.Unlock()
+				}
+			}
+		})
+	}
+	taking.Wait()
+	if taken+left(b) != bytes {
+		t.Errorf("%d bytes are taken and %d left of %d", taken, left(b), bytes)
+	}
+	if b.give(taken); left(b) != bytes {
+		t.Errorf("%d bytes left of %d after all were given back", left(b), bytes)
+	}
+	if zero := (&Budget{}); zero.take(1) || !zero.take(0) {
+		t.Error("the zero budget gives memory")
+	}
+}
+
+// As much memory as is asked for is kept, otherwise some of the machine's.
+func TestBytes(t *testing.T) {
+	if n, err := Bytes(7); n != 7 || err != nil {
+		t.Errorf("asked for 7: %d, %v", n, err)
+	}
+	if n, err := Bytes(0); n <= 0 || err != nil {
+		t.Errorf("asked for none: %d, %v", n, err)
+	}
+}
+
+// Whatever a partition keeps, in whatever order, and however little memory there is: it never takes more than there is, what it
+// says that it holds is what it took, and releasing it gives back all.
+func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		bytes := int64(random.IntN(20_000))
+		budget := NewBudget(bytes)
+		s := New(schemas.Span{Partition: 1, From: 3, To: 20}, 0, 4)
+		shared := kernel.Dense{}
+		for range 50 {
+			segment := s.Segments()[random.IntN(len(s.Segments()))]
+			switch random.IntN(6) {
+			case 0:
+				segment.KeepMessages([]Message{{Message: schemas.Message{Value: make([]byte, random.IntN(3000))}}}, budget)
+			case 1:
+				var batches []*Batch
+				for range random.IntN(3) {
+					batches = append(batches, newBatch(segment.Span.From, random.IntN(66), 3, 2))
+				}
+				segment.KeepBatches(batches, budget)
+			case 2:
+				segment.dropMessages(budget)
+			case 3:
+				s.DropMessages(budget)
+			default:
+				for _, b := range segment.Batches() {
+					stage, columns := random.IntN(3), 1+random.IntN(20)
+					block, made := b.Block(stage, columns, &shared, budget)
+					if again, kept := b.Block(stage, columns, &shared, budget); made && !kept || again.Rows != b.Inputs.Rows {
+						t.Fatalf("seed %d: a block that was made is not there", seed)
+					} else if kept && len(block.Data) > 0 && &block.Data[0] != &again.Data[0] {
+						t.Fatalf("seed %d: the block that is kept is another", seed)
+					}
+				}
+			}
+			held := int64(0)
+			for _, segment := range s.Segments() {
+				held += ValueBytes(segment.Messages()) + segment.held(1<<20)
+			}
+			if now := left(budget); held+now != bytes || now < 0 {
+				t.Fatalf("seed %d: %d bytes held and %d left of %d", seed, held, now, bytes)
+			}
+		}
+		s.Release(budget)
+		if left(budget) != bytes {
+			t.Fatalf("seed %d: released, %d bytes are left of %d", seed, left(budget), bytes)
+		}
+	}
+}
+
+// A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is made in shared memory.
+func TestBlock(t *testing.T) {
+	const n, columns = 65, 4
+	row := rowBytes(3, 2)
+	segment := New(schemas.Span{To: 1}, 0, 1).Segments()[0]
+	for name, test := range map[string]struct {
+		budget      int64
+		kept, after bool // whether the batch's block is kept for 4 columns, and then for 5
+	}{
+		"enough":             {n*row + 4*n*(columns+1), true, true},
+		"one column too few": {n*row + 4*n*columns, true, false},
+		"rows alone":         {n * row, false, false},
+		"nothing":            {0, false, false},
+	} {
+		budget, b, shared := NewBudget(test.budget), newBatch(0, n, 3, 2), kernel.Dense{}
+		segment.KeepBatches([]*Batch{b}, budget)
+		for stage, want := range []bool{test.kept, test.after} {
+			block, made := b.Block(stage, columns+stage, &shared, budget)
+			if made || block.Rows != n || block.Cols != columns+stage {
+				t.Errorf("%s: stage %d: %d × %d, made %v", name, stage, block.Rows, block.Cols, made)
+			}
+			if _, made := b.Block(stage, columns+stage, &shared, budget); made != want {
+				t.Errorf("%s: stage %d: the block is there again: %v, expected %v", name, stage, made, want)
+			}
+		}
+		segment.dropBatches(budget)
+	}
+}
+
+// Visits have all they need if every row and every block fits.
+func TestMissingBytes(t *testing.T) {
+	const rows, inputs, classes, columns = 6, 3, 2, 4
+	whole := rows * (rowBytes(inputs, classes) + 4*columns)
+	s, budget := New(schemas.Span{To: 4}, 0, 2), NewBudget(1<<20)
+	s.SetCovered(schemas.Coverage{Rows: rows})
+	if _, ok := s.MissingBytes(inputs, classes, columns); ok {
+		t.Error("nothing is read, and nothing is missing")
+	}
+	s.Segments()[0].KeepMessages([]Message{{}}, budget)
+	s.Segments()[1].KeepMessages([]Message{{}}, budget)
+	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != whole || !ok {
+		t.Errorf("all is read: %d bytes are missing, expected %d", bytes, whole)
+	}
+	b := newBatch(2, rows, inputs, classes)
+	s.Segments()[0].KeepBatches([]*Batch{}, budget)
+	s.Segments()[1].KeepBatches([]*Batch{b}, budget)
+	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != 4*columns*rows || !ok {
+		t.Errorf("all rows are there: %d bytes are missing, expected the blocks' %d", bytes, 4*columns*rows)
+	}
+	b.Block(0, columns, &kernel.Dense{}, budget)
+	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != 0 || !ok || !s.inMemory() {
+		t.Errorf("all blocks are there: %d bytes are missing", bytes)
+	}
+	if bytes, _ := s.MissingBytes(inputs, classes, columns-1); bytes != 0 {
+		t.Errorf("larger blocks than needed are there: %d bytes are missing", bytes)
+	}
+}
+
+// kept returns the state of a span of four messages, two a segment, with a batch of two rows and two classes for each message
+// of the segments that are in memory.
+func kept(inMemory ...int) *State {
+	s := New(schemas.Span{Partition: 5, From: 10, To: 14}, 2, 2)
+	for _, i := range inMemory {
+		span := s.Segments()[i].Span
+		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewBudget(1<<20))
+	}
+	return s
+}
+
+// A state knows what it is of, and its segments cover its span.
+func TestNew(t *testing.T) {
+	s := kept()
+	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (schemas.Span{Partition: 5, From: 10, To: 14}) || Segments([]*State{s, s}) != 4 {
+		t.Errorf("%+v", s)
+	}
+	if s.Last(0) || !s.Last(1) || s.Segments()[0].Span.To != s.Segments()[1].Span.From || !slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
+		t.Errorf("segments %v, %v", s.Segments()[0].Span, s.Segments()[1].Span)
+	}
+	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (run.Visit{}) {
+		t.Error("a new state has scores, or rows in memory")
+	}
+}
+
+// The scores after a stage become those before the next one, in the unit of its link, and back. Then they are no longer after.
+func TestAdvance(t *testing.T) {
+	softmax, identity := link.Named(link.Softmax), link.Named(link.Identity)
+	s := kept(0, 1)
+	for i, b := range s.batches() {
+		b.After = kernel.Dense{Rows: 2, Cols: 2, Data: []float32{float32(i), 0, 0, 0}}
+	}
+	s.Published(3)
+	if !s.HasScoresAfter(3) || s.HasScoresAfter(2) {
+		t.Fatal("the state has other scores than those after stage 3")
+	}
+	s.Advance(softmax, identity)
+	if s.HasScoresAfter(3) {
+		t.Error("advanced, the scores are still those after the stage")
+	}
+	for i, b := range s.batches() {
+		if got := b.Score.Data; got[2] != 0.5 || got[3] != 0.5 || i > 0 && got[0] <= 0.5 {
+			t.Errorf("message %d: scores %v, expected the probabilities", i, got)
+		}
+	}
+	s.ConvertScores(identity, softmax)
+	for i, b := range s.batches() {
+		if got := b.Score.Data; got[2] != got[3] || i > 0 && got[0] <= got[1] {
+			t.Errorf("message %d: scores %v, expected the logits", i, got)
+		}
+	}
+	s.ZeroScores()
+	if !s.HasScores(0) || slices.ContainsFunc(s.batches(), func(b *Batch) bool { return slices.Max(b.Score.Data) != 0 }) {
+		t.Error("the scores before stage 0 are not zero")
+	}
+}
+
+// Scores after a stage count if all of the partition is in memory, and until another publication begins.
+func TestPublished(t *testing.T) {
+	s := kept(0)
+	if s.Published(0); s.HasScoresAfter(0) {
+		t.Error("a partition that is half in memory has all scores")
+	}
+	s = kept(0, 1)
+	s.Published(0)
+	if s.BeginPublication(); s.HasScoresAfter(0) {
+		t.Error("the scores after stage 0 count while others overwrite them")
+	}
+}
+
+// Residuals go to the batches that are in memory. Of the other segments the state notes where theirs begin: at their first
+// part, or if they have none where those of the next segment do.
+func TestResiduals(t *testing.T) {
+	part := func(offset int64, row int, score ...float32) *schemas.Residuals {
+		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
+	}
+	s := kept(0)
+	s.BeginResiduals(100)
+	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
+		if !s.AddResiduals(p, at) {
+			t.Errorf("offset %d is not of the run", p.Offset)
+		}
+	}
+	if s.AddResiduals(part(14, 0, 1, 2), 70) {
+		t.Error("an offset behind the span is of the run")
+	}
+	s.AddResiduals(part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
+	s.EndResiduals()
+	first, second := s.Segments()[0], s.Segments()[1]
+	if first.Residuals() != 50 || second.Residuals() != 100 {
+		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.Residuals(), second.Residuals())
+	}
+	for i, want := range [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
+		if got := first.Batches()[i].Score.Data; !slices.Equal(got, want) {
+			t.Errorf("message %d has scores %v, expected %v", i, got, want)
+		}
+	}
+	s.BeginResiduals(100)
+	s.AddResiduals(part(12, 0, 1, 2), 80)
+	if s.EndResiduals(); first.Residuals() != 80 || second.Residuals() != 80 {
+		t.Errorf("residuals begin at %d and %d, expected both at 80", first.Residuals(), second.Residuals())
+	}
+}
+
+// A message with other bytes, rows or place has another checksum.
+func TestChecksum(t *testing.T) {
+	m := Message{Offset: 1, Message: schemas.Message{Value: []byte("a")}}
+	other := Message{Offset: 2, Message: m.Message}
+	changed := Message{Offset: 1, Message: schemas.Message{Value: []byte("b")}}
+	sums := []uint64{m.Checksum(0, 1), m.Checksum(1, 1), m.Checksum(0, 2), other.Checksum(0, 1), changed.Checksum(0, 1)}
+	if slices.Sort(sums); len(slices.Compact(sums)) != 5 {
+		t.Errorf("checksums %x", sums)
+	}
+	if n := ValueBytes([]Message{m, changed}); n != 2 {
+		t.Errorf("%d bytes of two values", n)
+	}
+}

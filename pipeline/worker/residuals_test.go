@@ -1,0 +1,321 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// memoryLog is a Log in memory. It can't be followed.
+type memoryLog struct {
+	mutex      sync.Mutex
+	partitions map[topicPartition][]schemas.Message
+	first      map[topicPartition]int64 // messages before it are deleted
+}
+
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+func newMemoryLog() *memoryLog {
+	return &memoryLog{partitions: map[topicPartition][]schemas.Message{}, first: map[topicPartition]int64{}}
+}
+
+func (l *memoryLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	p := topicPartition{topic, partition}
+	base := len(l.partitions[p])
+	l.partitions[p] = append(l.partitions[p], messages...)
+	return int64(base), nil
+}
+
+func (l *memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
+	_, err := l.Append(ctx, topic, partition, messages...)
+	return err
+}
+
+func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	p := topicPartition{topic, partition}
+	return l.first[p], int64(len(l.partitions[p])), nil
+}
+
+func (l *memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
+
+func (l *memoryLog) Range(topic string, partition int, from, to int64) run.Reader {
+	return &memoryReader{l, topicPartition{topic, partition}, from, to}
+}
+
+func (l *memoryLog) Subscribe(context.Context, <-chan struct{}, ...run.Position) run.Subscription {
+	panic("a memoryLog can't be followed")
+}
+
+type memoryReader struct {
+	log      *memoryLog
+	from     topicPartition
+	next, to int64
+}
+
+func (r *memoryReader) Next(context.Context) (run.Message, error) {
+	r.log.mutex.Lock()
+	defer r.log.mutex.Unlock()
+	if first := r.log.first[r.from]; r.next < min(first, r.to) {
+		return run.Message{}, &kafkalog.DeletedError{Topic: r.from.topic, Partition: r.from.partition, Wanted: r.next, First: first}
+	}
+	if messages := r.log.partitions[r.from]; r.next < min(r.to, int64(len(messages))) {
+		r.next++
+		return run.Message{Message: messages[r.next-1], Offset: r.next - 1}, nil
+	}
+	return run.Message{}, io.EOF
+}
+
+func (r *memoryReader) Close() error { return nil }
+
+const (
+	testPartitions = 2
+	testMessages   = 5 // of each partition
+	testRows       = 7 // of each message
+	testClasses    = 3
+)
+
+// finalWeights puts examples and the weights of a run of three stages, of three links, onto the topics of a new log, and returns
+// the run's plan and a client of the log.
+func finalWeights(t *testing.T) (*schemas.Plan, *run.Client) {
+	t.Helper()
+	client := &run.Client{Log: newMemoryLog(), Topics: run.TopicsOf("test"), Codec: run.NewCodec(nil, 0)}
+	attempt := 0
+	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
+	plan := &schemas.Plan{
+		Name: "test", Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Segment: 2, Seed: 1,
+		Since: schemas.Since{Statistics: []int64{0}},
+	}
+	for _, l := range []schemas.Link{link.Softmax, link.Calibrated, link.Identity} {
+		stage := solve.Defaults()
+		stage.Features, stage.Link = stages.DefaultsOf("columns"), l
+		plan.Stages = append(plan.Stages, stage)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	covered := make([]schemas.Coverage, testPartitions)
+	for n := range covered {
+		span := schemas.Span{Partition: n, To: testMessages}
+		plan.Spans, covered[n].Spans = append(plan.Spans, span), schemas.Spans{span}
+		for offset := range int64(testMessages) {
+			rows := schemas.ExampleRows{Rows: testRows, Cols: 2, Floats: draw(2 * testRows)}
+			for range testRows {
+				rows.Words = append(rows.Words, string('a'+rune(random.IntN(testClasses))))
+			}
+			record := rows.Record(memory.DefaultAllocator)
+			value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+			record.Release()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := partition.Message{Offset: offset, Message: schemas.Message{Value: value}}
+			covered[n].Count(testRows, m.Checksum(n, testRows))
+			if _, err := client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	parent := plan.Digest()
+	publish := func(r *schemas.Record[float32]) {
+		if err := run.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		parent = r.Digest()
+	}
+	survey := schemas.SurveyResult{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: parent},
+		Covered:  covered,
+		Preparation: schemas.Tensors[float32]{
+			schemas.Vector(schemas.TensorCenter, []float32{0, 0}), schemas.Vector(schemas.TensorScale, []float32{1, 1}),
+			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b", "c"}),
+		},
+	}
+	survey.Rows[schemas.Train] = testPartitions * testMessages * testRows
+	publish(survey.Record())
+	for stage := range 2 {
+		w := schemas.Weights{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: parent},
+			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 2, testClasses, draw(2*testClasses))},
+			Final:    &schemas.Final{},
+		}
+		if plan.Stages[stage].Link == link.Calibrated {
+			w.Final.Passes = 1
+			w.Tensors = append(w.Tensors, schemas.Matrix(schemas.TensorCalibration, 3*testClasses, testClasses, draw(3*testClasses*testClasses)))
+		}
+		publish(w.Record())
+	}
+	return plan, client
+}
+
+// newTestWorker returns a worker of a run that has read its weights and owns all partitions.
+func newTestWorker(t *testing.T, plan *schemas.Plan, client *run.Client, bytes int64) *Worker {
+	t.Helper()
+	w := New(client, kernel.Gonum(), plan, 0, run.NewAlone(testPartitions), Options{Bytes: bytes}, event.Ignore{})
+	if _, err := w.chain.Read(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as a scan reads them.
+func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
+	t.Helper()
+	s := &scan{
+		client: w.Client, plan: w.plan, sequential: true, scores: w.scoresBefore(2),
+		process: func() func(context.Context, *load) (*outcome, error) {
+			return func(_ context.Context, l *load) (*outcome, error) {
+				for _, b := range l.segment().Batches() {
+					all = append(all, b.Score.Data...)
+				}
+				for _, score := range l.scores {
+					all = append(all, score.Data...)
+				}
+				return &outcome{}, nil
+			}
+		},
+		collect: func(*partition.State, *outcome) (func(context.Context) error, error) { return nil, nil },
+	}
+	if err := s.run(t.Context(), w.partitions); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Residuals that prove wrong while their scores are read leave nothing behind: what is published again is what was published
+// first, and so are the scores that the next stage begins at. It does not matter what was wrong, nor what is in memory.
+func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
+	plan, client := finalWeights(t)
+	first := newTestWorker(t, plan, client, 1<<30)
+	if err := first.loadScores(t.Context(), 2, first.partitions); err != nil { // publishes stages 0 and 1
+		t.Fatal(err)
+	}
+	want := scoresBeforeStage2(t, first)
+	if len(want) != testPartitions*testMessages*testRows*testClasses {
+		t.Fatalf("%d scores", len(want))
+	}
+	// residuals returns what the log has of a partition's residuals of a stage.
+	log, topic := client.Log.(*memoryLog), client.Topics.Residuals
+	residuals := func(number, stage int) (of []*schemas.Message) {
+		for i := range log.partitions[topicPartition{topic, number}] {
+			m := &log.partitions[topicPartition{topic, number}][i]
+			if r, err := schemas.ResidualsHeader(*m); err == nil && r.Stage == stage {
+				of = append(of, m)
+			}
+		}
+		return of
+	}
+	for name, damage := range map[string]func(w *Worker, number int){
+		"nothing": func(*Worker, int) {},
+		"the digest of the seals": func(w *Worker, number int) {
+			w.seals.of(number, 1).Scores = "wrong"
+		},
+		"the rows of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Rows-- },
+		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).To -= 2 },
+		"another score in the last message": func(w *Worker, number int) {
+			m := residuals(number, 1)[testMessages-1]
+			r, err := client.Codec.DecodeResiduals(*m, testClasses)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Score[0]++
+			if *m, err = r.Encode(memory.DefaultAllocator); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
+		"deleted messages": func(w *Worker, number int) {
+			log.first[topicPartition{topic, number}] = w.seals.of(number, 1).From + 1
+		},
+		"both stages": func(w *Worker, number int) {
+			w.seals.of(number, 0).Scores, w.seals.of(number, 1).Scores = "wrong", "wrong"
+		},
+		"no seals": func(w *Worker, number int) {
+			w.seals.forget(number, 0)
+			w.seals.forget(number, 1)
+		},
+	} {
+		for _, bytes := range []int64{0, 600, 1 << 30} { // nothing, one segment or two, and all in memory
+			saved := map[topicPartition][]schemas.Message{}
+			for p, messages := range log.partitions {
+				saved[p] = slices.Clone(messages)
+			}
+			w := newTestWorker(t, plan, client, bytes)
+			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.partitions); err != nil { // puts batches into memory
+				t.Fatalf("%s: %v", name, err)
+			}
+			damage(w, 1)
+			if err := w.withScores(t.Context(), 2, w.partitions, func() error { return nil }); err != nil {
+				t.Errorf("%s, %d bytes: %v", name, bytes, err)
+				continue
+			}
+			for _, p := range w.partitions {
+				got, before := w.seals.of(p.Partition(), 1), first.seals.of(p.Partition(), 1)
+				if got.Scores != before.Scores || got.Rows != before.Rows || !got.Covered.Same(before.Covered) {
+					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, p.Partition(), got, before)
+				}
+				if again := got.Attempt != before.Attempt; again != (name != "nothing" && p.Partition() == 1) {
+					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, p.Partition(), again)
+				}
+				if !p.HasScores(2) {
+					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, p.Partition())
+				}
+			}
+			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
+				t.Errorf("%s, %d bytes: stage 2 begins at other scores", name, bytes)
+			}
+			log.partitions, log.first = saved, map[topicPartition]int64{}
+		}
+	}
+}
+
+// What takes residuals away again and again ends the run, after a few repetitions.
+func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
+	plan, client := finalWeights(t)
+	w := newTestWorker(t, plan, client, 0)
+	times := 0
+	err := w.withScores(t.Context(), 1, w.partitions, func() error {
+		times++
+		return fmt.Errorf("read residuals: %w", errUnsealed)
+	})
+	if !errors.Is(err, errUnsealed) || times != maxRepetitions+1 {
+		t.Errorf("%d times, %v", times, err)
+	}
+	other := errors.New("other")
+	times = 0
+	if err := w.withScores(t.Context(), 1, w.partitions, func() error { times++; return other }); err != other || times != 1 {
+		t.Errorf("another error: %d times, %v", times, err)
+	}
+}
