@@ -11,7 +11,12 @@ import (
 // recordKey identifies a record. Of a manifest's identity, only kind and run are set.
 type recordKey struct{ schemas.Identity }
 
-func (k recordKey) String() string { return fmt.Sprintf("%v of %s", k.Identity, k.Parent) }
+func (k recordKey) String() string {
+	if k.Kind == schemas.KindManifest {
+		return "manifest of run " + k.Run
+	}
+	return fmt.Sprintf("%v with parent %s", k.Identity, k.Parent.Short())
+}
 
 // keyOf returns the key of a message's record, and whether that record must have the same content whoever writes it.
 func keyOf(m schemas.Message) (key recordKey, fixed bool) {

@@ -228,7 +228,8 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 }
 
 // simulate simulates the schedule of a seed to its end: one to three workers, one or two solvers, and one or two rounds of
-// runs with up to nine faults each. trace, which may be nil, gets a line for each fault.
+// runs with up to nine faults each, besides those of single calls (actorLog). trace, which may be nil, gets a line for each of the
+// nine.
 func (sc *scenario) simulate(seed uint64, trace func(format string, values ...any)) *simulation {
 	s := sc.simulation(seed)
 	if trace != nil {
