@@ -115,7 +115,7 @@ func (f *follower) untilEnd(ctx context.Context) error {
 		run.Position{Topic: f.Topics.Weights, Offset: f.plan.Since.Weights, Compacted: true})
 	defer subscription.Close()
 	for wait := run.MinPatience; f.end == nil; {
-		d, late, err := subscription.Next(ctx, wait)
+		delivery, late, err := subscription.Next(ctx, wait)
 		if err != nil {
 			return err
 		}
@@ -124,13 +124,13 @@ func (f *follower) untilEnd(ctx context.Context) error {
 			event.Notice(f.rec, "run %s waits for visit %d of %s: check that workers and a solver are running", f.run, v.Number, run.StageName(v.Stage))
 			wait = run.Patience(wait)
 		}
-		if d == nil {
+		if delivery == nil {
 			continue
 		}
 		wait = run.MinPatience
-		switch m := d.Message.Message; {
+		switch m := delivery.Message.Message; {
 		case m.Get("run") != f.run:
-		case d.Topic == f.Topics.Weights:
+		case delivery.Topic == f.Topics.Weights:
 			f.takeWeights(m)
 		default:
 			f.takePlans(m)

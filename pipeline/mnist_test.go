@@ -39,17 +39,17 @@ func TestMNISTErrors(t *testing.T) {
 			s.Features.Size, s.Features.BandwidthScale = c.size, 2
 			s.Link, s.Passes, s.Ridge = c.link, c.passes, c.ridge
 			job := mnistJob(t, slices.Repeat([]schemas.Stage{s}, c.repeat)...)
-			var errors []float64
+			var testErrors []float64
 			for job.Seed = 1; job.Seed <= 3; job.Seed++ {
 				report, _, err := Train(t.Context(), log, blas, job, TrainOptions{}, &eventRecorder{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				errors = append(errors, *report.TestError)
+				testErrors = append(testErrors, *report.TestError)
 				t.Logf("seed %d: test error %.2f %%, train error %.2f %%, %.1f s", job.Seed, *report.TestError, report.TrainError, report.Seconds)
 			}
-			if slices.Sort(errors); errors[1] > c.maxError {
-				t.Errorf("median test error %.2f %%, expected at most %.2f", errors[1], c.maxError)
+			if slices.Sort(testErrors); testErrors[1] > c.maxError {
+				t.Errorf("median test error %.2f %%, expected at most %.2f", testErrors[1], c.maxError)
 			}
 		})
 	}

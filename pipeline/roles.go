@@ -163,11 +163,11 @@ func (q *queue) take(ctx context.Context) error {
 	if err := run.CheckMembership(q.owner); err != nil {
 		return err
 	}
-	d, _, err := q.subscription.Next(ctx, run.MaxPatience)
-	if err != nil || d == nil {
+	delivery, _, err := q.subscription.Next(ctx, run.MaxPatience)
+	if err != nil || delivery == nil {
 		return err
 	}
-	if err := q.plans.Add(d.Message); err != nil {
+	if err := q.plans.Add(delivery.Message); err != nil {
 		event.PassOver(q.rec, "plans", err)
 	}
 	return nil
@@ -195,11 +195,11 @@ func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch in
 	subscription := p.Log.Subscribe(ctx, o.Changed(), run.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
 	defer subscription.Close()
 	for {
-		d, _, err := subscription.Next(ctx, run.MaxPatience)
+		delivery, _, err := subscription.Next(ctx, run.MaxPatience)
 		if err != nil {
 			return false, err
 		}
-		if d != nil && run.Ends(d.Message.Message, id) {
+		if delivery != nil && run.Ends(delivery.Message.Message, id) {
 			return false, nil
 		}
 		if owner, err := run.Owns(o, 0); err != nil || owner {

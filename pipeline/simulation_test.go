@@ -18,13 +18,19 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The simulation runs the production code of workers, solvers and submitters against a log in memory (simLog). There is no
-// clock, no socket and no second thread.
+var (
+	schedules = flag.Uint64("schedules", 100, "simulate the schedules with seeds 1 to this number")
+	schedule  = flag.Uint64("schedule", 0, "simulate only the schedule with this seed, and log its faults and its weights")
+)
+
+// TestSimulation runs the production code of workers, solvers and submitters against a log in memory (simLog), under random
+// faults. A simulation has no clock, no sockets and one thread.
 //
 // An actor is one process: a coroutine that gives control to the scheduler at every call of the log. In each step the
 // scheduler picks an actor and lets it run to its next call. A schedule is one such sequence of choices. Its seed decides
 // every choice: how many actors there are, which runs they get, who is next, and which faults occur. The same seed always gives
-// the same schedule.
+// the same schedule, so a failure can be replayed: the test prints the command. A replay logs each fault with its step, and which
+// weights differ from those of a run without faults.
 //
 // The faults:
 //   - an actor is killed, and started again without its memory;
@@ -42,11 +48,6 @@ import (
 //
 // What must hold at the end (checkEnd): every run has ended; a run that has lost nothing has not failed; and the version of a
 // run that is done can be read, before and after compaction.
-var (
-	schedules = flag.Uint64("schedules", 100, "simulate the schedules with seeds 1 to this number")
-	schedule  = flag.Uint64("schedule", 0, "simulate only the schedule with this seed, and log its faults and its weights")
-)
-
 func TestSimulation(t *testing.T) {
 	columns := func(l schemas.Link, passes int) schemas.Stage {
 		s := rffStage(l, 0, passes)

@@ -48,11 +48,11 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
-	own, err := p.join(job, blas, rec)
+	roles, err := p.join(job, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer own.leave()
+	defer roles.leave()
 	s, err := p.ingestAndSubmit(ctx, blas, job, o, rec)
 	if err != nil {
 		return nil, nil, err
@@ -62,12 +62,12 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
 		}
 		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
-		if _, err := own.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
+		if _, err := roles.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
 	}
 	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
-	report, err := own.execute(ctx, s.plan, s.watch)
+	report, err := roles.execute(ctx, s.plan, s.watch)
 	if err != nil {
 		return nil, nil, err
 	}
