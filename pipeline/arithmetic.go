@@ -13,11 +13,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// arithmetic returns what decides the bits of a sum in this process, beside its terms.
+// arithmetic returns what decides, besides the terms, the bits of a sum in this process: build, BLAS and vector instructions.
 func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
 	build, err := build()
 	if err != nil {
-		return schemas.Arithmetic{}, fmt.Errorf("find which build this is: %w", err)
+		return schemas.Arithmetic{}, fmt.Errorf("find the build of this program: %w", err)
 	}
 	return schemas.Arithmetic{
 		Build: fmt.Sprintf("%s %s %s/%s", build, runtime.Version(), runtime.GOOS, runtime.GOARCH),
@@ -25,7 +25,8 @@ func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
 	}, nil
 }
 
-// build returns the commit that this program was built from, or if that is not known for sure the digest of the program.
+// build returns the commit that this program was built from. If the commit is not known for certain, it returns the digest of the
+// program's file.
 func build() (string, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		settings := map[string]string{}

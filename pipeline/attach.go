@@ -11,7 +11,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// RunError says that a run has ended without a version.
+// RunError says that a run has ended without a version. State is schemas.Failed or schemas.Cancelled, or "ended" if it ended while
+// it was submitted. Reason may be empty.
 type RunError struct{ Run, State, Reason string }
 
 func (e *RunError) Error() string {
@@ -21,25 +22,26 @@ func (e *RunError) Error() string {
 	return fmt.Sprintf("run %s %s: %s", e.Run, e.State, e.Reason)
 }
 
-// UnknownRunError says that no such run was ever submitted.
+// UnknownRunError says that there is no plan of a run on the plans topic.
 type UnknownRunError struct{ Run, Topic string }
 
 func (e *UnknownRunError) Error() string {
 	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
 }
 
-// Versions returns the manifests of a pipeline's finished versions, in order.
+// Versions returns the manifests of a pipeline's versions, in ascending order.
 func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]schemas.Manifest, error) {
 	return open(log, name, nil).Versions(ctx)
 }
 
-// LoadModel reads a version of a pipeline, given its number, its run, or [run.Latest].
+// LoadModel returns the model of a version. version is its number, its run, or [run.Latest]. The error may be a
+// *[run.NoVersionError].
 func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*model.Model, error) {
 	return open(log, name, nil).Model(ctx, version)
 }
 
-// Attach follows a run that others work on to its end, or finds how it has ended, and returns its report and its model. The
-// error may be a *[RunError] or an *[UnknownRunError].
+// Attach follows a run that other processes work on to its end, and returns its report and its model. The run may have ended
+// already. The error may be a *[RunError] or an *[UnknownRunError].
 func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	p := open(log, name, nil)
 	l, err := p.ReadLedger(ctx)
@@ -59,14 +61,14 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	return report, m, err
 }
 
-// follow follows a run to its end, and records what its topics say of it.
+// follow follows a run to its end, records its progress, and returns its report.
 func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Recorder) (*schemas.Report, error) {
 	chain := run.NewChain(plan, p.Codec, event.Ignore{})
 	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain}
 	if err := f.untilEnd(ctx); err != nil {
 		return nil, err
 	}
-	if f.end.State != schemas.Done { // a solver that did not know it may have finished the run after all
+	if f.end.State != schemas.Done { // a solver that had not read this end may have finished the run: that end counts
 		l, err := p.ReadLedger(ctx)
 		if err != nil {
 			return nil, err
@@ -77,7 +79,7 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Rec
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
-	if f.report == nil { // compaction may have left it behind the end
+	if f.report == nil { // after compaction the report may be behind the end
 		err := p.Each(ctx, p.Topics.Plans, 0, func(m run.Message) error {
 			if m.Get("run") == f.run {
 				f.takePlans(m.Message)
@@ -94,41 +96,41 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Rec
 	return f.report, nil
 }
 
-// follower follows a run without taking part in it. It ignores damaged messages.
+// follower reads the topics of a run without working on it. It ignores damaged messages.
 type follower struct {
 	*pipeline
 	plan    *schemas.Plan
-	run     string
+	run     string // the id
 	rec     event.Recorder
 	chain   *run.Chain
-	reports schemas.Collector[float32]
-	report  *schemas.Report
-	end     *schemas.End
+	reports schemas.Collector[float32] // chunks of the report
+	report  *schemas.Report            // nil: not read yet
+	end     *schemas.End               // nil: not read yet
 }
 
-// untilEnd takes the run's messages until one says its end.
+// untilEnd reads the run's messages until its end.
 func (f *follower) untilEnd(ctx context.Context) error {
 	subscription := f.Log.Subscribe(ctx, nil,
 		run.Position{Topic: f.Topics.Plans, Compacted: true},
 		run.Position{Topic: f.Topics.Weights, Offset: f.plan.Since.Weights, Compacted: true})
 	defer subscription.Close()
 	for wait := run.MinPatience; f.end == nil; {
-		d, late, err := subscription.Next(ctx, wait)
+		delivery, late, err := subscription.Next(ctx, wait)
 		if err != nil {
 			return err
 		}
 		if late {
 			v, _ := f.chain.Due()
-			event.Notice(f.rec, "run %s waits for visit %d of %s: are workers and a solver there?", f.run, v.Number, run.StageName(v.Stage))
+			event.Notice(f.rec, "run %s waits for visit %d of %s: check that workers and a solver are running", f.run, v.Number, run.StageName(v.Stage))
 			wait = run.Patience(wait)
 		}
-		if d == nil {
+		if delivery == nil {
 			continue
 		}
 		wait = run.MinPatience
-		switch m := d.Message.Message; {
+		switch m := delivery.Message.Message; {
 		case m.Get("run") != f.run:
-		case d.Topic == f.Topics.Weights:
+		case delivery.Topic == f.Topics.Weights:
 			f.takeWeights(m)
 		default:
 			f.takePlans(m)
@@ -137,7 +139,7 @@ func (f *follower) untilEnd(ctx context.Context) error {
 	return nil
 }
 
-// takeWeights takes a message of the weights topic.
+// takeWeights adds a message of the weights topic to the chain.
 func (f *follower) takeWeights(m schemas.Message) {
 	if grown, err := f.chain.Add(m); err != nil || !grown {
 		return
@@ -150,7 +152,7 @@ func (f *follower) takeWeights(m schemas.Message) {
 	f.rec.Record(f.chain.Surveyed(0))
 }
 
-// takePlans takes a message of the plans topic.
+// takePlans takes the run's stage reports, report and end from a message of the plans topic.
 func (f *follower) takePlans(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:

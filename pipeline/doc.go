@@ -1,4 +1,4 @@
-// Package pipeline joins the verbs: it plans runs, submits them, and brings worker and solver to them.
+// Package pipeline plans runs, submits them, and runs the two roles that work on them: worker and solver.
 //
 //	job, log ──ingest, plan──▶ plan ──submit──▶ plans topic
 //
@@ -8,7 +8,7 @@
 //	        │   ▲                                     ▲
 //	        └─ residuals and their seals ─────────────┘
 //
-// The roles are in pipeline/worker and pipeline/solver; pipeline/run is what they share. They meet only on topics, in one
-// process too. What a worker does next is a pure function of the plan and the accepted weights, so a process that is killed
-// and started again goes on where it was.
+// The roles are in pipeline/worker and pipeline/solver, and what they share is in pipeline/run. They communicate only by topics,
+// even within one process. What a worker does next is a pure function of the plan and the accepted weights. So a process that
+// is killed and started again continues where it was.
 package pipeline

@@ -12,34 +12,29 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Where there is no BLAS and no vector unit, errors are the same and
-// predictions differ by 1e-4 (RMS) at most. Without principal components the
-// survey is the same too.
+// Without a BLAS and without vector instructions, the errors are the same, and predictions differ by at most 1e-4 (RMS). The stages
+// have no principal components, so the survey's result is the same too.
 func TestFallbackPredictsTheSame(t *testing.T) {
 	training, test := rings(2000, 3, 3, 1), rings(500, 3, 3, 2)
 	fast := openBLAS(t)
 	if fast.Hint() != "" {
-		t.Log("no fast BLAS here: this compares vector units only")
+		t.Log("there is no fast BLAS: the test compares only vector instructions")
 	}
 	for name, list := range map[string][]schemas.Stage{
-		"identity":   {stage(link.Identity, 65, 1), stage(link.Identity, 65, 8)},
-		"softmax":    {stage(link.Softmax, 65, 8), stage(link.Softmax, 17, 8)},
-		"calibrated": {stage(link.Calibrated, 63, 3)},
+		"identity":   {rffStage(link.Identity, 65, 1), rffStage(link.Identity, 65, 8)},
+		"softmax":    {rffStage(link.Softmax, 65, 8), rffStage(link.Softmax, 17, 8)},
+		"calibrated": {rffStage(link.Calibrated, 63, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := jobOn(t, training, test, list...)
-			predict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
-				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, TrainOptions{Allocator: checked(t)}, &events{})
+			job := newJob(t, training, test, list...)
+			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
+				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				x := kernel.NewDense(len(test.rows), model.Width())
-				for i, row := range test.rows {
-					copy(x.Row(i), row)
-				}
-				return report, model.Predictor(blas).Probabilities(x)
+				return report, predict(blas, model, test)
 			}
-			report, p := predict(fast)
+			report, p := trainAndPredict(fast)
 			wide, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
 			cpu.X86.HasAVX512F = false
 			vek32.SetAcceleration(false)
@@ -47,18 +42,18 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 				cpu.X86.HasAVX512F = wide
 				vek32.SetAcceleration(accelerated)
 			}()
-			slow, q := predict(kernel.Gonum())
+			slow, q := trainAndPredict(kernel.Gonum())
 			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
-				t.Errorf("errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError, report.TrainError)
+				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError, report.TrainError)
 			}
 			sum := 0.0
 			for i, v := range p.Data {
 				sum += math.Pow(float64(v-q.Data[i]), 2)
 			}
 			if rms := math.Sqrt(sum / float64(len(p.Data))); !(rms <= 1e-4) {
-				t.Errorf("predictions differ by %.1e", rms)
+				t.Errorf("predictions differ by %.1e (RMS), expected at most 1e-4", rms)
 			} else {
-				t.Logf("predictions differ by %.1e", rms)
+				t.Logf("predictions differ by %.1e (RMS)", rms)
 			}
 		})
 	}

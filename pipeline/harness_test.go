@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,9 +13,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -23,24 +27,40 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// openEmbedded is a log of its own for one test.
+// openEmbedded opens an embedded broker with an empty log, for one test.
 func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
 	return openAt(t, t.TempDir())
 }
 
+// openAt opens an embedded broker on a directory.
 func openAt(t testing.TB, dir string) *kafkalog.Log {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, log)
+	return log
+}
+
+// connect opens another connection to an embedded broker, as another process has one.
+func connect(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
+	t.Helper()
+	other, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: log.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, other)
+	return other
+}
+
+func closeAfter(t testing.TB, log *kafkalog.Log) {
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return log
 }
 
 func openBLAS(t testing.TB) *kernel.BLAS {
@@ -52,15 +72,22 @@ func openBLAS(t testing.TB) *kernel.BLAS {
 	return blas
 }
 
-// table is examples in memory: what a test writes into files.
+// checkedAllocator returns an allocator that must have all memory back when the test ends.
+func checkedAllocator(t *testing.T) memory.Allocator {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	t.Cleanup(func() { mem.AssertSize(t, 0) })
+	return mem
+}
+
+// table is examples in memory.
 type table struct {
 	rows    [][]float32
 	labels  []string
-	weights []float32 // nil: none
+	weights []float32 // nil: every row weighs 1
 }
 
-// rings are classes that no linear function of two features tells apart:
-// circles around the origin, class c of radius 1 + c, in so many features.
+// rings returns classes that no linear function of the features separates. In the first two features, class c is a circle of
+// radius 1 + c around the origin; the other features are noise.
 func rings(rows, features, classes int, seed uint64) table {
 	random, data := rand.New(rand.NewPCG(seed, 1)), table{}
 	for range rows {
@@ -76,8 +103,8 @@ func rings(rows, features, classes int, seed uint64) table {
 	return data
 }
 
-// csv writes the table, label first, then the weight if there is one.
-func (d table) csv(t testing.TB, dir, name string) string {
+// writeCSV writes the table to a file: the label, the weight if there are weights, and the features.
+func (d table) writeCSV(t testing.TB, dir, name string) string {
 	t.Helper()
 	var text strings.Builder
 	for i, row := range d.rows {
@@ -97,13 +124,35 @@ func (d table) csv(t testing.TB, dir, name string) string {
 	return path
 }
 
-// jobOn is a small job over the files of two tables.
-func jobOn(t testing.TB, train, test table, list ...schemas.Stage) Job {
+// exampleRows returns the table, without weights, as rows of a message.
+func (d table) exampleRows() schemas.ExampleRows {
+	rows := schemas.ExampleRows{Rows: len(d.rows), Cols: len(d.rows[0]), Words: d.labels}
+	for _, row := range d.rows {
+		rows.Floats = append(rows.Floats, row...)
+	}
+	return rows
+}
+
+// exampleMessage encodes rows as an examples message of another producer.
+func exampleMessage(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
+	t.Helper()
+	mem := checkedAllocator(t)
+	record := rows.Record(mem)
+	defer record.Release()
+	value, err := schemas.EncodeExamples(record, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kafkalog.Message{Value: value}
+}
+
+// newJob returns a small job that trains on one table, and tests on another unless that is empty.
+func newJob(t testing.TB, train, test table, list ...schemas.Stage) Job {
 	t.Helper()
 	dir, options := t.TempDir(), ingest.Defaults()
-	options.Train, options.BatchRows = []string{train.csv(t, dir, "train.csv")}, 64
+	options.Train, options.BatchRows = []string{train.writeCSV(t, dir, "train.csv")}, 64
 	if len(test.rows) > 0 {
-		options.Test = []string{test.csv(t, dir, "test.csv")}
+		options.Test = []string{test.writeCSV(t, dir, "test.csv")}
 	}
 	if train.weights != nil {
 		options.Weight = "1"
@@ -114,8 +163,22 @@ func jobOn(t testing.TB, train, test table, list ...schemas.Stage) Job {
 	}
 }
 
-// stage is one of random Fourier features.
-func stage(l schemas.Link, size, passes int) schemas.Stage {
+// newMultiStageJob returns a job of four stages, with every link, over four partitions.
+func newMultiStageJob(t *testing.T) Job {
+	return newJob(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2),
+		rffStage(link.Softmax, 20, 3), rffStage(link.Calibrated, 20, 2), rffStage(link.Identity, 20, 1), rffStage(link.Softmax, 8, 2))
+}
+
+// newForeignJob returns a job without files, over one partition that other producers write to, and the table as a message.
+func newForeignJob(t *testing.T, data table) (Job, kafkalog.Message) {
+	t.Helper()
+	job := newJob(t, data, table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
+	job.Examples.Train, job.Examples.Partitions = nil, 1
+	return job, exampleMessage(t, data.exampleRows())
+}
+
+// rffStage returns a stage of random Fourier features.
+func rffStage(l schemas.Link, size, passes int) schemas.Stage {
 	s := solve.Defaults()
 	s.Features = stages.Defaults()
 	s.Features.Size, s.Features.BandwidthScale = size, 0.5
@@ -123,63 +186,109 @@ func stage(l schemas.Link, size, passes int) schemas.Stage {
 	return s
 }
 
-// events is a recorder that keeps everything, and may act on it.
-type events struct {
-	mutex sync.Mutex
-	all   []event.Event
-	on    func(event.Event)
+// eventRecorder keeps all events, and calls on, if it is set, with each.
+type eventRecorder struct {
+	mutex  sync.Mutex
+	events []event.Event
+	on     func(event.Event)
 }
 
-func (e *events) Record(event event.Event) {
-	e.mutex.Lock()
-	e.all = append(e.all, event)
-	on := e.on
-	e.mutex.Unlock()
+func (r *eventRecorder) Record(e event.Event) {
+	r.mutex.Lock()
+	r.events = append(r.events, e)
+	on := r.on
+	r.mutex.Unlock()
 	if on != nil {
-		on(event)
+		on(e)
 	}
 }
 
-// of are the events of one type, in order.
-func of[E event.Event](e *events) (found []E) {
-	e.mutex.Lock()
-	defer e.mutex.Unlock()
-	for _, event := range e.all {
-		if event, ok := event.(E); ok {
-			found = append(found, event)
+// eventsOf returns the recorded events of one type, in order.
+func eventsOf[E event.Event](r *eventRecorder) (found []E) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, e := range r.events {
+		if e, ok := e.(E); ok {
+			found = append(found, e)
 		}
 	}
 	return found
 }
 
-// train runs the job to its end.
+// train runs a job to its end.
 func train(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *model.Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
+	return trainRecorded(t, log, job, &eventRecorder{})
+}
+
+// trainRecorded runs a job to its end, and records its events.
+func trainRecorded(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*schemas.Report, *model.Model) {
+	t.Helper()
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return report, model
 }
 
-// aloneOn is a worker and a solver that own everything.
-func aloneOn(t *testing.T, d *pipeline, job Job, rec event.Recorder) *members {
+// trainError runs a job that must fail, and returns its error.
+func trainError(t *testing.T, log *kafkalog.Log, job Job) error {
 	t.Helper()
-	return &members{pipeline: d, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewAlone(job.Examples.Partitions), solves: run.NewAlone(1), leave: func() {}}
-}
-
-// failing runs a job that has to fail, and answers with its error.
-func failing(t *testing.T, log *kafkalog.Log, job Job) error {
-	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
 	if err == nil {
-		t.Fatalf("the run is done: %+v", report)
+		t.Fatalf("the run is done with report %+v, expected an error", report)
 	}
 	return err
 }
 
-// accept appends messages of another producer to a partition of examples.
-func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ...kafkalog.Message) {
+// trainUntil runs a job, and interrupts it at the first event for which stop returns true.
+func trainUntil(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{on: func(e event.Event) {
+		if stop(e) {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got error %v, expected the run to be interrupted", err)
+	}
+}
+
+// submitJob ingests a job's files, and writes its plan to the plans topic.
+func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*pipeline, *schemas.Plan) {
+	t.Helper()
+	p := open(log, job.Name, checkedAllocator(t))
+	if err := p.create(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := p.ingest(t.Context(), job, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := p.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := p.plan(t.Context(), job, openBLAS(t), sources, l, &eventRecorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan, _, err = p.submit(t.Context(), plan, l, false, rec); err != nil {
+		t.Fatal(err)
+	}
+	return p, plan
+}
+
+// newSoleMembers returns a worker and a solver that own all partitions.
+func newSoleMembers(t *testing.T, p *pipeline, job Job, rec event.Recorder) *members {
+	t.Helper()
+	return &members{pipeline: p, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewAlone(job.Examples.Partitions), solves: run.NewAlone(1), leave: func() {}}
+}
+
+// produce appends messages to a partition of the examples topic, as another producer does.
+func produce(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ...kafkalog.Message) {
 	t.Helper()
 	if err := log.Create(t.Context(), Topics(job)...); err != nil {
 		t.Fatal(err)
@@ -189,11 +298,8 @@ func accept(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ..
 	}
 }
 
-// header returns the value of a message's first header with the key, or "".
-func header(m kafkalog.Message, key string) string { return run.FromKafka(m).Get(key) }
-
-// read is all messages that a topic has.
-func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
+// readTopic returns all messages of a topic, partition by partition.
+func readTopic(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()
 	partitions, err := log.Partitions(t.Context(), topic)
 	if err != nil {
@@ -220,22 +326,24 @@ func read(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Me
 	return messages
 }
 
-// probabilities of a table's rows.
+// probabilities returns the probabilities that a model predicts for a table, a row each.
 func probabilities(t testing.TB, m *model.Model, data table) kernel.Dense {
 	t.Helper()
+	return predict(openBLAS(t), m, data)
+}
+
+func predict(blas *kernel.BLAS, m *model.Model, data table) kernel.Dense {
 	x := kernel.NewDense(len(data.rows), m.Width())
 	for i, row := range data.rows {
 		copy(x.Row(i), row)
 	}
-	return m.Predictor(openBLAS(t)).Probabilities(x)
-}
-
-func cancelled(t *testing.T) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithCancel(t.Context())
+	return m.Predictor(blas).Probabilities(x)
 }
 
 var (
 	inf = float32(math.Inf(1))
 	nan = float32(math.NaN())
 )
+
+// header returns the value of a message's first header with the key, or "".
+func header(m kafkalog.Message, key string) string { return run.FromKafka(m).Get(key) }

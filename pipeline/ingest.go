@@ -14,8 +14,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Ingest puts the job's files onto the examples topic, each that is not there already, and creates topics that are missing. A
-// source that was begun and not sealed is finished, or set aside and put there again: nobody trains on what is not sealed.
+// Ingest writes the job's files to the examples topic, and creates topics that are missing. It skips a source that is on the topic
+// and sealed. It completes a source that an earlier attempt left unsealed, or writes it again: no run trains on examples
+// without a seal.
 func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder) error {
 	p := open(log, job.Name, nil)
 	if err := p.create(ctx, &job); err != nil {
@@ -25,7 +26,7 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder)
 	return err
 }
 
-// ingest ingests the job's files, and returns the ids of their sources, all of them sealed.
+// ingest ingests the job's files, and returns the ids of their sources. All of them are sealed.
 func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (ids []string, err error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
 	if err != nil {
@@ -57,7 +58,8 @@ func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (ids
 	return ids, nil
 }
 
-// publishSource puts a source onto the examples topic, and returns the seal that makes it count.
+// publishSource writes a source to the examples topic, and returns its seal. The source counts once the seal is on the plans
+// topic.
 func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partitions int, rec event.Recorder) (*schemas.SourceSeal, error) {
 	attempt, err := p.attempt(ctx, s.ID, partitions)
 	if err != nil {
@@ -71,9 +73,9 @@ func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partition
 	})
 }
 
-// attempt finds what an interrupted attempt has left at the ends of the partitions, so that ingest goes on with it: then the
-// examples are where they would have been without the interruption. If other messages follow it, or a write was repeated, it
-// is set aside and another attempt begins.
+// attempt returns the attempt to write a source. If the partitions end with messages of an interrupted attempt, ingest continues
+// that attempt, and the examples get the offsets that they would have had without the interruption. If other messages follow, or
+// a write was repeated, a new attempt begins and the earlier messages never count.
 func (p *pipeline) attempt(ctx context.Context, id string, partitions int) (begun ingest.Attempt, err error) {
 	fresh := ingest.Attempt{Spans: make([]schemas.Span, partitions)}
 	begun.Spans = make([]schemas.Span, partitions)
@@ -104,18 +106,19 @@ func (p *pipeline) attempt(ctx context.Context, id string, partitions int) (begu
 	if whole && begun.ID != "" {
 		return begun, nil
 	}
-	// The ends of the topic differ from those at which any earlier attempt began that has written a message.
+	// The partitions' ends make a new id: every earlier attempt that has written a message began at other ends.
 	fresh.ID = schemas.DigestJSON(ends).Short()
 	return fresh, nil
 }
 
-// ingestedMessage is what the headers of an ingested message say.
+// ingestedMessage is the headers of an ingested message. The zero value is none.
 type ingestedMessage struct {
-	source, id, attempt string
+	source, id, attempt string // source is id/attempt
 	sequence            int64
 }
 
-// ingested returns what the message at an offset says; zero if it was not ingested, or is before the partition's first.
+// ingested returns the headers of the message at an offset. They are zero if the message was not ingested, or if the offset is
+// before the partition's first.
 func (p *pipeline) ingested(ctx context.Context, partition int, at, first int64) (found ingestedMessage, err error) {
 	if at < first {
 		return found, nil
@@ -130,26 +133,26 @@ func (p *pipeline) ingested(ctx context.Context, partition int, at, first int64)
 	return found, err
 }
 
-// sealed returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal,
-// also if two have ingested the source at once.
+// sealed returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal, even
+// if two have ingested the source at the same time.
 func (p *pipeline) sealed(ctx context.Context, l *run.Ledger, id string) (*schemas.SourceSeal, error) {
 	for i := range l.Sources {
 		if l.Sources[i].ID != id {
 			continue
 		}
-		there, err := p.present(ctx, &l.Sources[i])
+		present, err := p.present(ctx, &l.Sources[i])
 		if err != nil {
 			return nil, err
 		}
-		if there {
+		if present {
 			return &l.Sources[i], nil
 		}
 	}
 	return nil, nil
 }
 
-// present reports whether the messages of a sealed source are still on the topic: whether the first and the last of each
-// partition are, and belong to the source.
+// present reports whether the messages of a sealed source are still on the topic. It looks at the first and the last message in
+// each partition: both must belong to the source.
 func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal) (bool, error) {
 	for _, span := range seal.Spans {
 		first, end, err := p.Log.Bounds(ctx, p.Topics.Examples, span.Partition)

@@ -5,16 +5,16 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Job is what a user asks for: a configuration without the brokers. With the spans of the examples topic it becomes a plan.
+// Job is what a user asks for: a configuration without the brokers. A job and the spans of the examples topic make a plan.
 type Job struct {
 	Name         string // prefix of the topics
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []schemas.Stage // resolved: a repeated stage as often as it repeats
-	Intercept    bool
-	Seed         uint64
-	OnBadMessage string // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Segment      int64  // messages that are summed as one
-	Memory       int64  // bytes for prepared rows and blocks; 0: half of what is free
-	Warm         string // the version to start from: a number, a run, or run.Latest; "": none
+	Stages       []schemas.Stage // a repeated stage is here once for each repetition
+	Intercept    bool            // the first block has a constant feature
+	Seed         uint64          // of all random draws
+	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Segment      int64           // how many messages are summed as one
+	Memory       int64           // bytes for prepared rows and blocks; 0: half of the free memory
+	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none
 }

@@ -4,7 +4,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -16,12 +15,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// openKafka is real Kafka, and a pipeline's name that is not used there.
+// openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
 func openKafka(t *testing.T) (*kafkalog.Log, string) {
 	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: make kafka-up starts Kafka and says its address")
+		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	}
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")})
 	if err != nil {
@@ -46,30 +45,17 @@ func openKafka(t *testing.T) (*kafkalog.Log, string) {
 	return log, name
 }
 
-// The whole flow on real Kafka gives the bits that it gives on the embedded
-// broker, also when it is interrupted on the way and gone on with.
+// A run on real Kafka has the same bits as on the embedded broker, even if it is interrupted and resumed.
 func TestKafkaRunHasTheSameDigest(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), resumable(t))
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
 	log, name := openKafka(t)
-	job := resumable(t)
+	job := newMultiStageJob(t)
 	job.Name = name
-	ctx, cancel := cancelled(t)
-	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
-		if ended, ok := e.(event.StageEnded); ok && ended.Stage == 1 {
-			cancel()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	recorder := &events{}
-	first, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if began := of[event.Began](recorder); len(began) != 1 || !began[0].Resumed {
-		t.Errorf("%+v", began)
+	trainUntil(t, log, job, func(e event.Event) bool { s, ok := e.(event.StageEnded); return ok && s.Stage == 1 })
+	recorder := &eventRecorder{}
+	first, _ := trainRecorded(t, log, job, recorder)
+	if began := eventsOf[event.Began](recorder); len(began) != 1 || !began[0].Resumed {
+		t.Errorf("got events %+v, expected one run that is resumed", began)
 	}
 	second, model := train(t, log, job)
 	for _, r := range []*schemas.Report{first, second} {
@@ -78,53 +64,41 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 		}
 	}
 	if first.Version != 1 || second.Version != 2 || model.Manifest.Version != 2 {
-		t.Errorf("versions %d, %d, %d", first.Version, second.Version, model.Manifest.Version)
+		t.Errorf("versions %d and %d, model version %d; expected 1, 2, 2", first.Version, second.Version, model.Manifest.Version)
 	}
 }
 
-// On brokers that others share, an unfinished run goes first, unless it is to
-// be superseded.
+// On brokers that others share, an unfinished run goes first, unless Supersede cancels it.
 func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	log, name := openKafka(t)
-	job := resumable(t)
+	job := newMultiStageJob(t)
 	job.Name = name
-	interrupt := func() {
-		ctx, cancel := cancelled(t)
-		defer cancel()
-		_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{on: func(e event.Event) {
-			if _, ok := e.(event.Surveyed); ok {
-				cancel()
-			}
-		}})
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-	}
-	interrupt()
+	surveyed := func(e event.Event) bool { _, ok := e.(event.Surveyed); return ok }
+	trainUntil(t, log, job, surveyed)
 	other := job
 	other.Seed = 2
 	train(t, log, other)
 	if versions, err := Versions(t.Context(), log, name); err != nil || len(versions) != 2 || versions[1].Plan.Seed != 2 {
-		t.Errorf("%d versions, %v", len(versions), err)
+		t.Errorf("%d versions, error %v; expected 2, the second with seed 2", len(versions), err)
 	}
-	interrupt()
-	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Supersede: true, Allocator: checked(t)}, &events{}); err != nil {
+	trainUntil(t, log, job, surveyed)
+	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Supersede: true, Allocator: checkedAllocator(t)}, &eventRecorder{}); err != nil {
 		t.Fatal(err)
 	}
 	if versions, err := Versions(t.Context(), log, name); err != nil || len(versions) != 3 {
-		t.Errorf("%d versions, %v", len(versions), err)
+		t.Errorf("%d versions, error %v; expected 3", len(versions), err)
 	}
 }
 
-// Real brokers and the embedded one, one worker and several: the same bits.
+// On real Kafka the weights are the same as on the embedded broker, for any number of workers.
 func TestKafkaAnyNumberOfWorkers(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), resumable(t))
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
 	for _, workers := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			log, name := openKafka(t)
-			job := resumable(t)
+			job := newMultiStageJob(t)
 			job.Name = name
-			severalWork(t, log, job, workers, want)
+			checkManyWorkers(t, log, job, workers, want)
 		})
 	}
 }

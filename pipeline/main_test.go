@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Every goroutine has an end: none is left when the tests are.
+// TestMain fails if a goroutine is left when all tests have ended.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,8 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// plan fixes what a run of the job is, now: the spans of the examples topic as they are committed at this moment, and what
-// counts in them: the sources of the job's files, or if it names no files to train on, all that is there.
+// plan returns the plan of a run of the job. The plan fixes the spans of the examples topic as they are now, and what counts in
+// them: the sources of the job's files, or, if the job has no files to train on, all sealed sources and all messages without a
+// source.
 func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *run.Ledger, rec event.Recorder) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
@@ -59,7 +60,8 @@ func inputOf(o ingest.Options) schemas.Input {
 	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
 }
 
-// seals returns the seals of sources whose messages are still on the topic. If all are needed, one that is not is an error.
+// seals returns the seals of the sources whose messages are still on the topic. With all, a source that is missing is an error;
+// otherwise it is skipped.
 func (p *pipeline) seals(ctx context.Context, l *run.Ledger, ids []string, all bool) (seals []schemas.SourceSeal, err error) {
 	for _, id := range ids {
 		seal, err := p.sealed(ctx, l, id)
@@ -70,13 +72,13 @@ func (p *pipeline) seals(ctx context.Context, l *run.Ledger, ids []string, all b
 		case seal != nil:
 			seals = append(seals, *seal)
 		case all:
-			return nil, fmt.Errorf("source %s is not on %s any more", schemas.Digest(id).Short(), p.Topics.Examples)
+			return nil, fmt.Errorf("source %s is no longer on %s", schemas.Digest(id).Short(), p.Topics.Examples)
 		}
 	}
 	return seals, nil
 }
 
-// spans returns what the examples topic has now.
+// spans returns the offsets that each partition of the examples topic has now, without empty partitions.
 func (p *pipeline) spans(ctx context.Context) (spans schemas.Spans, err error) {
 	partitions, err := p.Log.Partitions(ctx, p.Topics.Examples)
 	if err != nil {
@@ -94,25 +96,25 @@ func (p *pipeline) spans(ctx context.Context) (spans schemas.Spans, err error) {
 	return spans, nil
 }
 
-// narrow cuts spans to what reaches from the first to the last message of the sources: nothing else counts.
+// narrow cuts each span to the range from the first to the last message of the sources. Spans without such messages are dropped.
 func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas.Spans) {
 	for _, span := range spans {
 		from, to := int64(math.MaxInt64), int64(0)
 		for _, s := range sources {
-			for _, own := range s.Spans {
-				if own.Partition == span.Partition {
-					from, to = min(from, own.From), max(to, own.To)
+			for _, source := range s.Spans {
+				if source.Partition == span.Partition {
+					from, to = min(from, source.From), max(to, source.To)
 				}
 			}
 		}
-		if own := (schemas.Span{Partition: span.Partition, From: max(from, span.From), To: min(to, span.To)}); !own.Empty() {
-			narrowed = append(narrowed, own)
+		if cut := (schemas.Span{Partition: span.Partition, From: max(from, span.From), To: min(to, span.To)}); !cut.Empty() {
+			narrowed = append(narrowed, cut)
 		}
 	}
 	return narrowed
 }
 
-// since returns where the run's own records begin on its topics.
+// since returns the ends of weights and statistics as they are now: the run's own records begin there.
 func (p *pipeline) since(ctx context.Context) (s schemas.Since, err error) {
 	if _, s.Weights, err = p.Log.Bounds(ctx, p.Topics.Weights, 0); err != nil {
 		return s, err
@@ -130,7 +132,8 @@ func (p *pipeline) since(ctx context.Context) (s schemas.Since, err error) {
 	return s, nil
 }
 
-// warm returns the version that a plan starts from, given its number, its run, or run.Latest; nil if version is empty.
+// warm returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warm
+// returns nil.
 func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan) (*schemas.Warm, error) {
 	if version == "" {
 		return nil, nil
@@ -145,20 +148,21 @@ func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan)
 	return &schemas.Warm{Run: m.Run, Manifest: schemas.DigestJSON(m)}, nil
 }
 
-// checkFeatures returns an error unless the features of a run are those of an earlier one, which it can then start from.
+// checkFeatures returns an error unless a run has the features and links of an earlier run. Only then can it start from its
+// weights.
 func checkFeatures(plan, earlier *schemas.Plan) error {
 	switch {
 	case plan.Seed != earlier.Seed:
-		return fmt.Errorf("it has seed %d, this run %d: its features are others", earlier.Seed, plan.Seed)
+		return fmt.Errorf("it has seed %d, this run has seed %d: their features differ", earlier.Seed, plan.Seed)
 	case plan.Prepare != earlier.Prepare:
-		return fmt.Errorf("it prepares %+v, this run %+v", earlier.Prepare, plan.Prepare)
+		return fmt.Errorf("it has prepare %+v, this run has %+v", earlier.Prepare, plan.Prepare)
 	case plan.Intercept != earlier.Intercept:
-		return fmt.Errorf("intercept is %v there, %v here", earlier.Intercept, plan.Intercept)
+		return fmt.Errorf("it has intercept %v, this run has %v", earlier.Intercept, plan.Intercept)
 	}
 	for t := range min(len(plan.Stages), len(earlier.Stages)) {
 		here, there := plan.Stages[t], earlier.Stages[t]
 		if here.Features != there.Features || here.Scores != there.Scores || here.Link != there.Link {
-			return fmt.Errorf("its stage %d has other features or another link", t)
+			return fmt.Errorf("its stage %d has other features, scores or another link than this run's", t)
 		}
 	}
 	return nil

@@ -13,37 +13,38 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
-// minRetention is how long a run may well take. A topic that keeps messages for less time may delete what a run still reads.
+// minRetention is how long a run may take. A topic that keeps messages for less time may delete what the run still has to read.
 const minRetention = time.Hour
 
 // RetentionError says that a topic may delete messages before a run has read them.
 type RetentionError struct {
 	Topic     string
-	Retention time.Duration
+	Retention time.Duration // the topic's retention.ms
 }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("%s keeps messages for %v (retention.ms): a run needs them for at least %v", e.Topic, e.Retention, minRetention)
+	return fmt.Sprintf("%s keeps messages for only %v, a run needs them for at least %v: increase retention.ms", e.Topic, e.Retention, minRetention)
 }
 
 // CompactionError says that a topic may drop a record that a worker still waits for.
 type CompactionError struct {
 	Topic string
-	Lag   time.Duration
+	Lag   time.Duration // the topic's min.compaction.lag.ms
 }
 
 func (e *CompactionError) Error() string {
-	return fmt.Sprintf("%s compacts messages after %v (min.compaction.lag.ms): a run needs them for at least %v", e.Topic, e.Lag, minRetention)
+	return fmt.Sprintf("%s compacts messages after %v, a run needs them for at least %v: increase min.compaction.lag.ms", e.Topic, e.Lag, minRetention)
 }
 
-// checkRetention returns a *RetentionError or a *CompactionError if a topic may lose messages under a run.
+// checkRetention returns a *RetentionError or a *CompactionError if a topic may lose messages during a run. If the settings can't be
+// read for lack of permission, it records a notice and returns nil.
 func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) error {
 	t := p.Topics
 	for _, topic := range []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans} {
 		config, err := p.admin.Config(ctx, topic)
 		if errors.As(err, new(*kafkalog.AccessError)) {
-			event.Notice(rec, "whether the topics keep messages for as long as a run is not checked: %v", err)
-			return nil // what we may not ask of one topic we may not ask of the others
+			event.Notice(rec, "the retention of the topics is not checked: %v", err)
+			return nil // the permission is usually missing for the other topics too
 		}
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) error
 	return nil
 }
 
-// milliseconds reads a time of a topic's settings. It is not known if it is unlimited or can't be read.
+// milliseconds parses a duration in a topic's settings. known is false if the setting means no limit, or is not a number.
 func milliseconds(text string) (d time.Duration, known bool) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < 0 || ms >= math.MaxInt64/int64(time.Millisecond) {

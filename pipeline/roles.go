@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Work makes visits for the runs of a pipeline, one run after the other, to the partitions that its consumer group assigns to
-// it, until ctx ends. Any number of processes may do so. It creates topics that are missing.
+// Work makes the visits of a pipeline's runs, one run after the other, to the partitions that its consumer group assigns to this
+// process. It returns when ctx ends. Any number of processes may work. It creates topics that are missing.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
@@ -38,8 +38,8 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 	})
 }
 
-// Solve solves the runs of a pipeline, one after the other, while its consumer group assigns the plans topic to it, until ctx
-// ends. Of several processes that do so one is active, the others stand by. It creates topics that are missing.
+// Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process. It returns
+// when ctx ends. If several processes solve, one is active and the others stand by. It creates topics that are missing.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here, err := arithmetic(blas)
 	if err != nil {
@@ -63,11 +63,12 @@ type member interface {
 	Leave() error
 }
 
-// role takes part in a run until the run has ended, or can't go on.
+// role works on a run, or solves it, until the run has ended. An error means that the role can't continue. The run's end is on the
+// plans topic at offset watch or later.
 type role func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error
 
-// serve has a role take part in all runs, in the order of their plans, until ctx ends. A process with another arithmetic than a
-// run's leaves its group while that run takes, so that others get its partitions.
+// serve does all runs in the order of their plans, until ctx ends. If a run has another arithmetic than this process (here), the
+// process leaves its group until that run has ended, so that other processes get its partitions.
 func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event.Recorder, join func() member, do role) error {
 	plans, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -75,15 +76,15 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 	}
 	plans.Report(rec)
 	for {
-		group := join() // before there is a run: joining takes seconds
+		group := join() // join before there is a run, as joining takes seconds
 		other, err := p.serveAs(ctx, group, here, plans, rec, do)
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
-			event.Notice(rec, "leave the group: %v", leaving)
+			event.Notice(rec, "leave the consumer group: %v", leaving)
 		}
 		if err != nil {
 			return err
 		}
-		event.Notice(rec, "run %s was planned with %+v, this process has %+v: it stands aside until the run has ended", other.Run(), other.Arithmetic, here)
+		event.Notice(rec, "run %s was planned with %+v, this process has %+v: this process stands aside until the run has ended", other.Run(), other.Arithmetic, here)
 		q := p.queue(ctx, plans, run.NewAlone(0), rec)
 		err = q.ended(ctx, other.Run())
 		q.subscription.Close()
@@ -93,7 +94,7 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 	}
 }
 
-// serveAs serves as a member of a group until a run with another arithmetic comes, and returns that.
+// serveAs does runs as a member of a group, until it gets a run with another arithmetic. It returns that run's plan.
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer q.subscription.Close()
@@ -113,22 +114,22 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 	}
 }
 
-// queue is the runs that wait for a role, as the plans topic grows.
+// queue is the runs that a role has yet to do. It follows the plans topic.
 type queue struct {
 	plans        *run.Ledger
 	owner        run.Owner
 	rec          event.Recorder
 	subscription run.Subscription
-	owned        []int // that was recorded
+	owned        []int // the partitions that were recorded last
 }
 
-// queue goes on where the ledger has read to, until its subscription is closed.
+// queue returns a queue that reads the plans topic from where the ledger ends. The caller closes its subscription.
 func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, rec event.Recorder) *queue {
 	from := run.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
 
-// next waits for a run that has not ended.
+// next waits for a run that has not ended, and returns its plan.
 func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 	for {
 		if unfinished := q.plans.Unfinished(); len(unfinished) > 0 {
@@ -156,52 +157,53 @@ func (q *queue) ended(ctx context.Context, id string) error {
 	return nil
 }
 
-// take takes a message of the plans topic, or returns as something else may have changed.
+// take adds the next message of the plans topic to the ledger. It also returns if the owned partitions have changed, or after a
+// while without a message.
 func (q *queue) take(ctx context.Context) error {
 	if err := run.CheckMembership(q.owner); err != nil {
 		return err
 	}
-	d, _, err := q.subscription.Next(ctx, run.MaxPatience)
-	if err != nil || d == nil {
+	delivery, _, err := q.subscription.Next(ctx, run.MaxPatience)
+	if err != nil || delivery == nil {
 		return err
 	}
-	if err := q.plans.Add(d.Message); err != nil {
+	if err := q.plans.Add(delivery.Message); err != nil {
 		event.PassOver(q.rec, "plans", err)
 	}
 	return nil
 }
 
-// solveWhenOwner solves a run while this process owns the plans topic, until the run has ended.
+// solveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
 func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	for {
-		mine, err := p.standBy(ctx, o, plan.Run(), watch)
-		if err != nil || !mine {
+		owner, err := p.standBy(ctx, o, plan.Run(), watch)
+		if err != nil || !owner {
 			return err
 		}
 		if err := solver.New(p.Client, blas, plan, watch, o, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
-		event.Notice(rec, "another solver goes on: standing by")
+		event.Notice(rec, "another solver continues this run: standing by")
 	}
 }
 
-// standBy waits until this process owns the plans topic, or the run has ended.
-func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch int64) (mine bool, err error) {
-	if mine, err := run.Owns(o, 0); err != nil || mine {
-		return mine, err
+// standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
+func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch int64) (owner bool, err error) {
+	if owner, err := run.Owns(o, 0); err != nil || owner {
+		return owner, err
 	}
 	subscription := p.Log.Subscribe(ctx, o.Changed(), run.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
 	defer subscription.Close()
 	for {
-		d, _, err := subscription.Next(ctx, run.MaxPatience)
+		delivery, _, err := subscription.Next(ctx, run.MaxPatience)
 		if err != nil {
 			return false, err
 		}
-		if d != nil && run.Ends(d.Message.Message, id) {
+		if delivery != nil && run.Ends(delivery.Message.Message, id) {
 			return false, nil
 		}
-		if mine, err := run.Owns(o, 0); err != nil || mine {
-			return mine, err
+		if owner, err := run.Owns(o, 0); err != nil || owner {
+			return owner, err
 		}
 	}
 }

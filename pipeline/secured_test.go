@@ -25,15 +25,15 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run/event"
 )
 
-// secured is real Kafka that wants a certificate and a password, and allows everything to admin and nothing to others: the
-// folder that scripts/kafka.sh made for it.
+// secured is a real Kafka that requires a certificate and a password. It allows everything to the user admin, and nothing to
+// others without an ACL. dir is the folder with its certificates and passwords, which scripts/kafka.sh makes.
 type secured struct{ dir string }
 
-func securedKafka(t *testing.T) secured {
+func openSecured(t *testing.T) secured {
 	t.Helper()
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
 	if dir == "" {
-		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: scripts/kafka.sh start --secure starts Kafka and names that folder")
+		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: start Kafka with scripts/kafka.sh start --secure, which prints the value")
 	}
 	return secured{dir}
 }
@@ -70,7 +70,7 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 	return log
 }
 
-// allow makes ACLs, and waits until the broker goes by them.
+// allow creates ACLs, and waits until the broker has them.
 func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 	t.Helper()
 	certificate, err := tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key"))
@@ -96,7 +96,7 @@ func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, acl := range acls {
-		for there := false; !there; {
+		for known := false; !known; {
 			found, err := admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
 				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: acl.ResourceName, ResourcePatternTypeFilter: acl.ResourcePatternType,
 				PrincipalFilter: acl.Principal, HostFilter: acl.Host, Operation: acl.Operation, PermissionType: acl.PermissionType,
@@ -104,7 +104,7 @@ func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			there = len(found.Resources) > 0
+			known = len(found.Resources) > 0
 		}
 	}
 }
@@ -114,8 +114,8 @@ var (
 	aclOption     = regexp.MustCompile(`--([a-z-]+) (\S+)`)
 )
 
-// documented are the ACLs that docs/security.md makes for users who are called like the roles.
-func documented(t *testing.T, name string) (acls []kafka.ACLEntry) {
+// documentedACLs returns the ACLs that docs/security.md lists for a pipeline. Each user there has the name of a role.
+func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 	t.Helper()
 	page, err := os.ReadFile("../docs/security.md")
 	if err != nil {
@@ -141,41 +141,42 @@ func documented(t *testing.T, name string) (acls []kafka.ACLEntry) {
 				kind  kafka.ResourceType
 				names []string
 			}{{kafka.ResourceTypeTopic, options["topic"]}, {kafka.ResourceTypeGroup, options["group"]}} {
-				for _, of := range resource.names {
-					entry.ResourceType, entry.ResourceName = resource.kind, strings.Replace(of, "NAME", name, 1)
+				for _, resourceName := range resource.names {
+					entry.ResourceType, entry.ResourceName = resource.kind, strings.Replace(resourceName, "NAME", name, 1)
 					acls = append(acls, entry)
 				}
 			}
 		}
 	}
 	if len(acls) == 0 {
-		t.Fatal("docs/security.md makes no ACLs")
+		t.Fatal("docs/security.md lists no ACLs")
 	}
 	return acls
 }
 
-// granted are the ACLs of roles, given to a user.
-func granted(acls []kafka.ACLEntry, user string, roles ...string) (own []kafka.ACLEntry) {
+// aclsOf returns the ACLs of roles, for a user.
+func aclsOf(acls []kafka.ACLEntry, user string, roles ...string) (granted []kafka.ACLEntry) {
 	for _, acl := range acls {
 		if slices.Contains(roles, strings.TrimPrefix(acl.Principal, "User:")) {
 			acl.Principal = "User:" + user
-			own = append(own, acl)
+			granted = append(granted, acl)
 		}
 	}
-	return own
+	return granted
 }
 
-func denied(err error) bool {
+// isDenied reports whether an error says that a topic's ACLs forbid a request.
+func isDenied(err error) bool {
 	return errors.As(err, new(*kafkalog.AccessError)) && errors.Is(err, kafka.TopicAuthorizationFailed)
 }
 
-// Each role can do its work with the ACLs that docs/security.md lists for it, and none the work of another. What is optional
-// may be missing.
+// With the ACLs that docs/security.md lists for it, each role can do its own work, and not that of another role. Optional ACLs may
+// be missing.
 func TestKafkaACLs(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), resumable(t))
-	kafkas, job := securedKafka(t), resumable(t)
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
+	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin, topics := kafkas.open(t, "admin"), run.TopicsOf(job.Name)
+	admin, topics := cluster.open(t, "admin"), run.TopicsOf(job.Name)
 	t.Cleanup(func() {
 		for _, topic := range Topics(job) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
@@ -183,62 +184,61 @@ func TestKafkaACLs(t *testing.T) {
 			}
 		}
 	})
-	acls := documented(t, job.Name)
-	submitter := kafkas.open(t, "train")
+	acls := documentedACLs(t, job.Name)
+	submitter := cluster.open(t, "train")
 
-	if err := Ingest(t.Context(), submitter, job, &events{}); !denied(err) {
-		t.Fatalf("ingest without permission: %v", err)
+	if err := Ingest(t.Context(), submitter, job, &eventRecorder{}); !isDenied(err) {
+		t.Fatalf("ingest without permission: got error %v, expected that it is denied", err)
 	}
-	kafkas.allow(t, slices.DeleteFunc(granted(acls, "train", "train"), func(acl kafka.ACLEntry) bool {
+	cluster.allow(t, slices.DeleteFunc(aclsOf(acls, "train", "train"), func(acl kafka.ACLEntry) bool {
 		return acl.Operation == kafka.ACLOperationTypeDescribeConfigs
 	}))
-	if err := Ingest(t.Context(), submitter, job, &events{}); err != nil {
+	if err := Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
 		t.Fatalf("ingest: %v", err)
 	}
-	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, &events{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
-		t.Errorf("a submitter at the work of others: %v", err)
+	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
+		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
 	}
 
-	kafkas.allow(t, granted(acls, "train", "work", "solve"))
+	cluster.allow(t, aclsOf(acls, "train", "work", "solve"))
 	for _, retention := range []bool{false, true} {
 		if retention {
-			kafkas.allow(t, granted(acls, "train", "train"))
+			cluster.allow(t, aclsOf(acls, "train", "train"))
 		}
-		recorder := &events{}
-		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checked(t)}, recorder)
+		recorder := &eventRecorder{}
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
-		noticed := slices.ContainsFunc(of[event.Noticed](recorder), func(e event.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
+		noticed := slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(e event.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
 		if noticed == retention {
-			t.Errorf("with permission to see retention %v, without a check of it %v", retention, noticed)
+			t.Errorf("with permission to read the retention: %v; notice that it is not checked: %v", retention, noticed)
 		}
 	}
 
-	kafkas.allow(t, granted(acls, "subscribe", "subscribe"))
-	subscriber := kafkas.open(t, "subscribe")
+	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
+	subscriber := cluster.open(t, "subscribe")
 	model, err := LoadModel(t.Context(), subscriber, job.Name, run.Latest)
 	if err != nil || model.Manifest.Version != 2 {
-		t.Fatalf("subscribe: %v", err)
+		t.Fatalf("a subscriber loads the newest model: error %v, expected version 2", err)
 	}
-	if _, err := subscriber.Append(t.Context(), topics.Weights, 0, kafkalog.Message{Value: []byte("x")}); !denied(err) {
-		t.Errorf("a subscriber writes weights: %v", err)
+	if _, err := subscriber.Append(t.Context(), topics.Weights, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
+		t.Errorf("a subscriber writes weights: got error %v, expected that it is denied", err)
 	}
-	if _, _, err := subscriber.Bounds(t.Context(), topics.Examples, 0); !denied(err) {
-		t.Errorf("a subscriber looks at examples: %v", err)
+	if _, _, err := subscriber.Bounds(t.Context(), topics.Examples, 0); !isDenied(err) {
+		t.Errorf("a subscriber reads examples: got error %v, expected that it is denied", err)
 	}
 }
 
-// The roles as processes of users of their own, each with the ACLs of its role
-// and nothing else, make the same weights as one process.
+// Roles that run as different users, each with only the ACLs of its role, make the same weights as one process.
 func TestKafkaRolesOfUsers(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), resumable(t))
-	kafkas, job := securedKafka(t), resumable(t)
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
+	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin := kafkas.open(t, "admin")
+	admin := cluster.open(t, "admin")
 	t.Cleanup(func() {
 		for _, topic := range Topics(job) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
@@ -246,19 +246,19 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 			}
 		}
 	})
-	acls := documented(t, job.Name)
+	acls := documentedACLs(t, job.Name)
 	for _, user := range []string{"train", "work", "solve"} {
-		kafkas.allow(t, granted(acls, user, user))
+		cluster.allow(t, aclsOf(acls, user, user))
 	}
-	submitter := kafkas.open(t, "train")
+	submitter := cluster.open(t, "train")
 	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	work, solve := kafkas.open(t, "work"), kafkas.open(t, "solve")
-	working(t, work, job)
-	working(t, kafkas.open(t, "work"), job)
-	solving(t, solve, job)
+	work, solve := cluster.open(t, "work"), cluster.open(t, "solve")
+	startWorker(t, work, job)
+	startWorker(t, cluster.open(t, "work"), job)
+	startSolver(t, solve, job)
 	report, _, err := Attach(t.Context(), submitter, job.Name, id, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 		t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 	}
-	// what is not theirs to write
+	// A role can write to its own topics, and to no others.
 	for user, own := range map[string][]string{
 		"work":  {run.TopicsOf(job.Name).Statistics, run.TopicsOf(job.Name).Residuals, run.TopicsOf(job.Name).Quarantine},
 		"solve": {run.TopicsOf(job.Name).Weights, run.TopicsOf(job.Name).Plans},
@@ -275,7 +275,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		for _, topic := range Topics(job) {
 			_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
 			if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
-				t.Errorf("%s as %s: %v", topic.Name, user, err)
+				t.Errorf("user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
 			}
 		}
 	}

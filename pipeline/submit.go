@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Submit ingests the job's files and submits a run of the job, which it leaves to workers and solvers elsewhere. It returns the
-// run's id.
+// Submit ingests the job's files, submits a run of the job and returns the run's id. Workers and solvers in other processes
+// carry out the run.
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (id string, err error) {
 	rec = event.Serialised(rec)
 	p := open(log, job.Name, o.Allocator)
@@ -25,9 +25,9 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 		return "", err
 	}
 	for _, earlier := range s.first {
-		text := fmt.Sprintf("run %s was planned before and is not finished: it goes first", earlier.Run())
+		text := fmt.Sprintf("run %s was submitted earlier and is not finished: it goes first", earlier.Run())
 		if earlier.Arithmetic != s.plan.Arithmetic {
-			text += fmt.Sprintf(", on processes with %+v; --supersede cancels it", earlier.Arithmetic)
+			text += fmt.Sprintf(", and was planned with %+v; cancel it with --supersede", earlier.Arithmetic)
 		}
 		rec.Record(event.Noticed{Text: text})
 	}
@@ -37,13 +37,13 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 // submission is a run that is on the plans topic.
 type submission struct {
 	plan     *schemas.Plan
-	first    []*schemas.Plan // unfinished runs before it
-	known    bool            // it was there before
-	watch    int64           // its end stands on the plans topic from this offset on
-	ingested time.Duration
+	first    []*schemas.Plan // unfinished runs that go first
+	known    bool            // the run was on the topic before
+	watch    int64           // the run's end is on the plans topic at this offset or later
+	ingested time.Duration   // how long ingest took
 }
 
-// ingestAndSubmit ingests the job's files and submits its run.
+// ingestAndSubmit ingests the job's files, and submits its run.
 func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*submission, error) {
 	began := time.Now()
 	sources, err := p.ingest(ctx, job, rec)
@@ -70,8 +70,8 @@ func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job J
 	return s, err
 }
 
-// submit writes the plan to its topic unless it is there. It returns the plan that stands there first, and the unfinished runs
-// before it, which go first.
+// submit writes the plan to the plans topic unless its run is there. It returns the run's first plan on the topic, and the
+// unfinished runs that go first.
 func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec event.Recorder) (*schemas.Plan, []*schemas.Plan, error) {
 	id := plan.Run()
 	if supersede {
@@ -84,7 +84,7 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
 		}
 	}
-	l, err := p.ReadLedger(ctx) // somebody else may have submitted since it was read
+	l, err := p.ReadLedger(ctx) // other processes may have submitted runs since l was read
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,12 +95,12 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 		}
 		first = append(first, other)
 	}
-	return nil, nil, &RunError{Run: id, State: "ended", Reason: "somebody else finished or cancelled it meanwhile; the same command begins the next"}
+	return nil, nil, &RunError{Run: id, State: "ended", Reason: "another process finished or cancelled it; run the same command again to begin the next run"}
 }
 
 // cancelOthers cancels the unfinished runs other than this one.
 func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Recorder) error {
-	l, err := p.ReadLedger(ctx) // they may have ended while the plan was made
+	l, err := p.ReadLedger(ctx) // runs may have ended while the plan was made
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Record
 		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
 			return fmt.Errorf("cancel run %s: %w", other.Run(), err)
 		}
-		event.Notice(rec, "run %s was not finished and is of another configuration: it is cancelled", other.Run())
+		event.Notice(rec, "unfinished run %s has another configuration: it is cancelled", other.Run())
 	}
 	return nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run"
 )
 
-// pipeline is the client of a pipeline's topics, and the log for setting them up.
+// pipeline reads and writes the topics of one pipeline, and creates them.
 type pipeline struct {
 	*run.Client
-	admin  *kafkalog.Log
-	memory memory.Allocator // of Arrow, for ingest
+	admin  *kafkalog.Log    // creates, deletes and configures topics; joins consumer groups
+	memory memory.Allocator // for the Arrow records of ingest
 }
 
-// open returns the pipeline of that name; mem nil is Go's memory.
+// open returns the pipeline of that name. mem is where Arrow's memory comes from; nil is Go's.
 func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	if mem == nil {
 		mem = memory.DefaultAllocator
@@ -28,14 +28,13 @@ func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem}
 }
 
-// maxStatisticsPartitions is enough to spread the Gram matrices over brokers, and few enough for a solver to follow all of
-// them.
+// maxStatisticsPartitions is enough to spread the Gram matrices over the brokers, and few enough for one solver to follow.
 const maxStatisticsPartitions = 8
 
-// compactionLag must exceed the longest run, so that compaction never removes a record that a worker still waits for.
+// compactionLag must be longer than any run. Otherwise compaction may remove a record that a worker still waits for.
 const compactionLag = 7 * 24 * time.Hour
 
-// Topics returns the topics that a job needs, as they are created where they are missing.
+// Topics returns the topics that a job needs, with the settings that missing ones are created with.
 func Topics(job Job) []kafkalog.Topic {
 	t, p := run.TopicsOf(job.Name), job.Examples.Partitions
 	lag := map[string]string{"min.compaction.lag.ms": strconv.FormatInt(compactionLag.Milliseconds(), 10)}
@@ -49,18 +48,18 @@ func Topics(job Job) []kafkalog.Topic {
 	}
 }
 
-// PartitionsError says that the residuals topic has too few partitions: residuals stand in the partition of their examples.
+// PartitionsError says that the residuals topic has fewer partitions than the examples topic. Residuals are in the same partition
+// as their examples.
 type PartitionsError struct {
-	Residuals  string
-	Have, Want int
+	Residuals  string // the topic's name
+	Have, Want int    // numbers of partitions
 }
 
 func (e *PartitionsError) Error() string {
-	return fmt.Sprintf("%s has %d partitions, the examples have %d: add partitions, or delete it", e.Residuals, e.Have, e.Want)
+	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it", e.Residuals, e.Have, e.Want)
 }
 
-// create creates the topics that are missing. An examples topic that exists keeps its number of partitions, which is the job's
-// from then on.
+// create creates the topics that are missing. If the examples topic exists, the job takes over its number of partitions.
 func (p *pipeline) create(ctx context.Context, job *Job) error {
 	if err := p.admin.Create(ctx, Topics(*job)[0]); err != nil {
 		return err
@@ -79,8 +78,8 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 	return err
 }
 
-// require creates the pipeline's topics if one of those that a role needs is missing. A role that may not create topics works
-// if its own exist, and need not see the others.
+// require creates the pipeline's topics if one of the needed topics is missing. A role without permission to create topics can
+// work if the topics that it needs exist. It need not have access to the others.
 func (p *pipeline) require(ctx context.Context, job *Job, needed ...string) error {
 	for _, topic := range needed {
 		_, err := p.Log.Partitions(ctx, topic)
@@ -94,8 +93,8 @@ func (p *pipeline) require(ctx context.Context, job *Job, needed ...string) erro
 	return nil
 }
 
-// clear empties the topics that only a run under way reads. The embedded broker deletes nothing by age, and a run leaves a Gram
-// matrix for each stage and partition.
+// clear empties statistics and residuals, which only an unfinished run reads. The embedded broker deletes nothing by age, and each
+// run leaves a Gram matrix for each stage and partition.
 func (p *pipeline) clear(ctx context.Context, job Job) error {
 	if err := p.admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals); err != nil {
 		return err

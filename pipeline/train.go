@@ -18,40 +18,41 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// TrainOptions says how a run is submitted. The zero value finishes earlier runs first.
+// TrainOptions says how a run is submitted. With the zero value, earlier runs are finished first.
 type TrainOptions struct {
-	// Supersede cancels unfinished runs of the pipeline that are not this one, instead of finishing them first. On the
-	// embedded broker they are always cancelled: nobody else can be at work on them.
+	// Supersede cancels the pipeline's other unfinished runs instead of finishing them first. On the embedded broker they are
+	// always cancelled, as no other process can be working on them.
 	Supersede bool
-	// Allocator is where Arrow's memory comes from; nil: Go's.
+	// Allocator is where Arrow's memory comes from; nil is Go's.
 	Allocator memory.Allocator
 }
 
-// StandAsideError says that a run that goes first was planned by a process with another arithmetic, so this process can't go on
-// with it bit by bit.
+// StandAsideError says that a run that goes first was planned by a process with another arithmetic. This process can't continue
+// it, as its sums would have other bits.
 type StandAsideError struct {
-	Run         string
-	There, Here schemas.Arithmetic
+	Run         string             // the run that goes first
+	There, Here schemas.Arithmetic // of the run's plan, and of this process
 }
 
 func (e *StandAsideError) Error() string {
-	return fmt.Sprintf("run %s goes first and was planned with %+v, this process has %+v: finish it there, or cancel it with --supersede", e.Run, e.There, e.Here)
+	return fmt.Sprintf("run %s goes first and was planned with %+v, this process has %+v: finish the run where it was planned, or cancel it with --supersede", e.Run, e.There, e.Here)
 }
 
-// Train ingests the job's files, submits a run of the job and brings a worker and a solver of its own to it, until the run has
-// ended. It goes on with an unfinished run of the same content. On brokers, other processes may work and solve too. The error
-// is a *[RunError] if the run has ended without a version.
+// Train ingests the job's files, submits a run of the job, and works on it with a worker and a solver in this process until the run
+// has ended. It resumes an unfinished run of the same content. With brokers, other processes may work on the run too. The error is
+// a *[RunError] if the run has ended without a version, and a *[StandAsideError] if this process can't work on a run that goes
+// first.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
 	p := open(log, job.Name, o.Allocator)
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
-	own, err := p.join(job, blas, rec)
+	roles, err := p.join(job, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer own.leave()
+	defer roles.leave()
 	s, err := p.ingestAndSubmit(ctx, blas, job, o, rec)
 	if err != nil {
 		return nil, nil, err
@@ -60,13 +61,13 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		if earlier.Arithmetic != s.plan.Arithmetic {
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
 		}
-		event.Notice(rec, "run %s was planned before and is not finished: it goes first", earlier.Run())
-		if _, err := own.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
+		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
+		if _, err := roles.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
 	}
 	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
-	report, err := own.execute(ctx, s.plan, s.watch)
+	report, err := roles.execute(ctx, s.plan, s.watch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,18 +76,18 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	return report, m, err
 }
 
-// members are a worker and a solver of this process, for the runs that it has submitted.
+// members are the memberships of this process in the groups of workers and solvers, and what its worker and solver need.
 type members struct {
 	*pipeline
 	blas          *kernel.BLAS
-	bytes         int64
+	bytes         int64 // for prepared rows and blocks
 	rec           event.Recorder
 	works, solves run.Owner
-	leave         func()
+	leave         func() // leaves both groups
 }
 
-// join joins the consumer groups of the pipeline; on the embedded broker this process owns everything. It joins before there is
-// a plan, as joining a group takes seconds.
+// join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions. Callers join before
+// they plan, as joining a group takes seconds.
 func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*members, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
@@ -100,17 +101,18 @@ func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*member
 	works, solves := p.admin.Join(p.Topics.Workers(), p.Topics.Examples), p.admin.Join(p.Topics.Solvers(), p.Topics.Plans)
 	m.works, m.solves = works, solves
 	m.leave = func() {
-		var leaving errgroup.Group // both at once: each may take a few seconds
+		var leaving errgroup.Group // leave both at once, as each may take a few seconds
 		leaving.Go(works.Leave)
 		leaving.Go(solves.Leave)
 		if err := leaving.Wait(); err != nil {
-			event.Notice(rec, "leave the groups: %v", err)
+			event.Notice(rec, "leave the consumer groups: %v", err)
 		}
 	}
 	return m, nil
 }
 
-// execute takes part in a run, and follows it to its end. The run's end stands on the plans topic from offset watch on.
+// execute works on a run and solves it until the run has ended, and returns its report. The run's end is on the plans topic at
+// offset watch or later.
 func (m *members) execute(ctx context.Context, plan *schemas.Plan, watch int64) (report *schemas.Report, err error) {
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
@@ -135,7 +137,7 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, watch int64) 
 	return report, nil
 }
 
-// unlessStopped drops the error of a role whose run has ended.
+// unlessStopped drops the error of a role that was stopped because its run has ended.
 func unlessStopped(working context.Context, err error) error {
 	if working.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -143,16 +145,17 @@ func unlessStopped(working context.Context, err error) error {
 	return err
 }
 
-// once passes on a survey and each stage the first time only: a solver of this process tells of them, and so does whoever
-// follows the run, as it may be solved elsewhere.
+// once is a recorder that drops repeated events of the survey and of each stage. The solver of this process records them, and so
+// does follow, as another process may solve the run.
 type once struct {
-	to       event.Recorder
+	next     event.Recorder
 	surveyed bool
 	stages   map[int]bool
 }
 
-func newOnce(to event.Recorder) *once { return &once{to: to, stages: map[int]bool{}} }
+func newOnce(next event.Recorder) *once { return &once{next: next, stages: map[int]bool{}} }
 
+// Record records an event unless it repeats.
 func (o *once) Record(e event.Event) {
 	switch e := e.(type) {
 	case event.Surveyed:
@@ -166,5 +169,5 @@ func (o *once) Record(e event.Event) {
 		}
 		o.stages[e.Stage] = true
 	}
-	o.to.Record(e)
+	o.next.Record(e)
 }

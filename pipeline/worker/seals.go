@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -12,19 +13,29 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// seals are those of a run that a worker knows, its own and others'. The zero value knows none.
+// seals are those of a run that a worker knows, its own and others'. The zero value knows none. A scan reads the seals of the
+// stage before while it writes those of its own, so of, add and forget are safe for concurrent use.
 type seals struct {
+	mutex sync.Mutex
 	known map[place]*schemas.Seal
-	next  map[int]int64 // by partition of the statistics: messages before it are read
+
+	next map[int]int64 // by partition of the statistics: messages before it are read
 }
 
 // place is a partition of the examples, and a stage.
 type place struct{ partition, stage int }
 
 // of returns the seal of a partition after a stage, or nil.
-func (s *seals) of(partition, stage int) *schemas.Seal { return s.known[place{partition, stage}] }
+func (s *seals) of(partition, stage int) *schemas.Seal {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.known[place{partition, stage}]
+}
 
+// add adds a seal, or replaces the one of its partition and stage.
 func (s *seals) add(seal *schemas.Seal) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	if s.known == nil {
 		s.known = map[place]*schemas.Seal{}
 	}
@@ -32,7 +43,11 @@ func (s *seals) add(seal *schemas.Seal) {
 }
 
 // forget has the residuals of a partition after a stage published again.
-func (s *seals) forget(partition, stage int) { delete(s.known, place{partition, stage}) }
+func (s *seals) forget(partition, stage int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.known, place{partition, stage})
+}
 
 // findSeals reads which residuals of partitions are sealed by workers that owned them before. There are none before a stage
 // is final.

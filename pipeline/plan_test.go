@@ -10,10 +10,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Any messages of the plans topic make a ledger, and plans that a worker can follow.
+// FuzzLedger checks that any message of the plans topic is either damaged or harmless: a plan that the ledger accepts can be
+// followed.
 func FuzzLedger(f *testing.F) {
 	plan := func(p schemas.Plan) *schemas.Plan { return &p }
-	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{stage(link.Softmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
+	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{rffStage(link.Softmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
 	wide := sound
 	wide.Spans = schemas.Spans{{To: 1 << 60}}
 	twice := sound
@@ -26,7 +27,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
 		topics := run.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
-		client := &run.Client{Log: simClientLog{simLog: log, actor: &actor{free: true}}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+		client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
 		l, err := client.ReadLedger(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func FuzzLedger(f *testing.F) {
 			for _, s := range p.Spans {
 				segments += float64(s.To-s.From) / float64(p.Segment)
 			}
-			if segments < 100_000 { // those of a plan at the limit take their time
+			if segments < 100_000 { // the segments of a plan at the limit take too long
 				for i, span := range p.Spans {
 					partition.New(span, i, p.Segment)
 				}
@@ -50,4 +51,12 @@ func FuzzLedger(f *testing.F) {
 		}
 		l.SourceIDs()
 	})
+}
+
+// A plan with more segments than fit in memory is rejected.
+func TestPlanOfTooManySegments(t *testing.T) {
+	plan := &schemas.Plan{Segment: 1, Spans: schemas.Spans{{From: 0, To: 1 << 60}}}
+	if err := plan.Check(); !errors.As(err, new(*schemas.SegmentsError)) {
+		t.Errorf("got error %v, expected a *schemas.SegmentsError", err)
+	}
 }

@@ -1,0 +1,324 @@
+package pipeline
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Each message that can't be used goes into quarantine once, with the reason, and the run ignores it. With
+// OnBadMessage: stop, the run fails instead.
+func TestBadMessages(t *testing.T) {
+	data := rings(300, 2, 3, 1)
+	whole := exampleMessage(t, data.exampleRows())
+	flipped := append([]byte(nil), whole.Value...)
+	flipped[40] ^= 0xff
+	bad := map[string]kafkalog.Message{
+		"text":            {Value: []byte("hello")},
+		"nothing":         {Value: []byte{}},
+		"cut short":       {Value: whole.Value[:len(whole.Value)/2]},
+		"flipped":         {Value: flipped},
+		"other width":     exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 3, Floats: []float32{1, 2, 3}, Words: []string{"ring0"}}),
+		"not finite":      exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, inf}, Words: []string{"ring0"}}),
+		"negative weight": exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, 2}, Words: []string{"ring0"}, Weights: []float32{-1}}),
+		"unknown label":   exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, 2}, Words: []string{"square"}}),
+		"missing feature": exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, nan}, Words: []string{"ring0"}}),
+	}
+	job := newJob(t, data, table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
+	job.Examples.Train, job.Examples.Classes, job.Examples.Partitions = nil, []string{"ring0", "ring1", "ring2"}, 2
+
+	log := openEmbedded(t)
+	produce(t, log, job, 1, whole)
+	for _, m := range bad {
+		produce(t, log, job, 1, m)
+	}
+	produce(t, log, job, 1, whole)
+	for range 2 {
+		recorder := &eventRecorder{}
+		report, _ := trainRecorded(t, log, job, recorder)
+		if events := len(eventsOf[event.Quarantined](recorder)); report.Rows != 600 || report.Quarantined != int64(len(bad)) || events != len(bad) {
+			t.Errorf("%d rows, %d messages reported in quarantine, %d events; expected 600, %d, %d", report.Rows, report.Quarantined, events, len(bad), len(bad))
+		}
+		if messages := readTopic(t, log, run.TopicsOf(job.Name).Quarantine); len(messages) != len(bad) {
+			t.Errorf("%d messages on the quarantine topic, expected %d", len(messages), len(bad))
+		}
+	}
+	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Quarantine) {
+		if header(m, "reason") == "" || header(m, "offset") == "" || header(m, "partition") != "1" {
+			t.Errorf("headers %v, expected a reason, an offset and partition 1", m.Headers)
+		}
+	}
+	for name, m := range bad {
+		t.Run("stop at "+name, func(t *testing.T) {
+			stopping, log := job, openEmbedded(t)
+			stopping.OnBadMessage = schemas.StopOnBadMessage
+			produce(t, log, job, 1, whole, m, whole)
+			if err := trainError(t, log, stopping); !errors.As(err, new(*RunError)) || !strings.Contains(err.Error(), "test.examples[1]@1") {
+				t.Errorf("got error %v, expected a *RunError that names test.examples[1]@1", err)
+			}
+		})
+	}
+}
+
+// Valid examples that this program can't train on end the run, and the error says why.
+func TestUnsupportedExamples(t *testing.T) {
+	job := newJob(t, rings(1, 2, 2, 1), table{}, rffStage(link.Softmax, 5, 1))
+	job.Examples.Train = nil
+	list := arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)
+	pair := arrow.StructOf(arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32})
+	for name, c := range map[string]struct{ row, want string }{
+		"several labels": {row: `[{"features":[1,2],"label":["a","b"]}]`, want: "expected one label"},
+		"sparse":         {row: `[{"features":[{"index":3,"value":1}],"label":["a"]}]`, want: "sparse features can't be trained on yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := checkedAllocator(t)
+			features, label := arrow.DataType(list), arrow.DataType(arrow.ListOf(arrow.BinaryTypes.String))
+			row := c.row
+			if name == "sparse" {
+				features, label, row = arrow.ListOf(pair), arrow.BinaryTypes.String, strings.Replace(c.row, `["a"]`, `"a"`, 1)
+			}
+			schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: features}, {Name: "label", Type: label, Nullable: true}}, nil)
+			record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(row))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer record.Release()
+			value, err := schemas.EncodeExamples(record, mem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := openEmbedded(t)
+			produce(t, log, job, 0, kafkalog.Message{Value: value})
+			if err := trainError(t, log, job); !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, expected %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A segment without usable messages has no residuals, and the segments after it do.
+func TestRunGoesOnBehindAnEmptySegment(t *testing.T) {
+	job, good := newForeignJob(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	for range 2 {
+		produce(t, log, job, 0, kafkalog.Message{Value: []byte("hello")})
+	}
+	produce(t, log, job, 0, good, exampleMessage(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
+	trainUntil(t, log, job, func(e event.Event) bool { _, ok := e.(event.StageEnded); return ok })
+	if report, _ := train(t, log, job); report.Rows != 600 {
+		t.Errorf("%d rows, expected 600", report.Rows)
+	}
+	job.Memory = 1
+	if report, _ := train(t, log, job); report.Rows != 600 {
+		t.Errorf("%d rows, expected 600", report.Rows)
+	}
+}
+
+// A message without rows is valid, even if it is the first.
+func TestMessageWithoutRows(t *testing.T) {
+	job, good := newForeignJob(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	produce(t, log, job, 0, exampleMessage(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
+	if report, _ := train(t, log, job); report.Rows != 300 || report.Quarantined != 0 {
+		t.Errorf("%d rows, %d messages in quarantine; expected 300 and 0", report.Rows, report.Quarantined)
+	}
+}
+
+// Each hostile message goes into quarantine once, unchanged. The weights are the same as if other invalid messages were in
+// their places, however much stays in memory.
+func TestHostileMessages(t *testing.T) {
+	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	log, reference := openEmbedded(t), openEmbedded(t)
+	var all []kafkalog.Message
+	bad := hostileMessages(t)
+	for _, m := range bad {
+		all = append(all, good, m)
+		produce(t, reference, job, 0, good, kafkalog.Message{Value: []byte("x")})
+	}
+	produce(t, log, job, 0, all...)
+	want, _ := train(t, reference, job)
+	for _, memory := range []int64{1 << 30, 1} {
+		job.Memory = memory
+		recorder := &eventRecorder{}
+		report, _ := trainRecorded(t, log, job, recorder)
+		if report.WeightsDigest != want.WeightsDigest || report.Rows != int64(30*len(bad)) {
+			t.Errorf("digest %s and %d rows, expected %s and %d", report.WeightsDigest, report.Rows, want.WeightsDigest, 30*len(bad))
+		}
+		messages, events := readQuarantine(t, log, job), eventsOf[event.Quarantined](recorder)
+		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(events) != n || len(messages) != n {
+			t.Errorf("in quarantine: %d by the report, %d by the reference's, %d by events, %d on the topic; expected %d", report.Quarantined, want.Quarantined, len(events), len(messages), n)
+		}
+		for offset, m := range messages {
+			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || header(m, "key") != string(from.Key) || header(m, "bytes") != strconv.Itoa(len(from.Value)) {
+				t.Errorf("offset %d: %d bytes and key %s, expected the %d bytes of %s unchanged", offset, len(m.Value), header(m, "key"), len(from.Value), from.Key)
+			}
+		}
+	}
+}
+
+// However often the survey is interrupted and repeated, each bad message is in quarantine once and counts once.
+func TestQuarantineAfterAnInterruption(t *testing.T) {
+	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	log := openEmbedded(t)
+	bad := hostileMessages(t)
+	for _, m := range bad {
+		produce(t, log, job, 0, good, m)
+	}
+	for n := 1; n < len(bad); n += 13 {
+		seen := 0
+		trainUntil(t, log, job, func(e event.Event) bool {
+			if _, ok := e.(event.Quarantined); ok {
+				seen++
+			}
+			return seen == n
+		})
+	}
+	trainUntil(t, log, job, func(e event.Event) bool { _, ok := e.(event.Surveyed); return ok })
+	report, _ := train(t, log, job)
+	if messages := readQuarantine(t, log, job); report.Quarantined != int64(len(bad)) || len(messages) != len(bad) {
+		t.Errorf("in quarantine: %d by the report, %d on the topic; expected %d", report.Quarantined, len(messages), len(bad))
+	}
+}
+
+// A worker puts ten thousand bad messages into quarantine with one pass over that topic and a few requests.
+func TestManyBadMessages(t *testing.T) {
+	const count = 10_000
+	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	job.Segment = 16
+	log := openEmbedded(t)
+	bad := make([]kafkalog.Message, count)
+	for i := range bad {
+		bad[i].Value = []byte{1, byte(i)}
+	}
+	produce(t, log, job, 0, append(append([]kafkalog.Message{good}, bad...), good)...)
+	for range 2 {
+		if report, _ := train(t, log, job); report.Quarantined != count || report.Rows != 60 {
+			t.Errorf("%d messages in quarantine, %d rows; expected %d and 60", report.Quarantined, report.Rows, count)
+		}
+		if messages := readQuarantine(t, log, job); len(messages) != count {
+			t.Errorf("%d messages on the quarantine topic, expected %d", len(messages), count)
+		}
+	}
+}
+
+// A worker frees a bad message as soon as it is in quarantine.
+func TestBadMessagesAreNotKept(t *testing.T) {
+	const count, size = 120, 800_000
+	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	log := openEmbedded(t)
+	produce(t, log, job, 0, good)
+	for i := range count {
+		produce(t, log, job, 0, kafkalog.Message{Value: bytes.Repeat([]byte{byte(i)}, size)})
+	}
+	live := func() int64 {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		return int64(now.HeapAlloc)
+	}
+	seen, before, peak := 0, live(), int64(0)
+	_, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{on: func(e event.Event) {
+		if _, ok := e.(event.Quarantined); ok {
+			if seen++; seen%20 == 0 {
+				peak = max(peak, live()-before)
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The limit allows for the messages that the scan has read ahead, and for the fetch buffers of client and broker.
+	if limit := int64(8*runtime.GOMAXPROCS(0)*size + 50<<20); seen != count || peak > limit {
+		t.Errorf("%d messages in quarantine, up to %d bytes live; expected %d, and at most %d bytes", seen, peak, count, limit)
+	}
+}
+
+// Another producer's topic may have messages that are larger than the quarantine takes. They are cut there, and a header says
+// how large they were.
+func TestOversizedMessages(t *testing.T) {
+	job, good := newForeignJob(t, rings(30, 2, 3, 1))
+	log := openEmbedded(t)
+	const size = 20 << 20
+	examples := kafkalog.Topic{Name: run.TopicsOf(job.Name).Examples, Partitions: 1, Config: map[string]string{"max.message.bytes": strconv.Itoa(2 * size)}}
+	if err := log.Create(t.Context(), examples); err != nil {
+		t.Fatal(err)
+	}
+	wide := exampleMessage(t, schemas.ExampleRows{Rows: 10, Cols: size / 40, Floats: make([]float32, size/4)})
+	produce(t, log, job, 0, good, kafkalog.Message{Value: bytes.Repeat([]byte("x"), size)}, good, wide, good)
+	report, _ := train(t, log, job)
+	messages := readQuarantine(t, log, job)
+	if report.Quarantined != 2 || len(messages) != 2 || report.Rows != 90 {
+		t.Errorf("%d rows, %d messages in quarantine by the report, %d on the topic; expected 90, 2, 2", report.Rows, report.Quarantined, len(messages))
+	}
+	for offset, want := range map[int64]struct {
+		bytes  int
+		reason string
+	}{1: {size, "bytes announced"}, 3: {len(wide.Value), "524288 features, the first message of the run has 2"}} {
+		m := messages[offset]
+		if header(m, "bytes") != strconv.Itoa(want.bytes) || len(m.Value) != 891_808 || !strings.Contains(header(m, "reason"), want.reason) {
+			t.Errorf("offset %d: %d of %s bytes, reason %q; expected 891808 of %d bytes, reason %q", offset, len(m.Value), header(m, "bytes"), header(m, "reason"), want.bytes, want.reason)
+		}
+	}
+}
+
+// A message with a large key goes into quarantine too.
+func TestLargeKeyInQuarantine(t *testing.T) {
+	job, good := newForeignJob(t, rings(300, 2, 3, 1))
+	log := openEmbedded(t)
+	produce(t, log, job, 0, good)
+	produce(t, log, job, 0, kafkalog.Message{Key: []byte(strings.Repeat("k", 200_000)), Value: []byte(strings.Repeat("x", 830_000))})
+	if report, _ := train(t, log, job); report.Quarantined != 1 {
+		t.Errorf("%d messages in quarantine, expected 1", report.Quarantined)
+	}
+}
+
+// hostileMessages returns the messages, by file name, that package schemas must reject.
+func hostileMessages(t *testing.T) map[string]kafkalog.Message {
+	t.Helper()
+	files, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d files in ../schemas/testdata/hostile, error %v; expected at least 40", len(files), err)
+	}
+	messages := map[string]kafkalog.Message{}
+	for _, file := range files {
+		value, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages[filepath.Base(file)] = kafkalog.Message{Key: []byte(file), Value: value}
+	}
+	return messages
+}
+
+// readQuarantine returns the messages in quarantine by the offset that they had. It checks that each is there once and has a
+// reason.
+func readQuarantine(t *testing.T, log *kafkalog.Log, job Job) map[int64]kafkalog.Message {
+	t.Helper()
+	messages := map[int64]kafkalog.Message{}
+	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Quarantine) {
+		offset, err := strconv.ParseInt(header(m, "offset"), 10, 64)
+		if _, twice := messages[offset]; twice {
+			t.Errorf("%s is in quarantine twice", m.Key)
+		}
+		if want := fmt.Sprintf("%s/%s/%d", header(m, "topic"), header(m, "partition"), offset); err != nil || header(m, "reason") == "" || string(m.Key) != want {
+			t.Errorf("key %s and headers %v, expected key %s and a reason", m.Key, m.Headers, want)
+		}
+		messages[offset] = m
+	}
+	return messages
+}

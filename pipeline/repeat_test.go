@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A worker reports a failure again and again until the run has ended, as a broker may lose what it has acknowledged.
+func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
+	topics := run.TopicsOf("t")
+	log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}, topics.Weights: {{}}, topics.Statistics: {{}}}}
+	client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+	plan := &schemas.Plan{Name: "t", Warm: &schemas.Warm{}} // it starts from a version that does not exist
+	w := worker.New(client, nil, plan, 0, run.NewAlone(0), worker.Options{}, event.Ignore{})
+	failures := 0
+	log.onWrite = func(topic string, m schemas.Message) {
+		if m.Kind() != schemas.KindFailure {
+			return
+		}
+		if failures++; failures == 3 {
+			end := &schemas.End{Run: plan.Run(), State: schemas.Failed}
+			log.topics[topics.Plans][0].append(end.Message())
+		}
+	}
+	if err := w.Work(t.Context()); err != nil || failures != 3 {
+		t.Errorf("%d failures reported, error %v; expected 3 and none", failures, err)
+	}
+}
+
+// A worker that has waited in vain repeats its survey from the log, not from what it has in memory, and gets the same records.
+func TestSurveyMadeAgain(t *testing.T) {
+	for name, newLogJob := range map[string]func(*testing.T, *kafkalog.Log) Job{
+		"ingested": func(t *testing.T, _ *kafkalog.Log) Job {
+			return newJob(t, rings(300, 2, 2, 1), table{}, rffStage(link.Softmax, 20, 3))
+		},
+		"foreign": func(t *testing.T, log *kafkalog.Log) Job {
+			job, good := newForeignJob(t, rings(300, 2, 2, 1))
+			produce(t, log, job, 0, good, kafkalog.Message{Value: []byte("x")}, kafkalog.Message{Value: []byte("x")}, kafkalog.Message{Value: []byte("x")}, good)
+			return job
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			job := newLogJob(t, log)
+			p, plan := submitJob(t, log, job, event.Ignore{})
+			all := run.NewAlone(job.Examples.Partitions)
+			// After each survey the worker loses all its partitions, and gets them back.
+			owner, surveys := newSimMembership(), 0
+			owner.assign(all...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			recorder := &eventRecorder{on: func(e event.Event) {
+				switch e := e.(type) {
+				case event.Visited:
+					if surveys++; surveys == 3 {
+						cancel()
+					}
+					owner.assign()
+				case event.Owned:
+					if len(e.Partitions) == 0 {
+						owner.assign(all...)
+					}
+				}
+			}}
+			w := worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Bytes: 1 << 30}, recorder)
+			if err := w.Work(ctx); !errors.Is(err, context.Canceled) {
+				t.Fatalf("got error %v, expected the worker to be interrupted after 3 surveys", err)
+			}
+			digests := map[string]string{}
+			for _, m := range readTopic(t, log, p.Topics.Statistics) {
+				key := string(m.Key)
+				if digest := header(m, "digest"); digests[key] != "" && digests[key] != digest {
+					t.Errorf("%s has digest %s, the first time %s", key, digest, digests[key])
+				} else {
+					digests[key] = digest
+				}
+			}
+			readQuarantine(t, log, job)
+		})
+	}
+}

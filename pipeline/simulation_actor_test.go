@@ -1,0 +1,251 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// actor is a process of a simulation: a coroutine that gives control to the scheduler at each call of the log.
+type actor struct {
+	name       string
+	resume     func() (struct{}, bool)
+	yield      func(struct{}) bool
+	unattended bool             // there is no scheduler: calls of the log return at once
+	waits      *simSubscription // what it waits for; nil: it can run
+	paused     int              // steps for which it is not scheduled
+	killed     bool
+	ended      bool
+	err        error  // why it ended
+	restart    func() // starts it again
+	submitter  bool
+}
+
+// errKilled is what every call of the log returns to an actor that has been killed.
+var errKilled = errors.New("killed")
+
+// giveWay gives control to the scheduler, and returns when the actor is scheduled again.
+func (a *actor) giveWay() error {
+	if a.unattended {
+		return nil
+	}
+	if a.killed || a.yield == nil || !a.yield(struct{}{}) || a.killed {
+		a.killed = true
+		return errKilled
+	}
+	return nil
+}
+
+// unattended returns an actor for a test that calls the log itself.
+func unattended() *actor { return &actor{unattended: true} }
+
+// growStack makes a coroutine's stack as deep as a role needs it. Otherwise the runtime copies the stack each time that it
+// doubles, and a schedule starts dozens of actors.
+//
+//go:noinline
+func growStack() byte {
+	var stack [24 << 10]byte
+	return stack[len(os.Args)]
+}
+
+// start adds an actor that does something, and ends.
+func (s *simulation) start(name string, restart func(), do func(a *actor) error) *actor {
+	a := &actor{name: name, restart: restart}
+	next, stop := iter.Pull(func(yield func(struct{}) bool) {
+		a.yield = yield
+		growStack()
+		a.err = do(a)
+		a.ended = true
+	})
+	_ = stop // stopActors lets each actor return from its role instead
+	a.resume = next
+	s.actors = append(s.actors, a)
+	return a
+}
+
+func (s *simulation) remove(a *actor) {
+	s.actors = slices.DeleteFunc(s.actors, func(other *actor) bool { return other == a })
+}
+
+// restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed.
+func (s *simulation) restart(a *actor) {
+	if !a.submitter || errors.Is(a.err, errKilled) {
+		a.restart()
+	}
+}
+
+// stopActors kills all actors, and waits until they have returned.
+func (s *simulation) stopActors() {
+	for _, a := range s.actors {
+		for a.killed, a.waits = true, nil; !a.ended; {
+			a.resume()
+		}
+	}
+}
+
+// pipeline returns the pipeline as an actor sees it.
+func (s *simulation) pipeline(a *actor) *pipeline {
+	return &pipeline{Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh}}
+}
+
+// fresh returns a text that the simulation has not had before.
+func (s *simulation) fresh() string {
+	s.texts++
+	return strconv.Itoa(s.texts)
+}
+
+var simArithmetic = schemas.Arithmetic{Build: "simulation"}
+
+// startRoles starts workers and solvers, and assigns the partitions to them.
+func (s *simulation) startRoles(workers, solvers int) {
+	for range workers {
+		s.workers = append(s.workers, newSimMembership())
+	}
+	for range solvers {
+		s.solvers = append(s.solvers, newSimMembership())
+	}
+	for i := range s.workers {
+		s.startWorker(i)
+	}
+	for i := range s.solvers {
+		s.startSolver(i)
+	}
+	s.assignAll()
+}
+
+func (s *simulation) startWorker(i int) {
+	membership := s.workers[i]
+	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
+		p := s.pipeline(a)
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return membership }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, event.Ignore{}).Work(ctx)
+		})
+	})
+}
+
+func (s *simulation) startSolver(i int) {
+	membership := s.solvers[i]
+	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
+		p := s.pipeline(a)
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return membership }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			return p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{})
+		})
+	})
+}
+
+// submit starts a submitter: it submits a run of the job with a seed, and follows the run to its end.
+func (s *simulation) submit(seed uint64, supersede bool) *actor {
+	a := s.start("submitter", func() { s.submit(seed, supersede) }, func(a *actor) error {
+		report, id, err := s.submitAndFollow(s.pipeline(a), seed, supersede)
+		if err == nil && report.Rows != simRows*simMessages*simPartitions {
+			s.fail("run %s: the report says %d rows, expected %d", id, report.Rows, simRows*simMessages*simPartitions)
+		}
+		var end *RunError
+		switch {
+		case err == nil:
+			s.outcomes = append(s.outcomes, schemas.Done)
+		case errors.As(err, &end):
+			s.outcomes = append(s.outcomes, end.State)
+			if end.State == schemas.Failed && !s.dataLost {
+				s.fail("run %s failed, though no data was lost: %v", end.Run, err)
+			}
+		}
+		return err
+	})
+	a.submitter = true
+	return a
+}
+
+func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede bool) (*schemas.Report, string, error) {
+	ctx := context.Background()
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	plan := &schemas.Plan{
+		Name: s.job.Name, Foreign: true, Missing: s.job.Examples.Missing, OnBadMessage: s.job.OnBadMessage, Prepare: s.job.Prepare,
+		Stages: s.job.Stages, Intercept: s.job.Intercept, Seed: seed, Segment: s.job.Segment, Arithmetic: simArithmetic,
+	}
+	for n := range simPartitions {
+		plan.Spans = append(plan.Spans, schemas.Span{Partition: n, From: 0, To: simMessages})
+	}
+	plan.Ended = l.Ended(plan.Content())
+	if plan.Since, err = p.since(ctx); err != nil {
+		return nil, "", err
+	}
+	id := plan.Run()
+	if !slices.Contains(s.runs, id) {
+		s.runs = append(s.runs, id)
+	}
+	if plan, _, err = p.submit(ctx, plan, l, supersede, event.Ignore{}); err != nil {
+		return nil, id, err
+	}
+	report, err := p.follow(ctx, plan, event.Ignore{})
+	return report, id, err
+}
+
+// submitting reports whether a submitter still waits for the end of its run.
+func (s *simulation) submitting() bool {
+	return slices.ContainsFunc(s.actors, func(a *actor) bool { return a.submitter && !a.ended })
+}
+
+// simMembership is an actor's membership of a consumer group: the partitions that it believes it owns.
+type simMembership struct {
+	owned   []int
+	changed chan struct{}
+}
+
+func newSimMembership() *simMembership { return &simMembership{changed: make(chan struct{}, 1)} }
+
+func (m *simMembership) Owned() []int             { return m.owned }
+func (m *simMembership) Changed() <-chan struct{} { return m.changed }
+func (m *simMembership) Err() error               { return nil }
+func (m *simMembership) Leave() error             { return nil }
+
+func (m *simMembership) assign(partitions ...int) {
+	m.owned = partitions
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// assignAll assigns each partition to one worker and the plans topic to one solver, and notifies all of them.
+func (s *simulation) assignAll() {
+	s.reassign(func() bool { return true })
+}
+
+// reassign draws who owns what. An actor that is not notified keeps what it had, so a partition may have two owners for a while,
+// or none.
+func (s *simulation) reassign(notified func() bool) {
+	owned := make([][]int, len(s.workers))
+	for p := range simPartitions {
+		i := s.choose(len(s.workers))
+		owned[i] = append(owned[i], p)
+	}
+	for i, m := range s.workers {
+		if notified() {
+			m.assign(owned[i]...)
+		}
+	}
+	active := s.choose(len(s.solvers))
+	for i, m := range s.solvers {
+		if !notified() {
+			continue
+		}
+		if i == active {
+			m.assign(0)
+		} else {
+			m.assign()
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package pipeline
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// cachingCodec returns what the codec of the topics returns, but encodes and decodes each content only once. Schedules repeat
+// the same records over and over: without the cache, Arrow and JSON take three quarters of the simulation's time.
+type cachingCodec struct {
+	*codecCache
+	run.Codec
+	mem   memory.Allocator
+	chunk int // how many bytes a message may have; 0: the brokers' limit
+}
+
+func newCachingCodec(cache *codecCache, chunk int) *cachingCodec {
+	return &cachingCodec{cache, run.NewCodec(nil, chunk), memory.DefaultAllocator, chunk}
+}
+
+func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, schemas.MaxMessage) }
+
+// codecCache has the last content of each key, encoded and decoded. The simulations of a scenario share it. An entry counts
+// only if its content is what is asked for, bit by bit.
+type codecCache struct {
+	encodedSingles   sharedMap[tensorsKey, *encodedTensors[float32]]
+	encodedDoubles   sharedMap[tensorsKey, *encodedTensors[float64]]
+	decodedSingles   sharedMap[tensorsKey, *encodedTensors[float32]]
+	decodedDoubles   sharedMap[tensorsKey, *encodedTensors[float64]]
+	encodedResiduals sharedMap[residualsKey, *encodedResiduals]
+	decodedResiduals sharedMap[residualsMessageKey, *decodedResiduals]
+	examples         sharedMap[*byte, *schemas.Examples]
+	plans            sharedMap[string, *decodedPlan]
+	manifests        sharedMap[string, *decodedManifest]
+}
+
+// check returns an error if somebody has changed decoded tensors, which simulations share and nobody may change.
+func (c *codecCache) check() error {
+	for key, entry := range c.decodedSingles.entries {
+		if tensors, err := schemas.DecodeTensors[float32](entry.values, memory.DefaultAllocator); err != nil || !sameBits(tensors, entry.tensors) {
+			return fmt.Errorf("the tensors of %v were changed after they were decoded: %v", key.Identity, err)
+		}
+	}
+	return nil
+}
+
+// sharedMap is a map that several goroutines may use. The zero value is empty.
+type sharedMap[K comparable, V any] struct {
+	mutex   sync.RWMutex
+	entries map[K]V
+}
+
+func (m *sharedMap[K, V]) get(k K) V {
+	m.mutex.RLock()
+	defer m.mutex.RUnlock()
+	return m.entries[k]
+}
+
+func (m *sharedMap[K, V]) put(k K, v V) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.entries == nil {
+		m.entries = map[K]V{}
+	}
+	m.entries[k] = v
+}
+
+// tensorsKey is a record and how it is cut into messages: chunk is the size of a message when it is encoded, and the number of
+// messages when it is decoded.
+type tensorsKey struct {
+	schemas.Identity
+	chunk int
+}
+
+// encodedTensors is tensors, and the values of the messages that contain them.
+type encodedTensors[T schemas.Number] struct {
+	tensors schemas.Tensors[T]
+	values  [][]byte
+}
+
+func (c *cachingCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
+	return encodeCached(&c.encodedSingles, c, r)
+}
+
+func (c *cachingCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
+	return encodeCached(&c.encodedDoubles, c, r)
+}
+
+func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, r *schemas.Record[T]) ([]schemas.Message, error) {
+	key := tensorsKey{r.Identity, c.chunk}
+	entry := cache.get(key)
+	if entry == nil || !sameBits(entry.tensors, r.Tensors) {
+		values, err := r.Tensors.EncodeWithin(c.maxBytes(), c.mem)
+		if err != nil {
+			return nil, err
+		}
+		entry = &encodedTensors[T]{cloneTensors(r.Tensors), values}
+		cache.put(key, entry)
+	}
+	return r.Messages(entry.values), nil
+}
+
+func (c *cachingCodec) CollectSingle(collector *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
+	return collectCached(&c.decodedSingles, c, collector, m)
+}
+
+func (c *cachingCodec) CollectDouble(collector *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
+	r, err := collectCached(&c.decodedDoubles, c, collector, m)
+	if r != nil {
+		r.Tensors = cloneTensors(r.Tensors) // the caller adds other sums to them
+	}
+	return r, err
+}
+
+func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, collector *schemas.Collector[T], m schemas.Message) (*schemas.Record[T], error) {
+	chunks, err := collector.Collect(m)
+	if err != nil || chunks == nil {
+		return nil, err
+	}
+	key := tensorsKey{chunks.Identity, len(chunks.Values)}
+	entry := cache.get(key)
+	if entry == nil || !slices.EqualFunc(entry.values, chunks.Values, bytes.Equal) {
+		tensors, err := schemas.DecodeTensors[T](chunks.Values, c.mem)
+		if err != nil {
+			return nil, err
+		}
+		entry = &encodedTensors[T]{tensors, chunks.Values}
+		cache.put(key, entry)
+	}
+	return chunks.Record(entry.tensors)
+}
+
+// residualsKey is which residuals messages are encoded.
+type residualsKey struct {
+	schemas.Identity
+	attempt string
+	offset  int64
+}
+
+// encodedResiduals is scores and residuals, and the messages that contain them.
+type encodedResiduals struct {
+	score, residual kernel.Dense
+	messages        []schemas.Message
+}
+
+func (c *cachingCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
+	key := residualsKey{id, attempt, offset}
+	same := func(a, b kernel.Dense) bool {
+		return a.Rows == b.Rows && a.Cols == b.Cols && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data))
+	}
+	if entry := c.encodedResiduals.get(key); entry != nil && same(entry.score, score) && same(entry.residual, residual) {
+		return entry.messages, nil
+	}
+	messages, err := c.Codec.EncodeResiduals(id, attempt, offset, score, residual)
+	if err == nil {
+		score.Data, residual.Data = slices.Clone(score.Data), slices.Clone(residual.Data)
+		c.encodedResiduals.put(key, &encodedResiduals{score, residual, messages})
+	}
+	return messages, err
+}
+
+// residualsMessageKey is which residuals message is decoded.
+type residualsMessageKey struct{ key, attempt string }
+
+// decodedResiduals is a residuals message, and what it decodes to.
+type decodedResiduals struct {
+	message   schemas.Message
+	classes   int
+	residuals *schemas.Residuals
+}
+
+func (c *cachingCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error) {
+	key := residualsMessageKey{m.Key, m.Get("attempt")}
+	entry := c.decodedResiduals.get(key)
+	if entry != nil && entry.classes == classes && slices.Equal(entry.message.Headers, m.Headers) && bytes.Equal(entry.message.Value, m.Value) {
+		return entry.residuals, nil
+	}
+	residuals, err := c.Codec.DecodeResiduals(m, classes)
+	if err == nil {
+		c.decodedResiduals.put(key, &decodedResiduals{m, classes, residuals})
+	}
+	return residuals, err
+}
+
+func (c *cachingCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
+	key := unsafe.SliceData(value) // all simulations of a scenario share the bytes of its examples
+	examples := c.examples.get(key)
+	if examples == nil {
+		var err error
+		if examples, err = c.Codec.DecodeExamples(value); err != nil {
+			return nil, err
+		}
+		c.examples.put(key, examples)
+	}
+	examples.Retain()
+	return examples, nil
+}
+
+// decodedPlan is a plan, the id of its run, and the value that they were decoded from.
+type decodedPlan struct {
+	value []byte
+	plan  *schemas.Plan
+	run   string
+}
+
+func (c *cachingCodec) DecodePlan(m schemas.Message) (*schemas.Plan, string, error) {
+	if entry := c.plans.get(m.Key); entry != nil && bytes.Equal(entry.value, m.Value) {
+		return entry.plan, entry.run, nil
+	}
+	plan, id, err := c.Codec.DecodePlan(m)
+	if err == nil {
+		c.plans.put(m.Key, &decodedPlan{m.Value, plan, id})
+	}
+	return plan, id, err
+}
+
+// decodedManifest is a manifest, and the value that it was decoded from.
+type decodedManifest struct {
+	value    []byte
+	manifest *schemas.Manifest
+}
+
+func (c *cachingCodec) DecodeManifest(m schemas.Message) (*schemas.Manifest, error) {
+	if entry := c.manifests.get(m.Key); entry != nil && bytes.Equal(entry.value, m.Value) {
+		return entry.manifest, nil
+	}
+	manifest, err := c.Codec.DecodeManifest(m)
+	if err == nil {
+		c.manifests.put(m.Key, &decodedManifest{m.Value, manifest})
+	}
+	return manifest, err
+}
+
+// sameBits reports whether tensors are equal bit by bit.
+func sameBits[T schemas.Number](a, b schemas.Tensors[T]) bool {
+	return slices.EqualFunc(a, b, func(a, b schemas.Tensor[T]) bool {
+		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data)) && slices.Equal(a.Text, b.Text)
+	})
+}
+
+// rawBytes returns the memory of numbers as bytes.
+func rawBytes[T schemas.Number](data []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*int(unsafe.Sizeof(T(0))))
+}
+
+// cloneTensors returns tensors with their own copy of the numbers.
+func cloneTensors[T schemas.Number](t schemas.Tensors[T]) schemas.Tensors[T] {
+	t = slices.Clone(t)
+	for i := range t {
+		t[i].Data = slices.Clone(t[i].Data)
+	}
+	return t
+}

@@ -1,0 +1,76 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+)
+
+// injectFault makes one fault happen, chosen at random. Faults of single calls are in actorLog.
+func (s *simulation) injectFault() {
+	a := s.actors[s.random.IntN(len(s.actors))]
+	switch s.random.IntN(10) {
+	case 0, 1, 2:
+		s.trace("step %d: %s is killed", s.steps, a.name)
+		a.killed, a.paused, a.waits = true, 0, nil
+	case 3, 4:
+		a.paused = 20 + s.random.IntN(400)
+		s.trace("step %d: %s pauses for %d steps", s.steps, a.name, a.paused)
+	case 5, 6:
+		s.trace("step %d: partitions are assigned anew, and some actors are not notified", s.steps)
+		s.reassign(func() bool { return s.random.IntN(2) == 0 })
+	case 7:
+		s.trace("step %d: plans and weights are compacted", s.steps)
+		s.compact()
+	case 8:
+		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
+	case 9:
+		if s.random.IntN(3) == 0 {
+			s.loseData()
+		}
+	}
+}
+
+// loseData loses messages that a run may need. The run may then fail.
+func (s *simulation) loseData() {
+	topic := []string{s.topics.Statistics, s.topics.Statistics, s.topics.Examples}[s.random.IntN(3)]
+	n := s.random.IntN(len(s.log.topics[topic]))
+	p := s.log.topics[topic][n]
+	s.dataLost = true
+	if count := len(p.messages); count > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
+		at := s.random.IntN(count) // acknowledged, but only the leader had it, and the leader is gone
+		s.trace("step %d: %s[%d]@%d is lost", s.steps, topic, n, p.messages[at].Offset)
+		p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
+		return
+	}
+	s.expire(topic, n)
+}
+
+// expire deletes the messages of a partition before an offset that it draws.
+func (s *simulation) expire(topic string, partition int) {
+	p := s.log.topics[topic][partition]
+	before := p.first + s.random.Int64N(p.end-p.first+1)
+	s.trace("step %d: %s[%d] expires before offset %d", s.steps, topic, partition, before)
+	p.expire(before)
+}
+
+// compact compacts plans and weights, but only what is older than every run that has not ended: min.compaction.lag.ms protects
+// the rest.
+func (s *simulation) compact() {
+	l, err := s.pipeline(unattended()).ReadLedger(context.Background())
+	if err != nil {
+		s.fail("compact: %v", err)
+		return
+	}
+	plans, weights := s.log.topics[s.topics.Plans][0], s.log.topics[s.topics.Weights][0]
+	beforePlans, beforeWeights := plans.end, weights.end
+	for _, p := range l.Unfinished() {
+		beforeWeights = min(beforeWeights, p.Since.Weights)
+		for _, m := range plans.messages {
+			if m.Get("run") == p.Run() {
+				beforePlans = min(beforePlans, m.Offset)
+			}
+		}
+	}
+	plans.compact(beforePlans)
+	weights.compact(beforeWeights)
+}

@@ -1,0 +1,262 @@
+package pipeline
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// simLog is a log in memory. It has no clock: the scheduler decides what happens next.
+type simLog struct {
+	topics  map[string][]*simPartition            // the partitions of each topic
+	onWrite func(topic string, m schemas.Message) // called before each write; may be nil
+	writes  int
+}
+
+// simPartition is a partition with offsets from first to end (excluded). Some offsets may have no message.
+type simPartition struct {
+	first, end int64
+	messages   []run.Message
+}
+
+// append adds a message, and returns its offset.
+func (p *simPartition) append(m schemas.Message) int64 {
+	p.messages = append(p.messages, run.Message{Message: m, Offset: p.end})
+	p.end++
+	return p.end - 1
+}
+
+// index returns the index in messages of the first message with that offset or a later one.
+func (p *simPartition) index(offset int64) int {
+	i, _ := slices.BinarySearchFunc(p.messages, offset, func(m run.Message, offset int64) int { return int(m.Offset - offset) })
+	return i
+}
+
+// expire deletes the messages before an offset, as retention does.
+func (p *simPartition) expire(before int64) {
+	p.messages = slices.Clone(p.messages[p.index(before):])
+	p.first = max(p.first, before)
+}
+
+// compact keeps only the last message of each key among the messages before an offset. Kafka's log cleaner does the same to
+// messages older than min.compaction.lag.ms.
+func (p *simPartition) compact(before int64) {
+	last := map[string]int64{}
+	for _, m := range p.messages {
+		last[m.Key] = m.Offset
+	}
+	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m run.Message) bool {
+		return m.Offset < before && last[m.Key] != m.Offset
+	})
+}
+
+func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
+	l.writes++
+	if l.onWrite != nil {
+		l.onWrite(topic, m)
+	}
+	return l.topics[topic][partition].append(m)
+}
+
+// actorLog is the log as one actor sees it. Each call gives control to the scheduler, and may suffer a fault.
+type actorLog struct {
+	*simLog
+	*actor
+	random *rand.Rand // draws faults; nil: there are none
+}
+
+// chance reports whether a fault of that probability happens now.
+func (l actorLog) chance(probability float64) bool {
+	return l.random != nil && l.random.Float64() < probability
+}
+
+// choose returns a number below n: at random, or without faults 0.
+func (l actorLog) choose(n int) int {
+	if l.random == nil {
+		return 0
+	}
+	return l.random.IntN(n)
+}
+
+// answerLost reports whether the answer to a write is lost. Half of the time the actor then pauses for as long as a request
+// may take, while the others go on.
+func (l actorLog) answerLost() bool {
+	if !l.chance(0.05) {
+		return false
+	}
+	if l.chance(0.5) {
+		l.paused = l.random.IntN(600)
+	}
+	return true
+}
+
+// Append writes the messages in one or more requests. A request whose answer is lost is written again.
+func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
+	for base = -1; len(messages) > 0; {
+		n := len(messages)
+		if l.chance(0.3) {
+			n = 1 + l.random.IntN(n)
+		}
+		var first int64
+		for again := true; again; again = l.answerLost() {
+			if err := l.giveWay(); err != nil {
+				return base, err
+			}
+			for i, m := range messages[:n] {
+				if offset := l.write(topic, partition, m); i == 0 {
+					first = offset
+				}
+			}
+		}
+		if base < 0 {
+			base = first
+		}
+		messages = messages[n:]
+	}
+	return base, l.giveWay()
+}
+
+// Scatter writes the messages in random order.
+func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
+	messages = slices.Clone(messages)
+	if l.random != nil {
+		l.random.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
+	}
+	for _, m := range messages {
+		if _, err := l.Append(ctx, topic, partition, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bounds returns the first offset of a partition, and the one after its last.
+func (l actorLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
+	if err := l.giveWay(); err != nil {
+		return 0, 0, err
+	}
+	p := l.topics[topic][partition]
+	return p.first, p.end, nil
+}
+
+// Partitions returns how many partitions a topic has.
+func (l actorLog) Partitions(_ context.Context, topic string) (int, error) {
+	return len(l.topics[topic]), l.giveWay()
+}
+
+// Range reads a range of offsets. Retention may delete messages while they are read.
+func (l actorLog) Range(topic string, partition int, from, to int64) run.Reader {
+	return &simRange{actorLog: l, topic: topic, partition: partition, position: from, to: to}
+}
+
+// simRange is a reader of a range of offsets.
+type simRange struct {
+	actorLog
+	topic        string
+	partition    int
+	position, to int64
+	begun        bool
+}
+
+func (r *simRange) Next(context.Context) (run.Message, error) {
+	if !r.begun || r.chance(0.1) { // others may write and delete between two fetches
+		r.begun = true
+		if err := r.giveWay(); err != nil {
+			return run.Message{}, err
+		}
+	}
+	p := r.topics[r.topic][r.partition]
+	if r.position < p.first && r.position < r.to {
+		return run.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
+	}
+	i := p.index(r.position)
+	if i == len(p.messages) || p.messages[i].Offset >= r.to {
+		return run.Message{}, io.EOF
+	}
+	r.position = p.messages[i].Offset + 1
+	return p.messages[i], nil
+}
+
+func (r *simRange) Close() error { return nil }
+
+// Subscribe follows partitions. Among those that have a message, it draws which one delivers next.
+func (l actorLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+	s := &simSubscription{actorLog: l, wake: wake, positions: slices.Clone(from)}
+	for _, position := range from {
+		s.partitions = append(s.partitions, l.topics[position.Topic][position.Partition])
+	}
+	return s
+}
+
+// simSubscription follows partitions from their positions on.
+type simSubscription struct {
+	actorLog
+	wake       <-chan struct{}
+	positions  []run.Position
+	partitions []*simPartition // of the positions
+	ready      []int           // buffer of deliverable
+}
+
+// has reports whether position i has something to deliver: a message, or the error that its messages are deleted.
+func (s *simSubscription) has(i int) bool {
+	at, p := &s.positions[i], s.partitions[i]
+	n := len(p.messages)
+	return n > 0 && p.messages[n-1].Offset >= at.Offset || at.Offset < p.first && !at.Compacted
+}
+
+// idle reports whether there is nothing to deliver, and no value from wake.
+func (s *simSubscription) idle() bool {
+	if len(s.wake) > 0 {
+		return false
+	}
+	for i := range s.positions {
+		if s.has(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// deliverable returns the indices of the positions that have something to deliver.
+func (s *simSubscription) deliverable() []int {
+	s.ready = s.ready[:0]
+	for i := range s.positions {
+		if s.has(i) {
+			s.ready = append(s.ready, i)
+		}
+	}
+	return s.ready
+}
+
+func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, bool, error) {
+	s.waits = s
+	err := s.giveWay()
+	s.waits = nil
+	if err != nil {
+		return nil, false, err
+	}
+	ready := s.deliverable()
+	if len(s.wake) > 0 && (len(ready) == 0 || s.choose(2) == 0) {
+		<-s.wake
+		return nil, false, nil
+	}
+	if len(ready) == 0 || s.chance(0.02) {
+		return nil, true, nil
+	}
+	i := ready[s.choose(len(ready))]
+	at, p := &s.positions[i], s.partitions[i]
+	if at.Offset < p.first && !at.Compacted {
+		return nil, false, &kafkalog.DeletedError{Topic: at.Topic, Partition: at.Partition, Wanted: at.Offset, First: p.first, End: p.end}
+	}
+	message := p.messages[p.index(at.Offset)]
+	at.Offset = message.Offset + 1
+	return &run.Delivery{Topic: at.Topic, Message: message}, false, nil
+}
+
+func (s *simSubscription) Close() {}

@@ -1,0 +1,311 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Each algorithm, kind of features and sequence of links learns rings, which no linear function separates. The model's predictions
+// have the errors and the loss that the report says.
+func TestRunLearns(t *testing.T) {
+	training, test := rings(900, 3, 3, 1), rings(300, 3, 3, 2)
+	with := func(s schemas.Stage, change func(*schemas.Stage)) schemas.Stage {
+		change(&s)
+		return s
+	}
+	kind := func(kind string) func(*schemas.Stage) {
+		return func(s *schemas.Stage) { s.Features.Kind = kind }
+	}
+	for name, c := range map[string]struct {
+		prepare  schemas.Prepare
+		stages   []schemas.Stage
+		maxError float64 // percent, on the test rows
+	}{
+		"identity":     {stages: []schemas.Stage{rffStage(link.Identity, 65, 1)}, maxError: 4},
+		"softmax":      {stages: []schemas.Stage{rffStage(link.Softmax, 64, 8)}, maxError: 4},
+		"calibrated":   {stages: []schemas.Stage{rffStage(link.Calibrated, 63, 4)}, maxError: 4},
+		"stagewise":    {stages: []schemas.Stage{rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16, 6)}, maxError: 6},
+		"links change": {stages: []schemas.Stage{rffStage(link.Identity, 64, 1), rffStage(link.Softmax, 32, 4), rffStage(link.Calibrated, 32, 2), rffStage(link.Softmax, 8, 2)}, maxError: 4},
+		"logits":       {stages: []schemas.Stage{with(rffStage(link.Softmax, 100, 8), kind(stages.Logits))}, maxError: 10},
+		"polynomial":   {stages: []schemas.Stage{with(rffStage(link.Softmax, 40, 12), kind(stages.Polynomial))}, maxError: 10},
+		"scores":       {stages: []schemas.Stage{rffStage(link.Softmax, 64, 4), with(rffStage(link.Softmax, 16, 4), func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
+		"components":   {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax, 100, 8)}, maxError: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), newJob(t, training, test, c.stages...)
+			if c.prepare.Scale != "" {
+				job.Prepare = c.prepare
+			}
+			report, model := train(t, log, job)
+			if report.Rows != 900 || report.Splits["test"].Rows != 300 || report.Classes != 3 {
+				t.Errorf("%d training rows, %d test rows, %d classes; expected 900, 300, 3", report.Rows, report.Splits["test"].Rows, report.Classes)
+			}
+			if *report.TestError > c.maxError {
+				t.Errorf("test error %.2f %%, expected at most %g", *report.TestError, c.maxError)
+			}
+			p, wrong, loss := probabilities(t, model, test), 0, 0.0
+			for i, label := range test.labels {
+				best, sum := 0, 0.0
+				for k, v := range p.Row(i) {
+					if sum += float64(v); v > p.Row(i)[best] {
+						best = k
+					}
+				}
+				if math.Abs(sum-1) > 1e-5 {
+					t.Fatalf("probabilities of row %d sum to %g", i, sum)
+				}
+				if model.Labels()[best] != label {
+					wrong++
+				}
+				for k, l := range model.Labels() {
+					if l == label {
+						loss -= math.Log(max(float64(p.Row(i)[k]), 1e-6)) / 300
+					}
+				}
+			}
+			if got := 100 * float64(wrong) / 300; math.Abs(got-*report.TestError) > 1e-9 {
+				t.Errorf("the model has test error %g %%, the report says %g", got, *report.TestError)
+			}
+			if got := report.Splits["test"].LogLoss; math.Abs(got-loss) > 1e-4 {
+				t.Errorf("the report says log loss %g, the model has %g", got, loss)
+			}
+			if got := model.Digest(); got != report.WeightsDigest {
+				t.Errorf("the model has digest %s, the report says %s", got, report.WeightsDigest)
+			}
+		})
+	}
+}
+
+// A stage with another link than the stage before it begins with what was learnt: its error is hardly higher, and its loss is far
+// below the loss of no prediction.
+func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
+	links := []schemas.Link{link.Identity, link.Softmax, link.Calibrated}
+	for _, from := range links {
+		for _, to := range links {
+			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
+				recorder := &eventRecorder{}
+				job := newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2))
+				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder); err != nil {
+					t.Fatal(err)
+				}
+				before := eventsOf[event.StageEnded](recorder)[0].TrainError
+				untrained := 1.0 / 3 // half the squared distance between a label and a third for each class
+				if to == link.Softmax {
+					untrained = math.Log(3)
+				}
+				for _, p := range eventsOf[event.Passed](recorder) {
+					if p.Stage != 1 || p.Visit != 0 {
+						continue
+					}
+					if first := p.Metrics[schemas.Train]; first.Error > before+2 || first.Loss > untrained/2 {
+						t.Errorf("stage 0 ends with error %.2f %%; stage 1 begins with error %.2f %% and loss %g, expected at most 2 %% more and %g", before, first.Error, first.Loss, untrained/2)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on
+// earlier runs.
+func TestSamePlanSameDigest(t *testing.T) {
+	training, test := rings(700, 3, 3, 1), rings(100, 3, 3, 2)
+	for _, partitions := range []int{1, 4} {
+		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+			digests := map[schemas.Digest]string{}
+			for _, memory := range []int64{1 << 30, 20_000, 1} {
+				sampled := rffStage(link.Softmax, 20, 3)
+				sampled.GramRows = "300"
+				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2), rffStage(link.Identity, 16, 1))
+				job.Examples.Partitions, job.Memory = partitions, memory
+				log := openEmbedded(t)
+				first, _ := train(t, log, job)
+				second, _ := train(t, log, job)
+				if second.Version != first.Version+1 || second.Run == first.Run {
+					t.Errorf("the second run is %s with version %d, the first %s with version %d; expected another id and the next version", second.Run, second.Version, first.Run, first.Version)
+				}
+				if first.Rows != 700 || second.Rows != 700 {
+					t.Errorf("the runs have %d and %d rows, expected 700", first.Rows, second.Rows)
+				}
+				digests[first.WeightsDigest] = fmt.Sprint(memory, " bytes")
+				digests[second.WeightsDigest] = fmt.Sprint(memory, " bytes, again")
+			}
+			if len(digests) != 1 {
+				t.Errorf("the weights differ by memory: digests %v", digests)
+			}
+		})
+	}
+}
+
+// With a fixed feature map, an example of weight 2 has the same effect as the example twice.
+func TestWeightTwoIsTheExampleTwice(t *testing.T) {
+	once := rings(300, 3, 3, 1)
+	weighted, twice := once, once
+	weighted.weights = make([]float32, 300)
+	for i := range once.rows {
+		weighted.weights[i] = 1
+		if i%3 == 0 {
+			weighted.weights[i] = 2
+			twice.rows, twice.labels = append(twice.rows, once.rows[i]), append(twice.labels, once.labels[i])
+		}
+	}
+	for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
+		s := rffStage(l, 0, 5)
+		s.Features.Kind = stages.Columns
+		_, a := train(t, openEmbedded(t), newJob(t, weighted, table{}, s))
+		_, b := train(t, openEmbedded(t), newJob(t, twice, table{}, s))
+		p, q := probabilities(t, a, once), probabilities(t, b, once)
+		for i, v := range p.Data {
+			// Algorithm 2 raises scores to the third power, and solves with little regularisation: rounding errors grow.
+			if bound := map[bool]float64{false: 1e-4, true: 3e-4}[l == link.Calibrated]; math.Abs(float64(v-q.Data[i])) > bound {
+				t.Fatalf("%s: probability %d is %g with weights, %g with repeated examples", l, i, v, q.Data[i])
+			}
+		}
+	}
+}
+
+// Unusual data can be trained on, or the error says what is wrong with it.
+func TestOddData(t *testing.T) {
+	constant := rings(200, 3, 2, 1)
+	for i := range constant.rows {
+		constant.rows[i] = append(constant.rows[i], 10_000)
+	}
+	single := rings(100, 2, 1, 1)
+	hundred := rings(2000, 2, 100, 1)
+	few := rings(20, 2, 2, 1)
+	same := table{}
+	for range 50 {
+		same.rows, same.labels = append(same.rows, []float32{1, 2}), append(same.labels, "a")
+	}
+	for name, data := range map[string]table{
+		"constant column": constant, "single class": single, "100 classes": hundred,
+		"fewer rows than features": few, "two classes": rings(100, 2, 2, 1), "one row many times": same,
+	} {
+		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
+			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
+				job := newJob(t, data, table{}, rffStage(l, 50, 3))
+				report, model := train(t, openEmbedded(t), job)
+				if report.TestError != nil || report.Rows != int64(len(data.rows)) {
+					t.Errorf("test error %v and %d rows, expected none and %d", report.TestError, report.Rows, len(data.rows))
+				}
+				for i, v := range probabilities(t, model, data).Data {
+					if v != v || v < 0 || v > 1.00001 {
+						t.Fatalf("probability %d is %g, expected a number from 0 to 1", i, v)
+					}
+				}
+			})
+		}
+	}
+	t.Run("empty partitions", func(t *testing.T) {
+		job := newJob(t, few, table{}, rffStage(link.Softmax, 10, 2))
+		job.Examples.Partitions = 16
+		if report, _ := train(t, openEmbedded(t), job); report.Rows != 20 {
+			t.Errorf("%d rows, expected 20", report.Rows)
+		}
+	})
+	t.Run("singular without a ridge", func(t *testing.T) {
+		s := rffStage(link.Identity, 50, 1)
+		s.Ridge = 0
+		err := trainError(t, openEmbedded(t), newJob(t, few, table{}, s))
+		if !strings.Contains(err.Error(), "larger ridge") {
+			t.Errorf("got error %v, expected one that asks for a larger ridge", err)
+		}
+	})
+	t.Run("more components than features", func(t *testing.T) {
+		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
+		job.Prepare.PCA = 3
+		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&solve.WidthError{Components: 3, Features: 2}).Error()) {
+			t.Errorf("got error %v, expected a *solve.WidthError", err)
+		}
+	})
+	t.Run("no examples", func(t *testing.T) {
+		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
+		job.Examples.Train = nil
+		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*run.NoExamplesError)) {
+			t.Errorf("got error %v, expected a *run.NoExamplesError", err)
+		}
+	})
+}
+
+// A report of many classes is larger than a message, and is read whole.
+func TestReportOfManyClasses(t *testing.T) {
+	data := table{}
+	for i := range 600 {
+		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))
+	}
+	job := newJob(t, data, data, rffStage(link.Identity, 10, 1))
+	job.Examples.Partitions = 1
+	report, _ := train(t, openEmbedded(t), job)
+	if got := report.Splits["test"].Confusion; len(got) != 600 || len(got[599]) != 600 {
+		t.Errorf("the confusion matrix has %d rows, expected 600 of 600", len(got))
+	}
+}
+
+// A holdout is part of the training rows that is not fitted. It can stop a stage early.
+func TestHoldoutStops(t *testing.T) {
+	s := rffStage(link.Softmax, 200, 200)
+	s.Ridge = 1e-9
+	s.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
+	job := newJob(t, rings(400, 6, 3, 1), table{}, s)
+	job.Examples.Holdout = 0.25
+	report, _ := train(t, openEmbedded(t), job)
+	if held := report.Splits["holdout"].Rows; held < 60 || held > 140 || held+report.Rows != 400 {
+		t.Errorf("%d rows held out, %d fitted; expected about 100 of 400", held, report.Rows)
+	}
+	if report.Stages[0].Passes >= 200 || report.Stages[0].HoldoutLoss == nil {
+		t.Errorf("stage %+v, expected fewer than 200 passes and a holdout loss", report.Stages[0])
+	}
+}
+
+// Examples of other producers have no source, and count by their offsets. Rows without a label are not fitted.
+func TestForeignExamples(t *testing.T) {
+	data := rings(500, 2, 3, 1)
+	job := newJob(t, data, table{}, rffStage(link.Softmax, 64, 6))
+	job.Examples.Train = nil
+	log := openEmbedded(t)
+	for p := range 4 {
+		rows := schemas.ExampleRows{Rows: 125, Cols: 2}
+		for i := p * 125; i < (p+1)*125; i++ {
+			rows.Floats, rows.Words = append(rows.Floats, data.rows[i]...), append(rows.Words, data.labels[i])
+		}
+		produce(t, log, job, p, exampleMessage(t, rows))
+	}
+	unlabelled := schemas.ExampleRows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}}
+	produce(t, log, job, 0, exampleMessage(t, unlabelled))
+	report, _ := train(t, log, job)
+	if report.Rows != 500 || report.TrainError > 5 {
+		t.Errorf("%d rows, error %.2f %%; expected 500 rows and at most 5 %%", report.Rows, report.TrainError)
+	}
+}
+
+// A missing value is an error, unless the configuration says that it counts as the mean.
+func TestMissingIsTheMean(t *testing.T) {
+	data := rings(300, 3, 2, 1)
+	for i := range data.rows {
+		if i%5 == 0 {
+			data.rows[i][2] = float32(math.NaN())
+		}
+	}
+	job := newJob(t, rings(1, 3, 2, 1), table{}, rffStage(link.Softmax, 64, 6))
+	job.Examples.Train = nil
+	log := openEmbedded(t)
+	produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
+	if err := trainError(t, log, job); !errors.As(err, new(*RunError)) {
+		t.Errorf("got error %v, expected a *RunError", err)
+	}
+	job.Examples.Missing = ingest.MissingMean
+	if report, _ := train(t, log, job); report.Rows != 300 || report.TrainError > 10 {
+		t.Errorf("%d rows, error %.2f %%; expected 300 rows and at most 10 %%", report.Rows, report.TrainError)
+	}
+}
