@@ -2,8 +2,8 @@ package run
 
 import "fmt"
 
-// NoExamplesError says that there is nothing to train on.
-type NoExamplesError struct{ Topic string }
+// NoExamplesError says that the examples topic has nothing to train on.
+type NoExamplesError struct{ Topic string } // the examples topic
 
 func (e *NoExamplesError) Error() string {
 	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
