@@ -27,7 +27,7 @@ type Chain struct {
 	codec     Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
-	digests   []schemas.Digest // of the survey's result, then of weights
+	digests   []schemas.Digest                            // of the survey's result, then of weights
 	early     map[schemas.Digest]*schemas.Record[float32] // by the parent that they wait for, the first
 	collector schemas.Collector[float32]
 	initial   map[int][]float32 // W that stages begin at in a warm start

@@ -12,10 +12,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// seals are those of a run that a worker knows, its own and others'. The zero value knows none.
+// seals are the seals of a run that a worker knows, its own and those of others. The zero value has none.
 type seals struct {
 	known map[place]*schemas.Seal
-	next  map[int]int64 // by partition of the statistics: messages before it are read
+	next  map[int]int64 // for each partition of the statistics topic, the offset up to which it is read
 }
 
 // place is a partition of the examples, and a stage.
@@ -24,6 +24,7 @@ type place struct{ partition, stage int }
 // of returns the seal of a partition after a stage, or nil.
 func (s *seals) of(partition, stage int) *schemas.Seal { return s.known[place{partition, stage}] }
 
+// add adds a seal. It replaces an earlier one of the same place.
 func (s *seals) add(seal *schemas.Seal) {
 	if s.known == nil {
 		s.known = map[place]*schemas.Seal{}
@@ -31,11 +32,10 @@ func (s *seals) add(seal *schemas.Seal) {
 	s.known[place{seal.Partition, seal.Stage}] = seal
 }
 
-// forget has the residuals of a partition after a stage published again.
+// forget forgets a seal, so that the worker publishes and seals the residuals again.
 func (s *seals) forget(partition, stage int) { delete(s.known, place{partition, stage}) }
 
-// findSeals reads which residuals of partitions are sealed by workers that owned them before. There are none before a stage
-// is final.
+// findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
 	if final, _ := w.chain.Final(0); final == nil {
 		return nil
@@ -47,7 +47,7 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
 		err := w.readSeals(ctx, number)
-		for errors.As(err, new(*kafkalog.DeletedError)) { // retention was faster: what it has deleted is made again
+		for errors.As(err, new(*kafkalog.DeletedError)) { // retention has deleted seals meanwhile: their residuals are made again
 			err = w.readSeals(ctx, number)
 		}
 		if err != nil {
@@ -57,7 +57,7 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	return nil
 }
 
-// readSeals goes on reading a partition of the statistics up to its end.
+// readSeals reads the seals on a partition of the statistics topic, from where it stopped the last time to the end.
 func (w *Worker) readSeals(ctx context.Context, number int) error {
 	topic := w.Topics.Statistics
 	first, end, err := w.Log.Bounds(ctx, topic, number)
@@ -75,9 +75,10 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		}
 		r, err := w.Codec.CollectDouble(&collector, m.Message)
 		if err != nil || r == nil {
-			return nil // a damaged seal is none
+			return nil // a damaged seal does not count
 		}
-		// A seal of a stage that is not final for this worker yet is kept: its parent is checked when it is used.
+		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
+		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
 			return nil
 		}
