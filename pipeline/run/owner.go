@@ -37,7 +37,10 @@ func (a Alone) Err() error { return nil }
 // MembershipError says why a process can't be a member of its consumer group any more. It ends the process's role, and no run.
 type MembershipError struct{ Err error }
 
+// Error returns the text of Err.
 func (e *MembershipError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
 func (e *MembershipError) Unwrap() error { return e.Err }
 
 // CheckMembership returns a *[MembershipError] if the role's membership has ended.

@@ -44,10 +44,11 @@ const Latest = "latest"
 
 // NoVersionError says that there is no such version.
 type NoVersionError struct {
-	Want string
+	Want string // a number, a run, or [Latest]
 	Have int // how many versions there are
 }
 
+// Error returns the version that was asked for, and how many there are.
 func (e *NoVersionError) Error() string {
 	return fmt.Sprintf("no version %q: there are %d", e.Want, e.Have)
 }

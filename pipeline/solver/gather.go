@@ -103,8 +103,9 @@ func (s *Solver) identity(kind schemas.Kind, v run.Visit, partition int) schemas
 var errAccepted = errors.New("the weights are accepted")
 
 // GoneError says that statistics were deleted during the run: statistics of a later visit, which come after them, are there.
-type GoneError struct{ schemas.Identity }
+type GoneError struct{ schemas.Identity } // of the statistics that are gone
 
+// Error returns which statistics are gone.
 func (e *GoneError) Error() string {
 	return fmt.Sprintf("the %v is gone: it was deleted during the run", e.Identity)
 }

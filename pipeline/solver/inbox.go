@@ -93,6 +93,7 @@ func (b *inbox) noteVisit(id schemas.Identity) {
 // FailureError says that a worker can't go on, and why.
 type FailureError struct{ schemas.Failure }
 
+// Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
 // take adds a message of the run's statistics. It drops repetitions, and records that are not needed any more. The error is a

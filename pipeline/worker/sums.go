@@ -117,6 +117,7 @@ func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *out
 // CoverageError says that a visit read other rows than the survey, so the topic has changed during the run.
 type CoverageError struct{ Got, Want schemas.Coverage }
 
+// Error returns how many rows and messages both had, and their checksums.
 func (e *CoverageError) Error() string {
 	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
