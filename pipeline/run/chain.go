@@ -87,7 +87,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 }
 
 // accept adds the next record.
-func (c *Chain) accept(r *schemas.Record[float32]) (err error) {
+func (c *Chain) accept(r *schemas.Record[float32]) error {
 	if r.Kind == schemas.KindWeights {
 		w, err := schemas.WeightsOf(r)
 		if err != nil {
@@ -96,12 +96,15 @@ func (c *Chain) accept(r *schemas.Record[float32]) (err error) {
 		c.weights = append(c.weights, w)
 		return nil
 	}
-	if c.Survey, err = schemas.SurveyResultOf(r); err != nil {
+	survey, err := schemas.SurveyResultOf(r)
+	if err != nil {
 		return err
 	}
-	if c.Prepared, err = stages.NewPreparation(c.Plan.Prepare, c.Survey.Preparation); err != nil {
+	prepared, err := stages.NewPreparation(c.Plan.Prepare, survey.Preparation)
+	if err != nil {
 		return fmt.Errorf("read the survey's result: %w", err)
 	}
+	c.Survey, c.Prepared = survey, prepared
 	return nil
 }
 

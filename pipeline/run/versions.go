@@ -45,7 +45,7 @@ const Latest = "latest"
 // NoVersionError says that there is no such version.
 type NoVersionError struct {
 	Want string // a number, a run, or [Latest]
-	Have int // how many versions there are
+	Have int    // how many versions there are
 }
 
 // Error returns the version that was asked for, and how many there are.
