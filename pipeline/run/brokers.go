@@ -12,14 +12,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// brokers is the Log of Kafka.
+// brokers is the Log on Kafka, or on the embedded broker.
 type brokers struct{ *kafkalog.Log }
 
 func (b brokers) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
 	return b.Log.Append(ctx, topic, partition, toKafka(messages)...)
 }
 
-// Scatter sends a few requests at once: a Gram matrix takes its time.
+// Scatter sends a few requests at once, as a large Gram matrix takes many messages.
 func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
 	requests, ctx := errgroup.WithContext(ctx)
 	requests.SetLimit(3)
@@ -57,7 +57,7 @@ func toKafka(messages []schemas.Message) []kafkalog.Message {
 	return list
 }
 
-// FromKafka converts a message of the log.
+// FromKafka converts a message as the brokers have it. Its offset is left out.
 func FromKafka(k kafkalog.Message) schemas.Message {
 	m := schemas.Message{Key: string(k.Key), Value: k.Value, Headers: make([]schemas.Header, len(k.Headers))}
 	for i, h := range k.Headers {
@@ -93,7 +93,7 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 	return f
 }
 
-// followers is a subscription with a goroutine for each partition. They end with Close.
+// followers is a subscription with a goroutine for each partition. Close ends the goroutines.
 type followers struct {
 	found   chan found
 	wake    <-chan struct{}

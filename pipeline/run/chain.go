@@ -13,12 +13,13 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Chain is the accepted records of a run, in order: the survey's result, then weights. Of all records that name the same
-// predecessor, the first complete one by offset is accepted. Workers and solvers fold the same chain from the same topic.
+// Chain is the accepted records of a run, in order: the survey's result, then weights. Of the records that name the same parent,
+// the first complete one by offset is accepted. Workers and solvers fold the same chain from the same topic. [NewChain] makes
+// chains. A chain belongs to one goroutine.
 type Chain struct {
 	Plan *schemas.Plan
 	Run  string         // the run's id
-	Root schemas.Digest // of the plan: the parent of the first record
+	Root schemas.Digest // the plan's digest, which is the parent of the first record
 	// Survey is the survey's result, and Prepared the preparation in it. They are nil until it is accepted.
 	Survey   *schemas.SurveyResult
 	Prepared *stages.Preparation
@@ -26,16 +27,16 @@ type Chain struct {
 	codec     Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
-	digests   []schemas.Digest // of the survey's result, then of weights
-	early     map[schemas.Digest]*schemas.Record[float32]
+	digests   []schemas.Digest                            // of the survey's result, then of weights
+	early     map[schemas.Digest]*schemas.Record[float32] // by the parent that they wait for, the first
 	collector schemas.Collector[float32]
 	initial   map[int][]float32 // W that stages begin at in a warm start
 
-	drawn   *model.Stage // the stage that was asked for last, so that it is drawn once
-	drawnAt int
+	drawn   *model.Stage // the stage that was asked for last: its random features are drawn once
+	drawnAt int          // the number of that stage
 }
 
-// NewChain returns the chain of a run with no accepted records.
+// NewChain returns the chain of a run before any record is accepted. rec is told which records are passed over.
 func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
@@ -44,25 +45,27 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	}
 }
 
-// Add takes the next message of the weights topic, and reports whether the chain has grown.
+// Add takes the next message of the weights topic, and reports whether the chain has grown. It passes over damaged records. An
+// error says that an accepted record does not fit the plan: the run can't go on.
 func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	if m.Get("run") != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
 		return false, nil
 	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
-		event.PassOver(c.rec, "weights", err) // whoever wrote the damaged record, or somebody else, writes it again
+		event.PassOver(c.rec, "weights", err) // the solver that wrote it, or another one, will write it again
 		return false, nil
 	}
 	if r == nil {
 		return false, nil
 	}
-	if (r.Kind == schemas.KindPrepare) != (r.Parent == c.Root) { // the survey's result, and nothing else, follows from the plan
+	// The parent of the survey's result is the plan. The parent of weights is another record.
+	if (r.Kind == schemas.KindPrepare) != (r.Parent == c.Root) {
 		event.PassOver(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", schemas.ErrDamaged, r.Identity))
 		return false, nil
 	}
-	// A record that was written twice stands where compaction leaves it, which may be behind records that were computed from
-	// it. Those wait for their parent.
+	// Compaction keeps the later copy of a record that was written twice, and it may stand behind records that were computed
+	// from the first. Those wait for their parent.
 	if r.Parent != c.Head() {
 		if c.early[r.Parent] == nil && r.Parent != c.Root && !slices.Contains(c.digests, r.Parent) {
 			c.early[r.Parent] = r
@@ -84,7 +87,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 }
 
 // accept adds the next record.
-func (c *Chain) accept(r *schemas.Record[float32]) (err error) {
+func (c *Chain) accept(r *schemas.Record[float32]) error {
 	if r.Kind == schemas.KindWeights {
 		w, err := schemas.WeightsOf(r)
 		if err != nil {
@@ -93,12 +96,15 @@ func (c *Chain) accept(r *schemas.Record[float32]) (err error) {
 		c.weights = append(c.weights, w)
 		return nil
 	}
-	if c.Survey, err = schemas.SurveyResultOf(r); err != nil {
+	survey, err := schemas.SurveyResultOf(r)
+	if err != nil {
 		return err
 	}
-	if c.Prepared, err = stages.NewPreparation(c.Plan.Prepare, c.Survey.Preparation); err != nil {
+	prepared, err := stages.NewPreparation(c.Plan.Prepare, survey.Preparation)
+	if err != nil {
 		return fmt.Errorf("read the survey's result: %w", err)
 	}
+	c.Survey, c.Prepared = survey, prepared
 	return nil
 }
 
@@ -113,16 +119,17 @@ func (c *Chain) Head() schemas.Digest {
 // SurveyDigest returns the digest of the survey's result, which must be accepted.
 func (c *Chain) SurveyDigest() schemas.Digest { return c.digests[0] }
 
-// digest of weights[i].
+// digest returns the digest of weights[i].
 func (c *Chain) digest(i int) schemas.Digest { return c.digests[i+1] }
 
 // Visit is a visit that is due, or was.
 type Visit struct {
-	Stage, Number int
-	Parent        schemas.Digest // of the record that its statistics are computed from
+	Stage  int            // schemas.Survey, 0, 1, …
+	Number int            // of the visit in its stage: 0, 1, …
+	Parent schemas.Digest // of the record that its statistics are computed from
 }
 
-// StageName is how people are told of a stage.
+// StageName returns how messages to people name a stage.
 func StageName(stage int) string {
 	if stage == schemas.Survey {
 		return "the survey"
@@ -130,11 +137,11 @@ func StageName(stage int) string {
 	return fmt.Sprintf("stage %d", stage)
 }
 
-// NoStage is where a stage is expected and there is none.
+// NoStage stands for a stage that does not exist.
 const NoStage = -1
 
-// Due returns what a worker has to do, given what is accepted: first publish and seal the residuals of stage seal, unless
-// that is NoStage, then make visit v. When nothing is left to visit, v.Stage is the number of stages.
+// Due returns what a worker must do after the records that are accepted. First it publishes and seals the residuals of stage
+// seal, unless that is [NoStage]. Then it makes visit v. When no visit is left, v.Stage is the number of stages.
 func (c *Chain) Due() (v Visit, seal int) {
 	v.Parent = c.Head()
 	switch {
@@ -153,10 +160,10 @@ func (c *Chain) Due() (v Visit, seal int) {
 	return v, NoStage
 }
 
-// Began reports whether weights are accepted.
+// Began reports whether any weights are accepted.
 func (c *Chain) Began() bool { return len(c.weights) > 0 }
 
-// Visits returns all visits of a stage up to the one that is due.
+// Visits returns the visits of a stage so far, in order. The last may be the one that is due.
 func (c *Chain) Visits(stage int) (visits []Visit) {
 	if stage == schemas.Survey {
 		return []Visit{{stage, 0, c.Root}}
@@ -175,7 +182,7 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 	return visits
 }
 
-// Final returns the record that ends a stage, and its digest; nil before it is accepted.
+// Final returns the weights that end a stage, and their digest; nil and "" before they are accepted.
 func (c *Chain) Final(stage int) (*schemas.Weights, schemas.Digest) {
 	for i, w := range c.weights {
 		if w.Stage == stage && w.Final != nil {
@@ -185,7 +192,8 @@ func (c *Chain) Final(stage int) (*schemas.Weights, schemas.Digest) {
 	return nil, ""
 }
 
-// Stage returns a stage of the plan. The survey's result must be accepted.
+// Stage returns a stage of the plan, given its number. The survey's result must be accepted. The error is that of
+// [model.NewStage].
 func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	if c.drawn != nil && c.drawnAt == stage {
 		return c.drawn, nil
@@ -219,12 +227,12 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 	return nil, c.initial[v.Stage]
 }
 
-// Fitted returns what the weights of a stage amount to now.
+// Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.initial[stage], c.weightsOf(stage))
 }
 
-// Surveyed is the event that the survey's result is accepted.
+// Surveyed returns the event that says what the survey found. The survey's result must be accepted.
 func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 	e := event.Surveyed{
 		Rows: map[schemas.Split]int64{}, Features: c.Prepared.Width(), Inputs: c.Prepared.Inputs(),
@@ -236,7 +244,7 @@ func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 	return e
 }
 
-// Read folds what the weights topic has of the run now, and returns the offset to follow it from.
+// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on.
 func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
 	topic := client.Topics.Weights
 	first, end, err := client.Log.Bounds(ctx, topic, 0)
@@ -253,8 +261,8 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	return end, nil
 }
 
-// Warm has the stages begin at the weights of the version that the plan names, and returns that version; nil if the plan names
-// none.
+// Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if
+// the plan names none.
 func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
 	if c.Plan.Warm == nil {
 		return nil, nil

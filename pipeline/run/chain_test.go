@@ -156,7 +156,7 @@ func TestSurveyOfAnotherPlan(t *testing.T) {
 			t.Errorf("a survey's result without a basis: %v", err)
 		}
 	}
-	if c.Prepared != nil || c.Head() != c.Root {
+	if c.Survey != nil || c.Prepared != nil || c.Head() != c.Root {
 		t.Error("it is accepted")
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Client reads and writes the topics of one pipeline. All roles hold one. It is safe for concurrent use.
+// Client reads and writes the topics of one pipeline. Every role has one. It is safe for concurrent use.
 type Client struct {
 	Log    Log
 	Topics Topics
 	Codec  Codec
-	// Fresh returns a text that is unlike every other, whichever process asks for it.
+	// Fresh returns a text that no other call returns, in this process or in another.
 	Fresh func() string
 }
 
-// NewClient returns the client of a pipeline. mem is where Arrow's memory comes from; nil is Go's.
+// NewClient returns the client of the pipeline of that name. Arrow allocates from mem; nil is Go's memory.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text}
 }
 
-// Each calls with for all messages that a partition has now, in order.
+// Each calls with for all messages that a partition has now, in order. An error of with ends it, and is returned.
 func (c *Client) Each(ctx context.Context, topic string, partition int, with func(Message) error) error {
 	first, end, err := c.Log.Bounds(ctx, topic, partition)
 	if err != nil {
@@ -33,7 +33,8 @@ func (c *Client) Each(ctx context.Context, topic string, partition int, with fun
 	return c.Between(ctx, topic, partition, first, end, with)
 }
 
-// Between calls with for the messages of a partition with offsets from (included) to to (excluded), in order.
+// Between calls with for the messages of a partition with offsets from (included) to to (excluded), in order. An error of with
+// ends it, and is returned.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
 	return each(ctx, c.Log.Range(topic, partition, from, to), with)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Codec encodes what the roles say as messages, and decodes it. A simulation, in which the same is said millions of times,
-// has a codec that does the work once for each content.
+// Codec encodes what the roles write to topics as messages, and decodes messages. A simulation decodes the same contents
+// millions of times: its codec does the work once for each content. A codec is safe for concurrent use.
 type Codec interface {
 	// EncodeSingle returns the messages of a record in float32.
 	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
@@ -36,8 +36,8 @@ type Codec interface {
 	DecodeManifest(m schemas.Message) (*schemas.Manifest, error)
 }
 
-// NewCodec returns the codec of the topics: Arrow, and JSON. mem is where Arrow's memory comes from; nil is Go's. chunk is
-// about how many bytes each message of a record may have; 0 is as many as brokers take.
+// NewCodec returns the codec of the topics: Arrow, and JSON. Arrow allocates from mem; nil is Go's memory. Each message of a
+// record has about chunk bytes at most; 0 is as many as brokers take.
 func NewCodec(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
@@ -96,7 +96,7 @@ func (a arrowCodec) DecodeManifest(m schemas.Message) (*schemas.Manifest, error)
 	return manifest, err
 }
 
-// checkPlan returns an error for a plan that can't have been submitted: what follows a plan relies on its options.
+// checkPlan returns an error if the plan can't have been submitted. Whoever follows a plan relies on its options.
 func checkPlan(p *schemas.Plan) error {
 	if err := model.CheckPlan(p); err != nil {
 		return err

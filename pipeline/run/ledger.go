@@ -10,9 +10,10 @@ import (
 )
 
 // Ledger is what the plans topic says: the runs in the order of their plans, how they ended, and the sources that are on the
-// examples topic. It is read by [Client.ReadLedger] and goes on with Add.
+// examples topic. [Client.ReadLedger] reads a ledger, and [Ledger.Add] adds what comes after it. A ledger belongs to one
+// goroutine.
 type Ledger struct {
-	// Sources are the seals of sources, in their order.
+	// Sources are the seals of sources, in the order of the topic. A source may have several.
 	Sources []schemas.SourceSeal
 	// Next is the offset after the last message that was read.
 	Next int64
@@ -25,7 +26,7 @@ type Ledger struct {
 	damaged []error // why messages were passed over
 }
 
-// ReadLedger reads all that the plans topic has now.
+// ReadLedger reads all that the plans topic has now. It passes over damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, ends: map[string]*schemas.End{}}
 	first, end, err := c.Log.Bounds(ctx, l.topic, 0)
@@ -52,7 +53,8 @@ func (l *Ledger) Report(rec event.Recorder) {
 	}
 }
 
-// Add takes the next message of the topic. An error says that the message is damaged: it then counts for nothing.
+// Add takes the next message of the topic. An error wraps [schemas.ErrDamaged]: the message is damaged, and changes nothing but
+// Next.
 func (l *Ledger) Add(m Message) error {
 	l.Next = m.Offset + 1
 	if err := l.take(m.Message); err != nil {
@@ -92,14 +94,15 @@ func (l *Ledger) take(m schemas.Message) error {
 	return nil
 }
 
-// outranks reports which of two ends of a run counts. Their order on the topic does not, as a message that was written twice
-// stands where compaction leaves it. A version that is there stays, since somebody may use it.
+// outranks reports whether a run's end counts rather than another end of it that is known. Their order on the topic does not
+// matter, as compaction keeps the later copy of a message that was written twice. A version that exists stays, since somebody
+// may use it.
 func outranks(state, known string) bool {
 	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	return slices.Index(rank, state) > slices.Index(rank, known)
 }
 
-// EndOf returns the end of a run that a message says; nil if it says none, or is damaged.
+// EndOf returns the end that a message says; nil if the message is of another kind, or damaged.
 func EndOf(m schemas.Message) *schemas.End {
 	if m.Kind() != schemas.KindEnd {
 		return nil
@@ -116,7 +119,7 @@ func Ends(m schemas.Message, run string) bool {
 	return m.Get("run") == run && EndOf(m) != nil
 }
 
-// Plan returns the plan of a run, or nil.
+// Plan returns the plan of a run, given the run's id; nil if there is none.
 func (l *Ledger) Plan(run string) *schemas.Plan {
 	if i := slices.Index(l.runs, run); i >= 0 {
 		return l.plans[i]
@@ -140,7 +143,7 @@ func (l *Ledger) Unfinished() (plans []*schemas.Plan) {
 	return plans
 }
 
-// Ended returns how many runs of that content have ended.
+// Ended returns how many runs with that content have ended. See [schemas.Plan.Content].
 func (l *Ledger) Ended(content schemas.Digest) (n int) {
 	for _, e := range l.ends {
 		if e.Content == content {

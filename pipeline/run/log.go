@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Log is what the roles need of a log: the brokers, or in a simulation a log in memory that fails in every way that a log
-// can.
+// Log is what the roles need of a log. It is Kafka or the embedded broker; in a simulation it is a log in memory that fails in
+// every way that a log can. A log is safe for concurrent use.
 type Log interface {
 	// Append writes messages to the end of a partition in their order, and returns the offset of the first.
 	Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error)
@@ -19,13 +19,13 @@ type Log interface {
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
 	// Partitions returns how many partitions a topic has.
 	Partitions(ctx context.Context, topic string) (int, error)
-	// Range reads the messages with offsets from (included) to to (excluded). The caller closes it.
+	// Range reads the messages with offsets from (included) to to (excluded). The caller closes the reader.
 	Range(topic string, partition int, from, to int64) Reader
-	// Subscribe follows partitions until the subscription is closed. A value from wake, which may be nil, ends a wait.
+	// Subscribe follows partitions until the caller closes the subscription. A value from wake, which may be nil, ends a wait.
 	Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription
 }
 
-// Reader returns messages one by one, and [io.EOF] after the last.
+// Reader reads messages one by one. Next returns [io.EOF] after the last.
 type Reader interface {
 	// Next waits for a message and returns it. At the end of the range it returns [io.EOF].
 	Next(ctx context.Context) (Message, error)
@@ -43,14 +43,14 @@ type Position struct {
 	Topic     string
 	Partition int
 	Offset    int64
-	// Compacted says that offsets may be missing, as compaction removes messages. Otherwise a missing offset is an error.
+	// Compacted says that offsets may be missing, as compaction removes messages. Without it a missing offset is an error.
 	Compacted bool
 }
 
 // Subscription delivers the messages of several partitions as they are written, in order within each partition. It belongs
 // to one goroutine.
 type Subscription interface {
-	// Next returns the next delivery. Without one, late reports whether none came within that time; otherwise a value from
+	// Next returns the next delivery. If it returns none, late reports whether that time is over; if it is not, a value from
 	// wake ended the wait.
 	Next(ctx context.Context, within time.Duration) (d *Delivery, late bool, err error)
 	Close()

@@ -158,7 +158,7 @@ func (n *notices) Record(e event.Event) {
 	}
 }
 
-// A Between passes on messages with their offsets, in order, and an error of the caller's ends it.
+// Between passes on messages with their offsets, in order, and an error of the caller's ends it.
 func TestBetween(t *testing.T) {
 	client := newTestClient()
 	for _, key := range []string{"a", "b", "c", "d"} {

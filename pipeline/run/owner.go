@@ -2,18 +2,18 @@ package run
 
 import "slices"
 
-// Owner says which partitions of a topic a role owns. Ownership gates the start of work and nothing else: work that has begun
-// is finished, and work that two processes do counts once.
+// Owner says which partitions of a topic a role owns. Ownership decides who starts work, and nothing else: a role finishes what it
+// has begun, and work that two processes do counts once.
 type Owner interface {
 	// Owned returns the partitions, ascending.
 	Owned() []int
 	// Changed receives a value when Owned or Err has changed; nil: they never do.
 	Changed() <-chan struct{}
-	// Err returns why the role will own no partitions any more, or nil.
+	// Err returns why the role will never own partitions again, or nil.
 	Err() error
 }
 
-// Alone owns all partitions: nobody else is a client of the embedded broker.
+// Alone owns all partitions, for a process that shares them with no other, as on the embedded broker.
 type Alone []int
 
 // NewAlone returns the owner of partitions 0 to partitions − 1.
@@ -37,7 +37,10 @@ func (a Alone) Err() error { return nil }
 // MembershipError says why a process can't be a member of its consumer group any more. It ends the process's role, and no run.
 type MembershipError struct{ Err error }
 
+// Error returns the text of Err.
 func (e *MembershipError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
 func (e *MembershipError) Unwrap() error { return e.Err }
 
 // CheckMembership returns a *[MembershipError] if the role's membership has ended.

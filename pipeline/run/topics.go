@@ -14,12 +14,12 @@ func TopicsOf(name string) Topics {
 	}
 }
 
-// Workers is the consumer group of the pipeline's workers.
+// Workers returns the consumer group of the pipeline's workers.
 func (t Topics) Workers() string { return t.Name + ".work" }
 
-// Solvers is the consumer group of the pipeline's solvers.
+// Solvers returns the consumer group of the pipeline's solvers.
 func (t Topics) Solvers() string { return t.Name + ".solve" }
 
-// StatisticsPartition returns where the statistics of a partition of the examples go, on a statistics topic of so many
-// partitions.
+// StatisticsPartition returns which partition of the statistics topic, which has so many, the statistics of a partition of the
+// examples go to.
 func StatisticsPartition(partition, partitions int) int { return partition % partitions }

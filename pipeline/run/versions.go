@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Versions returns the manifests of the finished versions, in their order on the weights topic.
+// Versions returns the manifests of the finished versions, in the order of the weights topic.
 func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
@@ -23,11 +23,11 @@ func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, er
 			return nil
 		}
 		if end := l.End(run); end != nil && end.State != schemas.Done {
-			return nil // written by a solver that did not know that its run was cancelled
+			return nil // its solver did not know that the run was cancelled
 		}
 		manifest, err := c.Codec.DecodeManifest(m.Message)
 		if err != nil {
-			return nil // a version counts when its manifest can be read
+			return nil // a version does not count if its manifest can't be read
 		}
 		seen[manifest.Run] = true
 		manifests = append(manifests, *manifest)
@@ -39,15 +39,16 @@ func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, er
 	return manifests, nil
 }
 
-// Latest names the newest finished version.
+// Latest is the name of the newest finished version.
 const Latest = "latest"
 
 // NoVersionError says that there is no such version.
 type NoVersionError struct {
-	Want string
-	Have int // how many versions there are
+	Want string // a number, a run, or [Latest]
+	Have int    // how many versions there are
 }
 
+// Error returns the version that was asked for, and how many there are.
 func (e *NoVersionError) Error() string {
 	return fmt.Sprintf("no version %q: there are %d", e.Want, e.Have)
 }
@@ -93,7 +94,7 @@ func (c *Client) modelOf(ctx context.Context, manifest *schemas.Manifest) (*mode
 	return chain.Model(manifest)
 }
 
-// Model returns the model of a chain that has all final weights.
+// Model returns the model of a chain that has the survey's result and all final weights.
 func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	weights := make([][]*schemas.Weights, len(c.Plan.Stages))
 	for t := range weights {

@@ -2,12 +2,12 @@ package run
 
 import "time"
 
-// How long a role waits for the others before it publishes again what it has published: first MinPatience, then twice as
-// long each time, up to MaxPatience.
+// A role that waits for another publishes again what it has published: first after MinPatience, then after twice as long each
+// time, up to MaxPatience.
 const (
 	MinPatience = 30 * time.Second
 	MaxPatience = 5 * time.Minute
 )
 
-// Patience returns the wait that follows one of that length.
+// Patience returns how long a role waits after a wait of that length was in vain.
 func Patience(wait time.Duration) time.Duration { return min(2*wait, MaxPatience) }

@@ -18,7 +18,8 @@ func (s *Solver) publishReport(ctx context.Context, report *schemas.Report) erro
 	return s.Log.Scatter(ctx, s.Topics.Plans, 0, messages...)
 }
 
-// finish publishes the manifest of the version, which makes it count.
+// finish publishes the manifest, which makes the version count, and returns the report of the run. The error is errEnded if somebody
+// else has cancelled the run.
 func (s *Solver) finish(ctx context.Context) (*schemas.Report, error) {
 	l, err := s.ReadLedger(ctx)
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *Solver) finish(ctx context.Context) (*schemas.Report, error) {
 	}
 	version := 1
 	for _, m := range earlier {
-		if m.Run == s.run { // a solver before this one came as far
+		if m.Run == s.run { // an earlier solver of the run has published its manifest
 			version = m.Version
 			break
 		}
@@ -67,7 +68,7 @@ func (s *Solver) finish(ctx context.Context) (*schemas.Report, error) {
 	return report, nil
 }
 
-// report is what the run says of itself when its last stage is sealed.
+// report returns the report of the run, whose last stage is sealed.
 func (s *Solver) report(version int) *schemas.Report {
 	labels := s.chain.Prepared.Labels
 	r := &schemas.Report{

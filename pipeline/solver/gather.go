@@ -13,27 +13,29 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// gathering reduces the records of a visit, in the order of partitions, each partition's as soon as its turn comes: of a
-// thousand partitions, those are in memory at once that have come before the first of their group.
+// gathering reduces the records of a visit in the order of partitions. It adds a partition's records as soon as its turn in its
+// group comes. So of a thousand partitions, memory holds only those whose records came before their turn.
 type gathering struct {
 	run.Visit
 	part
 	reduction *accumulate.Reduction
 }
 
-// part is which records of a span a gathering needs, and how they become a sum.
+// part says which records of a span a gathering needs, and makes a sum of them.
 type part struct {
 	kinds []schemas.Kind
-	sum   func(schemas.Span) (*accumulate.Sum, error)
+	sum   func(schemas.Span) (*accumulate.Sum, error) // called once all records of the span have come
 }
 
+// gathering returns a gathering of a visit's records that has none yet.
 func (s *Solver) gathering(v run.Visit, p part) *gathering {
 	reduction := accumulate.NewReduction(len(s.plan.Spans))
 	reduction.Buffers = &s.buffers
 	return &gathering{v, p, reduction}
 }
 
-// visitSum needs a visit's sums, and if the visit is for a calibration the Gram matrix, which is one record in two then.
+// visitSum gathers the sums of a visit. withGram adds the Gram matrix, which is a record of its own: the visits that fit a
+// calibration need it.
 func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 	p := part{kinds: []schemas.Kind{schemas.KindVisit}}
 	if withGram {
@@ -53,7 +55,7 @@ func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 	return p
 }
 
-// sealSum needs the sums that a stage's seals carry.
+// sealSum gathers the sums that the seals of a stage have.
 func (s *Solver) sealSum(v run.Visit) part {
 	return part{[]schemas.Kind{schemas.KindSeal}, func(span schemas.Span) (*accumulate.Sum, error) {
 		seal, err := schemas.SealOf(s.inbox.double(s.identity(schemas.KindSeal, v, span.Partition)))
@@ -64,7 +66,7 @@ func (s *Solver) sealSum(v run.Visit) part {
 	}}
 }
 
-// blockGram needs the Gram matrix of a block.
+// blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(v run.Visit) part {
 	return part{[]schemas.Kind{schemas.KindGram}, func(span schemas.Span) (*accumulate.Sum, error) {
 		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.buffers.Get)
@@ -76,7 +78,7 @@ func (s *Solver) blockGram(v run.Visit) part {
 	}}
 }
 
-// sumOf is the sum of a record that must cover a whole span.
+// sumOf returns the sum of a record, which must cover a whole span.
 func sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
 	if len(covered.Spans) != 1 || covered.Spans[0] != span {
 		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, span)
@@ -84,7 +86,7 @@ func sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sum
 	return accumulate.NewSum(covered, sums), nil
 }
 
-// gramFields are the fields of a sum that a Gram matrix makes; none if it is of no rows.
+// gramFields returns a Gram matrix as a field of a sum; no field if it is of no rows.
 func gramFields(g *schemas.Gram) schemas.Tensors[float64] {
 	if g.Matrix == nil {
 		return nil
@@ -92,23 +94,24 @@ func gramFields(g *schemas.Gram) schemas.Tensors[float64] {
 	return schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, g.Matrix)}
 }
 
-// identity of a partition's record for a visit.
+// identity returns the identity of a partition's record for a visit.
 func (s *Solver) identity(kind schemas.Kind, v run.Visit, partition int) schemas.Identity {
 	return schemas.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
 }
 
-// errAccepted says that another solver was faster: the weights are accepted.
+// errAccepted says that another solver was faster: the weights that statistics were gathered for are accepted.
 var errAccepted = errors.New("the weights are accepted")
 
-// GoneError says that statistics were deleted under the run: those of a later visit have come, which follow them on the log.
-type GoneError struct{ schemas.Identity }
+// GoneError says that statistics were deleted during the run: statistics of a later visit, which come after them, are there.
+type GoneError struct{ schemas.Identity } // of the statistics that are gone
 
+// Error returns which statistics are gone.
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("the %v is gone: it was deleted under the run", e.Identity)
+	return fmt.Sprintf("the %v is gone: it was deleted during the run", e.Identity)
 }
 
-// gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile others take what
-// comes for them, so that no record waits for another kind's.
+// gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile it also reduces the
+// records of others, so that these do not wait in memory. The error is errAccepted if the records are no longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
 	wait := run.MinPatience
 	for deadline := time.Now().Add(wait); ; {
@@ -145,7 +148,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 	}
 }
 
-// reduce adds the records that have come, and returns the first that has not; nil if all have.
+// reduce adds the records that have come, and returns the first that has not come; nil if all have.
 func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 	for group := range g.reduction.Groups() {
 		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
@@ -170,15 +173,15 @@ func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 	return missing, nil
 }
 
-// missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if it
-// never will.
+// missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if a record
+// will never come.
 func (s *Solver) missing(v run.Visit, partition int, kinds []schemas.Kind) (*schemas.Identity, error) {
 	for _, kind := range kinds {
 		id := s.identity(kind, v, partition)
 		if s.inbox.has(id) {
 			continue
 		}
-		// A partition is visited for a stage when the stage before it is sealed there.
+		// A worker makes the visits of a partition in order, and seals a stage before it visits the next one.
 		last, any := s.inbox.latest[partition]
 		if any && (last.Stage > id.Stage || kind != schemas.KindSeal && id.Before(last)) {
 			return nil, &GoneError{id}

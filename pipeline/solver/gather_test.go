@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// A solver that takes over behind other solvers' weights receives a visit that nobody asks for any more. A seal that should
-// have come before that visit was deleted: the solver must not wait for it for ever.
+// A solver that takes over a run receives a visit of a stage whose weights are accepted already. A seal that belongs before that
+// visit has not come, so it was deleted, and the solver must not wait for it for ever.
 func TestSealThatIsGone(t *testing.T) {
 	stage := solve.Defaults()
 	stage.Features = stages.Defaults()

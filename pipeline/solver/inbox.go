@@ -10,14 +10,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// inbox is the statistics that have come and are not reduced yet: of each identity the first complete record. It is made by
-// newInbox.
+// inbox is the statistics that have come and are not reduced yet: of each identity the first complete record. newInbox makes
+// inboxes.
 type inbox struct {
-	stage   int // that is solved: nobody asks for records of stages before it
+	stage   int // the stage that is solved: records of earlier stages are not needed
 	doubles map[schemas.Identity]*schemas.Record[float64]
-	singles map[schemas.Identity]*schemas.Record[float32] // Gram matrices of blocks, and samples
-	digests map[schemas.Identity]schemas.Digest           // of all that have come, reduced or not
-	latest  map[int]schemas.Identity                      // by partition, of the last visit that came
+	singles map[schemas.Identity]*schemas.Record[float32] // see isSingle
+	digests map[schemas.Identity]schemas.Digest           // of all records that have come, reduced or not
+	latest  map[int]schemas.Identity                      // for each partition, the latest visit that has come
 
 	doubleChunks schemas.Collector[float64]
 	singleChunks schemas.Collector[float32]
@@ -30,7 +30,7 @@ func newInbox() inbox {
 	}
 }
 
-// begin drops what is kept of stages before one.
+// begin says that a stage is solved now, and drops what belongs to earlier stages.
 func (b *inbox) begin(stage int) {
 	b.stage = stage
 	maps.DeleteFunc(b.doubles, func(id schemas.Identity, _ *schemas.Record[float64]) bool { return id.Stage < stage })
@@ -38,10 +38,10 @@ func (b *inbox) begin(stage int) {
 	maps.DeleteFunc(b.digests, func(id schemas.Identity, _ schemas.Digest) bool { return id.Stage < stage })
 }
 
-// has reports whether a record has come that is not reduced yet.
+// has reports whether a record has come and is not reduced yet.
 func (b *inbox) has(id schemas.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
 
-// double and single hand over a record that has come: the inbox does not keep it.
+// double and single return a record that has come, and remove it from the inbox.
 func (b *inbox) double(id schemas.Identity) *schemas.Record[float64] {
 	r := b.doubles[id]
 	delete(b.doubles, id)
@@ -83,20 +83,21 @@ func isSingle(id schemas.Identity) bool {
 	return id.Kind == schemas.KindSample || id.Kind == schemas.KindGram && id.Stage != schemas.Survey && id.Visit == 0
 }
 
-// noteVisit notes how far a partition's worker has come: a record that should have come before, and has not, never will.
+// noteVisit notes the latest visit of a partition. Records that belong before it and have not come never will.
 func (b *inbox) noteVisit(id schemas.Identity) {
 	if last, any := b.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
 		b.latest[id.Partition] = id
 	}
 }
 
-// FailureError is a failure that a worker has reported.
+// FailureError says that a worker can't go on, and why.
 type FailureError struct{ schemas.Failure }
 
+// Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
-// take adds a message of the run's statistics. It drops records that come twice, and those that nobody asks for any more. The
-// error is a *FailureError.
+// take adds a message of the run's statistics. It drops repetitions, and records that are not needed any more. The error is a
+// *FailureError.
 func (s *Solver) take(m schemas.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
@@ -112,14 +113,14 @@ func (s *Solver) take(m schemas.Message) error {
 		return nil
 	}
 	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
-		return nil // of a stage that is solved, or of none that the plan has
+		return nil // of a stage that is solved, or of a stage or partition that the plan does not have
 	}
 	if id.Kind != schemas.KindSeal && s.isAccepted(id.Stage) {
 		s.inbox.noteVisit(id)
-		return nil // nobody will ask for it
+		return nil // it is not needed any more
 	}
 	if digest, twice := s.inbox.digests[id]; twice {
-		// Seals of the same scores may have other offsets.
+		// Two workers may seal the same scores at different offsets.
 		if digest != schemas.Digest(m.Get("digest")) && id.Kind != schemas.KindSeal {
 			s.passOver(fmt.Errorf("another %v with other content", id))
 		}
@@ -131,9 +132,11 @@ func (s *Solver) take(m schemas.Message) error {
 	return nil
 }
 
+// passOver records that a message of the statistics does not count.
 func (s *Solver) passOver(err error) { event.PassOver(s.rec, "statistics", err) }
 
-// isAccepted reports whether the final weights of a stage, or the survey's result, are accepted: then only its seals matter.
+// isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are
+// still needed.
 func (s *Solver) isAccepted(stage int) bool {
 	if stage == schemas.Survey {
 		return s.chain.Survey != nil

@@ -14,14 +14,15 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Solver turns the statistics of one run into its weights, and ends it. It is made by [New] and belongs to one goroutine.
+// Solver turns the statistics of one run into its weights, and ends the run. [New] makes solvers. A solver belongs to one
+// goroutine.
 type Solver struct {
 	*run.Client
 	blas  *kernel.BLAS
 	rec   event.Recorder
 	plan  *schemas.Plan
 	run   string
-	watch int64 // the offset on the plans topic from which the run's end may stand
+	watch int64 // the run's end is not on the plans topic before this offset
 	owner run.Owner
 	chain *run.Chain
 	began time.Time
@@ -31,11 +32,11 @@ type Solver struct {
 	buffers      accumulate.BufferPool
 	factors      solve.Buffer
 	stages       []schemas.StageReport
-	last         *accumulate.Sum // the seals of the last stage, reduced
+	last         *accumulate.Sum // of the seals of the last stage that is sealed
 }
 
-// New returns the solver of an unfinished run. If somebody else ends the run, its end is on the plans topic from offset watch
-// on. owner tells whether the one partition of the plans topic is this process's.
+// New returns the solver of an unfinished run. If somebody else ends the run, the end is at offset watch of the plans topic or
+// later. owner says whether this process owns the plans topic, which has one partition.
 func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, rec event.Recorder) *Solver {
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Solver{
@@ -44,14 +45,15 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	}
 }
 
-// ErrNotOwner says that the run is another solver's now.
+// ErrNotOwner says that another process owns the plans topic now, so its solver goes on with the run.
 var ErrNotOwner = errors.New("another solver goes on")
 
-// errEnded says that somebody has ended the run.
+// errEnded says that somebody else has ended the run.
 var errEnded = errors.New("the run has ended")
 
-// Solve goes on with the run until it has ended, and writes the end to the plans topic. Its error is the context's, of the
-// brokers, [ErrNotOwner] or a *[run.MembershipError]. A run that can't go on has failed, which is an end like another.
+// Solve goes on with the run until it has ended, and writes its end to the plans topic. If the run can't go on, that end says that
+// it has failed, and why; Solve then returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
+// *[run.MembershipError].
 func (s *Solver) Solve(ctx context.Context) error {
 	report, err := s.solve(ctx)
 	switch {
@@ -74,7 +76,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	return nil
 }
 
-// solve solves the survey and each stage in turn, and makes the version.
+// solve solves the survey and each stage in turn, publishes the version, and returns the report.
 func (s *Solver) solve(ctx context.Context) (*schemas.Report, error) {
 	earlier, err := s.chain.Warm(ctx, s.Client)
 	if err != nil {
@@ -101,21 +103,22 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Report, error) {
 	return s.finish(ctx)
 }
 
-// positions are what a solver follows: the weights from where the chain is read to, the plans, as somebody may end the run,
-// and the statistics from where the run's own begin.
+// positions returns what a solver follows: the weights from where it has read the chain to, the plans, as somebody may end the run,
+// and the statistics from where those of the run begin.
 func (s *Solver) positions(weights int64) []run.Position {
 	list := []run.Position{
 		{Topic: s.Topics.Weights, Offset: weights, Compacted: true},
 		{Topic: s.Topics.Plans, Offset: s.watch, Compacted: true},
 	}
 	for p, from := range s.plan.Since.Statistics {
-		// If retention has deleted any of the run's own statistics, the run ends: otherwise it might wait for them for ever.
+		// Not Compacted: if retention has deleted statistics of the run, the run ends. Otherwise it might wait for them for ever.
 		list = append(list, run.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
 	}
 	return list
 }
 
-// receive takes one message, whatever it is about, or is late.
+// receive takes one message of any of the topics. late reports that none came within that time. The error may be errEnded,
+// ErrNotOwner, a *FailureError or a *run.MembershipError.
 func (s *Solver) receive(ctx context.Context, within time.Duration) (late bool, err error) {
 	d, late, err := s.subscription.Next(ctx, within)
 	switch {
@@ -143,8 +146,8 @@ func (s *Solver) receive(ctx context.Context, within time.Duration) (late bool, 
 	return false, nil
 }
 
-// publishWeights writes the next record of the chain, and waits until it, or another solver's, is accepted. After a while it
-// writes the record again.
+// publishWeights writes the next record of the chain, and waits until it is accepted, or a record of another solver with the same
+// parent. While it waits it writes the record again from time to time.
 func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
 		if err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {

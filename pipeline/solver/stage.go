@@ -20,10 +20,10 @@ type fitting struct {
 	shape    solve.Shape
 	fit      solve.Fit
 	observed int // visits that the fit has seen
-	passes   int
+	passes   int // visits with a gradient that the fit has seen
 	began    time.Time
 	gathered time.Time     // when the statistics of the last visit were complete
-	waited   time.Duration // for these
+	waited   time.Duration // for the statistics of the last visit
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -49,6 +49,7 @@ func (s *Solver) stage(ctx context.Context, number int) error {
 	}
 }
 
+// fitting returns the fitting of a stage, none of whose visits is observed.
 func (s *Solver) fitting(number int) (*fitting, error) {
 	f := &fitting{number: number, began: time.Now()}
 	var err error
@@ -57,15 +58,15 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	}
 	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
 	f.fit = solve.NewFit(s.plan.Stages[number], f.shape, &s.factors)
-	if final, _ := s.chain.Final(number); final != nil { // by a solver before this one
+	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
 	s.inbox.begin(number)
 	return f, nil
 }
 
-// observe gathers the statistics of a visit, and has the fit observe them. In the first visit, the fit factors the Gram matrix
-// while workers sum the rest.
+// observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram
+// matrix while workers sum the rest.
 func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	began, factoring := time.Now(), time.Duration(0)
 	step, err := s.stepFor(f, v)
@@ -105,8 +106,8 @@ func (s *Solver) stepFor(f *fitting, v run.Visit) (solve.Step, error) {
 	return solve.StepOf(w.Tensors, f.shape)
 }
 
-// precondition has a fit factor the stage's Gram matrix, while the workers sum the rest of its first visit, and returns how
-// long the factoring took.
+// precondition gathers the stage's Gram matrix and gives it to the fit, which factors it while the workers sum the rest of the
+// first visit. It returns how long the factoring took.
 func (s *Solver) precondition(ctx context.Context, v run.Visit, fit solve.Fit, rest *gathering) (time.Duration, error) {
 	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(v)), rest)
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *Solver) precondition(ctx context.Context, v run.Visit, fit solve.Fit, r
 	return time.Since(began), err
 }
 
-// publishStep publishes the weights for the visit after last, which every record of the stage was computed from.
+// publishStep publishes the weights for the visit after last, which is the newest visit that the fit has observed.
 func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) error {
 	step, err := f.fit.Next()
 	if err != nil {
@@ -155,6 +156,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 	return nil
 }
 
+// stageReport returns the report of a stage, given the reduced seals.
 func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Seconds: time.Since(f.began).Seconds()}
 	metrics := event.MetricsOf(sealed.Tensors())

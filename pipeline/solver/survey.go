@@ -16,8 +16,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// survey turns the survey's statistics into its result, unless that is accepted already. kept is the preparation of the version
-// that a warm start goes on from; nil without one.
+// survey turns the survey's statistics into its result, unless a result is accepted already. kept is the preparation of the
+// version that the run starts from; nil if it starts from none.
 func (s *Solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
 	s.inbox.begin(schemas.Survey)
 	if s.chain.Survey == nil {
@@ -62,7 +62,7 @@ func (s *Solver) publishSurvey(ctx context.Context, kept schemas.Tensors[float32
 	return s.publishWeights(ctx, result.Record())
 }
 
-// findings is what the survey found beside its sums.
+// findings is what the survey found beside its sums, in all partitions so far.
 type findings struct {
 	labels      accumulate.LabelSet
 	sample      *accumulate.Sample
@@ -71,7 +71,8 @@ type findings struct {
 	quarantined int64
 }
 
-// surveySum needs the survey's sums, samples, and for principal components Gram matrices. What is no sum goes into found.
+// surveySum gathers the survey's sums and samples, and its Gram matrices if the plan asks for principal components. It puts what is
+// no sum into found.
 func (s *Solver) surveySum(v run.Visit, found *findings) part {
 	p := part{kinds: []schemas.Kind{schemas.KindVisit, schemas.KindSample}}
 	if s.plan.Prepare.PCA > 0 {
@@ -102,7 +103,8 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 	return p
 }
 
-// preparation returns what the survey found, or in a warm start what the earlier version has, if these examples fit it.
+// preparation returns the preparation that the survey's sums give, or kept if the run starts from an earlier version. Then the
+// examples must fit it.
 func (s *Solver) preparation(sum *accumulate.Sum, found *findings, kept schemas.Tensors[float32]) (schemas.Tensors[float32], error) {
 	if kept != nil {
 		return kept, s.checkKept(found, kept)
@@ -124,8 +126,8 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, kept schemas.
 	return preparation.Tensors(spread), nil
 }
 
-// prepareSample prepares the rows of the sample, which it overwrites. It does so one row at a time: in a product of several
-// rows a BLAS may round equal rows differently, and the spread must see that they are equal.
+// prepareSample returns the rows of the sample (n × d) prepared (n × m), and overwrites the sample. It prepares one row at a time:
+// in a product of several rows a BLAS may round equal rows differently, and the spread must see that they are equal.
 func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Preparation, sample kernel.Dense) kernel.Dense {
 	p := stages.NewInputs(prepare, found.Center, found.Scale, found.Basis)
 	rows := kernel.NewDense(sample.Rows, p.Inputs())
@@ -135,7 +137,8 @@ func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Prep
 	return rows
 }
 
-// checkKept returns an error if the examples do not fit the preparation of an earlier version.
+// checkKept returns an error if the examples do not fit the preparation of an earlier version: if they have another number of
+// features, or other classes.
 func (s *Solver) checkKept(found *findings, kept schemas.Tensors[float32]) error {
 	classes, _ := kept.Find(schemas.TensorLabels)
 	center, _ := kept.Find(schemas.TensorCenter)

@@ -12,7 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// decode reads an accepted examples message for a run of that many features; 0: not known yet. The caller releases it.
+// decode reads an accepted examples message for a run whose rows have width features; 0 if that is not known yet. The caller
+// releases the examples.
 func decode(c run.Codec, plan *schemas.Plan, m partition.Message, width int) (*schemas.Examples, error) {
 	examples, err := c.DecodeExamples(m.Value)
 	if err != nil {
@@ -25,6 +26,7 @@ func decode(c run.Codec, plan *schemas.Plan, m partition.Message, width int) (*s
 	return examples, nil
 }
 
+// checkExamples returns why a run can't use examples, or nil.
 func checkExamples(plan *schemas.Plan, examples *schemas.Examples, width int) error {
 	switch {
 	case examples.Sparse:
@@ -39,15 +41,15 @@ func checkExamples(plan *schemas.Plan, examples *schemas.Examples, width int) er
 	return nil
 }
 
-// errSparse says what this version can't do yet. The data is not at fault.
+// errSparse says what this program can't do yet. The data is not at fault, so it ends the run.
 var errSparse = errors.New("sparse features can't be trained on yet")
 
-// concernsRun reports whether an error about a message ends the whole run, rather than put the message into quarantine.
+// concernsRun reports whether an error about a message ends the whole run. Other errors put the message into quarantine.
 func concernsRun(err error) bool {
 	return errors.Is(err, errSparse) || errors.As(err, &schemas.LabelListError{})
 }
 
-// features writes those of examples into dst, which it reshapes.
+// features writes the features of examples (n × width) into dst, which it reshapes.
 func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 	dst.Reshape(examples.Rows, width)
 	if bytes := examples.Bytes(); bytes != nil {
@@ -57,8 +59,8 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 	examples.Features(dst.Data, width)
 }
 
-// rowsOf returns what the sums must know of a message's rows, but for their classes, and the weights of the rows that are
-// fitted.
+// rowsOf returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
+// are fitted (n): 0 for those that are not for training. number is the message's partition.
 func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
 	n := examples.Rows
 	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
@@ -75,7 +77,8 @@ func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Exam
 	return rows, fitted
 }
 
-// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the plan's.
+// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the fraction that
+// the plan holds out.
 func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
 	if plan.Holdout == 0 {
 		return false

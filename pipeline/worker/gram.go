@@ -1,12 +1,12 @@
 package worker
 
-// gramSample chooses whole messages that hold about so many of the training rows. It spreads them evenly along each
-// partition, and chooses others in each partition.
+// gramSample chooses whole messages that have about rows of the of training rows. It spreads them evenly along each partition,
+// and begins at another message in each partition.
 type gramSample struct{ rows, of int64 }
 
-// newGramSample returns the sample of about so many rows out of as many training rows.
+// newGramSample returns a sample of about rows out of so many training rows.
 func newGramSample(rows, of int64) *gramSample {
-	for of >= 1<<30 { // only the ratio counts, and products with ordinals must fit an int64
+	for of >= 1<<30 { // products with ordinals must fit an int64; only the ratio counts
 		rows, of = max(rows/2, 1), of/2
 	}
 	return &gramSample{rows, of}
@@ -15,8 +15,8 @@ func newGramSample(rows, of int64) *gramSample {
 // has reports whether a message is in the sample. partition is the ordinal of its partition in the plan, message its own
 // ordinal there. The first message of the plan is in every sample.
 //
-// Along a partition, of the messages up to here rows/of are taken, beginning at a phase. The phase of partition 0 takes its
-// first message; the golden section spreads the phases of the others, however many there are.
+// The sample has the fraction rows/of of the messages before any place of a partition, up to rounding, which begins at a phase.
+// The phase of partition 0 takes its first message. The golden section spreads the phases of the others, however many there are.
 func (g *gramSample) has(partition int, message int64) bool {
 	step := int64(float64(g.of) * 0.6180339887498949)
 	phase := (g.of - g.rows + int64(partition)%g.of*step) % g.of

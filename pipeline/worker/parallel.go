@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 )
 
-// compute returns when all outcomes are collected; writes, which it starts by background, may go on.
+// compute returns when all outcomes are collected. It starts writes with background, and they may go on.
 func (s *scan) compute(ctx context.Context, partitions []*partition.State, background func(write func(context.Context) error)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
@@ -48,20 +48,23 @@ func (s *scan) compute(ctx context.Context, partitions []*partition.State, backg
 type runningScan struct {
 	*scan
 	loaded   chan *load
-	again    chan *load // of the second round, in order, with space for all
+	again    chan *load // of the second round, in order; never full
 	outcomes chan *finished
-	// A token is held from when a segment is read, or enters the second round, until its outcome is collected. That bounds the
-	// outcomes that wait for an earlier one. As segments come in order, the first that is not collected always has a token.
+	// A segment takes a token before it is read, or enters the second round, and returns it when its outcome is collected. That
+	// bounds how many outcomes wait for an earlier one. As segments take tokens in order, the first segment that is not collected
+	// always has one.
 	tokens     chan struct{}
-	ahead      *semaphore.Weighted // bytes that may be read ahead
+	ahead      *semaphore.Weighted // of bytes that may be read ahead
 	background func(write func(context.Context) error)
 }
 
+// finished is a segment whose outcome is not collected yet.
 type finished struct {
 	*load
 	*outcome
 }
 
+// token waits for a token.
 func (r *runningScan) token(ctx context.Context) error {
 	select {
 	case r.tokens <- struct{}{}:
@@ -71,8 +74,9 @@ func (r *runningScan) token(ctx context.Context) error {
 	}
 }
 
-// read sends the segments of one partition after the other. The last partitions, as many as there are processors, take turns:
-// then their last, short segments come last, and no processor works on a long segment while the others have nothing to do.
+// read sends the segments of one partition after the other. The last partitions, as many as there are processors, take turns.
+// Their last segments, which are short, then come at the end, so no processor works on a long segment while the others have
+// nothing to do.
 func (r *runningScan) read(ctx context.Context, partitions []*partition.State) error {
 	defer close(r.loaded)
 	for ; len(partitions) > cap(r.outcomes); partitions = partitions[1:] {
@@ -111,7 +115,7 @@ func (r *runningScan) takeTurns(ctx context.Context, partitions []*partition.Sta
 	return nil
 }
 
-// send gives a load to the next processor that is free.
+// send waits until a load may be read ahead, and gives it to the next processor that is free.
 func (r *runningScan) send(ctx context.Context, l *load) error {
 	if l.segment().Messages() == nil {
 		l.bytes = min(partition.ValueBytes(l.messages), r.readAhead)
@@ -127,7 +131,7 @@ func (r *runningScan) send(ctx context.Context, l *load) error {
 	}
 }
 
-// process is what one processor does.
+// process processes segments in one goroutine, until none is left in either round.
 func (r *runningScan) process(ctx context.Context, process func(context.Context, *load) (*outcome, error)) error {
 	one := func(l *load) error {
 		o, err := process(ctx, l)
@@ -166,7 +170,7 @@ func (r *runningScan) process(ctx context.Context, process func(context.Context,
 	return nil
 }
 
-// collectInOrder collects the outcomes of so many segments.
+// collectInOrder collects the outcomes of so many segments, those of each partition and round in the order of its segments.
 func (r *runningScan) collectInOrder(segments int) error {
 	type sequence struct {
 		partition *partition.State

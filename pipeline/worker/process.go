@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// stageProcessor is what one goroutine needs to take segments through a stage. It uses its memory again for every message.
+// stageProcessor takes segments through a stage, in one goroutine. It uses its memory again for every message.
 type stageProcessor struct {
 	*Worker
 	visit *stageVisit
@@ -36,7 +36,8 @@ func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
 	}
 }
 
-// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows.
+// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error wraps
+// errUnsealed if the scores that were read are not of these rows.
 func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Batch, error) {
 	segment := l.segment()
 	if kept := segment.Batches(); kept != nil {
@@ -49,7 +50,7 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 		}
 		b, err := p.prepare(l.partition.Partition(), m)
 		if err != nil {
-			continue // the survey has put the message into quarantine, and has not counted it
+			continue // the survey has put the message into quarantine and has not counted it
 		}
 		rows := b.Inputs.Rows
 		if l.scores == nil {
@@ -98,7 +99,7 @@ func (p *stageProcessor) expand(block kernel.Dense, b *partition.Batch, from, to
 	p.visit.stage.Expand(p.blas, &p.workspace, &tile, b.Inputs.Slice(from, to), b.Score.Slice(from, to))
 }
 
-// sum sums one segment for the visit.
+// sum returns the sums of one segment for the visit.
 func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	}
 	sum.Spans = schemas.Spans{l.segment().Span}
 	o := &outcome{rows: sum.Rows, sum: sum}
-	if p.visit.gramFirst { // each round is about half of the work
+	if p.visit.gramFirst { // each of two rounds is about half of the work, and reports half of the rows
 		o.rows = 0
 		for _, b := range batches {
 			o.rows += int64(b.Inputs.Rows)
@@ -125,7 +126,7 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	return o, nil
 }
 
-// fit sums what a gradient needs, and in the first visit the Gram matrix.
+// fit sums what a gradient needs, and in the first visit of a stage the Gram matrix.
 func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.Batch) *accumulate.Sum {
 	gram, rest := p.visit.parts(l.round)
 	classes := p.visit.stage.Classes
@@ -178,7 +179,7 @@ func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile 
 	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
 }
 
-// calibrate sums the moments of G(ỹ), which the second visit of a pass of Algorithm 2 needs (its line 5).
+// calibrate sums the moments of G(ỹ). Line 5 of Algorithm 2, the second visit of its pass, is fitted to them.
 func (p *stageProcessor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes := &accumulate.Sum{}, p.visit.stage.Classes
 	p.exact.Begin(3*classes, classes)

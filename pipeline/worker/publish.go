@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// sealStage publishes the residuals of a final stage, of those partitions whose residuals are not sealed yet.
+// sealStage publishes and seals the residuals after a final stage, of the partitions whose residuals are not sealed yet.
 func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	_, parent := w.chain.Final(stage)
 	var open []*partition.State
@@ -34,8 +34,8 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	return nil
 }
 
-// publishStage publishes the residuals of partitions whose scores before the stage are loaded, and seals each partition's when
-// all of them are acknowledged.
+// publishStage publishes the residuals after a stage of partitions whose scores before it are loaded. It seals those of a
+// partition when the brokers have acknowledged all of them.
 func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*partition.State) error {
 	visit, err := w.stageVisit(run.Visit{Stage: stage})
 	if err != nil {
@@ -48,7 +48,8 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	attempt := w.Fresh()
 	sums, open := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}
 	s := &scan{
-		client: w.Client, plan: w.plan, sequential: w.sequential, scores: w.scoresBefore(stage), maxWrites: 1, // residuals are in the order of their examples
+		client: w.Client, plan: w.plan, sequential: w.sequential, scores: w.scoresBefore(stage),
+		maxWrites: 1, // so that residuals stand in the order of their examples
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := w.stageProcessor(visit)
 			return func(ctx context.Context, l *load) (*outcome, error) { return p.residuals(ctx, l, attempt) }
@@ -73,13 +74,13 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	return s.run(ctx, partitions)
 }
 
-// openSeal is a seal some of whose residuals are written.
+// openSeal is the seal of residuals that are not all written yet.
 type openSeal struct {
 	schemas.Seal
 	digester sink.Digester
 }
 
-// writeResiduals writes the residuals of a segment.
+// writeResiduals writes the residuals of a segment, and adds them to the seal.
 func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *outcome) error {
 	offset, err := w.Log.Append(ctx, w.Topics.Residuals, seal.Partition, o.messages...)
 	if err != nil {
@@ -95,7 +96,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *outcome)
 	return nil
 }
 
-// seal publishes the seal of a partition's residuals, which are all acknowledged.
+// seal publishes the seal of a partition's residuals, all of which are acknowledged. sum covers the partition.
 func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
 	_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, p.Partition())
 	if err != nil {
@@ -112,7 +113,7 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 	return nil
 }
 
-// residuals makes the residuals of one segment after the stage, and measures its final predictions.
+// residuals computes the residuals of one segment after the stage, and measures the final predictions.
 func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string) (*outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
@@ -149,7 +150,8 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 	return o, nil
 }
 
-// finish measures the final predictions of some rows, and writes the scores after the stage and their residuals.
+// finish measures the final predictions of some rows. It writes their scores after the stage into score, and their residuals into
+// residual.
 func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
 	stage := p.visit.stage
 	p.visit.fitted.Scores(p.blas, score, before, block)

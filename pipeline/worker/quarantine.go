@@ -11,13 +11,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// quarantine is where one survey puts messages that can't be used. It is safe for concurrent use.
+// quarantine puts the messages that one survey can't use onto the quarantine topic. It is safe for concurrent use.
 //
-// A message that is there from an earlier survey is not put there again. To know which are, the first bad message of a survey
-// makes it read the topic once, from end to end. A message's key names its offset, but only compaction would let a broker
-// find a key, and people look at the reasons on this topic, so each must stay until its time is over. Of what is read, one bit
-// for each offset of the plan is kept. Two surveys of a partition at the same time, which a worker makes that does not know
-// that it was superseded, may put a message there twice, under the same key.
+// It does not put a message there that an earlier survey has put there. To know these messages, the first bad message of a survey
+// makes it read the whole topic once. It keeps one bit for each offset of the plan. The topic is not compacted, because people
+// read the reasons on it, so each must stay until retention deletes it. If two workers survey a partition at the same time, as
+// one does not know yet that it has lost the partition, a message may come there twice, under the same key.
 type quarantine struct {
 	client *run.Client
 	plan   *schemas.Plan
@@ -26,8 +25,8 @@ type quarantine struct {
 	there map[int]offsets // by partition; nil: the topic is not read yet
 }
 
-// put returns when all of a segment's bad messages are on the topic. So no more of them are in memory than processors have
-// segments.
+// put puts the bad messages of a segment onto the topic, and returns when all are there. So memory holds the bad messages of no
+// more segments than there are processors.
 func (q *quarantine) put(ctx context.Context, partition int, bad []schemas.Quarantined) error {
 	if len(bad) == 0 {
 		return nil
@@ -54,7 +53,7 @@ func (q *quarantine) missing(ctx context.Context, partition int, bad []schemas.Q
 	for q.there == nil {
 		err := q.read(ctx)
 		if errors.As(err, new(*kafkalog.DeletedError)) {
-			continue // retention was faster: what it has deleted is not there
+			continue // retention has deleted messages meanwhile: these are not there
 		}
 		if err != nil {
 			return nil, err
@@ -68,7 +67,7 @@ func (q *quarantine) missing(ctx context.Context, partition int, bad []schemas.Q
 	return missing, nil
 }
 
-// read finds which messages of the plan's spans are on the topic.
+// read notes which messages of the plan's spans are on the topic.
 func (q *quarantine) read(ctx context.Context) error {
 	there, spans := map[int]offsets{}, map[int]schemas.Span{}
 	for _, span := range q.plan.Spans {
@@ -89,7 +88,7 @@ func (q *quarantine) read(ctx context.Context) error {
 	return nil
 }
 
-// offsets is a set of offsets: for each page of 4096 that has any, a bit for each.
+// offsets is a set of offsets. It has a bit for each offset of every page of 4096 that is not empty.
 type offsets map[int64]*[64]uint64
 
 func (o offsets) add(offset int64) {

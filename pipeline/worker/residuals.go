@@ -15,35 +15,36 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// residualsOf is the residuals that a stage published, as the next stage reads them.
+// residualsOf reads the residuals that a stage published, for the next stage.
 type residualsOf struct {
 	client   *run.Client
 	run      string
 	stage    int
 	parent   schemas.Digest // of the stage's final weights
 	classes  int
-	seal     func(partition int) *schemas.Seal // nil: not sealed
+	seal     func(partition int) *schemas.Seal // returns nil if the partition is not sealed
 	from, to link.Link                         // of the stage and of the next one
 }
 
-// errUnsealed says that sealed residuals are not what their seal says, or are gone: they are computed and published again.
+// errUnsealed says that residuals are not what their seal says, are gone, or have no seal. Then they are computed and published
+// again.
 var errUnsealed = errors.New("the residuals are not as they were sealed")
 
-// residualsReader reads the parts of a partition's residuals in the order of its examples. It passes over repetitions, and
-// over what other writers have left between them that took the partition for their own.
+// residualsReader reads the parts of a partition's residuals in the order of its examples. It passes over repetitions, and over
+// residuals that other workers have written between them.
 type residualsReader struct {
 	*residualsOf
 	messages run.Reader
 	attempt  string
-	ahead    *schemas.Residuals // read, and not yet asked for
+	ahead    *schemas.Residuals // a part that was read too early
 	at       int64              // offset on the residuals topic of the last part
 	offset   int64              // of the last part's examples message
 	row      int                // first row of that message that is not yet read
 	scratch  link.Scratch
 }
 
-// reader returns a reader of a partition's residuals that begins at offset from of the residuals topic, or where the seal does
-// if that is later.
+// reader returns a reader of a partition's residuals, which must be sealed. It begins at offset from of the residuals topic, or at
+// the beginning of the sealed range if that is later.
 func (r *residualsOf) reader(partition int, from int64) *residualsReader {
 	seal := r.seal(partition)
 	return &residualsReader{
@@ -70,7 +71,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		}
 		head, err := schemas.ResidualsHeader(m.Message)
 		if err != nil || head.Run != r.run || head.Stage != r.stage || head.Parent != r.parent || head.Attempt != r.attempt {
-			continue // another writer's, or of weights that were not accepted
+			continue // of another worker, or of weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a repetition
@@ -124,15 +125,15 @@ func (r *residualsReader) load(ctx context.Context, l *load) error {
 	return nil
 }
 
-// restore reads all residuals of a partition that its seal is about, and checks them against the seal. It gives the scores to
-// the batches that are in memory, and notes where those of the other segments begin. The error is errUnsealed if the residuals
-// must be made again.
+// restore reads the sealed residuals of a partition and checks them against the seal. It copies the scores to the batches that are
+// in memory, and notes where those of the other segments begin. The error wraps errUnsealed if the residuals must be computed
+// again. Some batches then have wrong scores.
 func (r *residualsOf) restore(ctx context.Context, p *partition.State) error {
 	seal := r.seal(p.Partition())
 	if seal == nil || seal.Parent != r.parent {
 		return errUnsealed
 	}
-	if p.HasScoresAfter(r.stage) { // this worker has published them
+	if p.HasScoresAfter(r.stage) { // this worker has published them, and still has them
 		p.Advance(r.from, r.to)
 		return nil
 	}

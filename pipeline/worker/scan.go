@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A scan goes once, or twice, through the segments of partitions, on all cores:
+// scan goes once, or twice, through the segments of partitions, on all cores:
 //
 //	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
 //
@@ -26,29 +26,29 @@ import (
 type scan struct {
 	client *run.Client
 	plan   *schemas.Plan
-	// sequential takes the segments one after the other in the calling goroutine, and writes before it goes on.
+	// sequential says that run takes one segment after the other in the calling goroutine, and waits for each write.
 	sequential bool
-	// scores says where the scores before the stage are read, for segments that are not in memory; nil: there are none yet.
+	// scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
 	scores *residualsOf
-	// whole says that all segments are read: then every message of the plan's sources must be there.
+	// whole says that no segment is in memory, so that the scan can check that every message of the plan's sources is there.
 	whole bool
-	// process returns the work on one segment. It is called once for each goroutine, which calls what it returns for each of
-	// its segments.
+	// process is called once for each goroutine that processes segments. The goroutine calls the function that it returns for
+	// each of its segments.
 	process func() func(ctx context.Context, l *load) (*outcome, error)
 	// twice says that the processors go through the segments again, in a second round that a segment enters when its first
 	// outcome is collected.
 	twice bool
-	// collect is called for the outcomes of a partition in a round, in order. The write that it returns, if any, is done while
-	// further outcomes are made.
+	// collect is called for each outcome, for those of a partition and round in order. If it returns a write, that runs while
+	// further outcomes are computed.
 	collect func(p *partition.State, o *outcome) (write func(context.Context) error, err error)
-	// maxWrites is how many writes may be on their way at once; 0 is one, and then they are in the order of collect.
+	// maxWrites is how many writes may run at once; 0 is 1. A single write at a time keeps the order of collect.
 	maxWrites int
 	// readAhead is how many bytes of messages may be read ahead, beside one segment; 0 is defaultReadAhead.
 	readAhead int64
 }
 
-// defaultReadAhead is more than 64 segments of 16 messages as stock brokers take them, and far less than as many of the
-// largest messages that a topic may allow.
+// defaultReadAhead is enough for 64 segments of 16 messages, each as large as brokers take by default. Topics may allow far
+// larger messages, of which it bounds the number.
 const defaultReadAhead = 1 << 30
 
 // load is a segment with what was read for it.
@@ -58,7 +58,7 @@ type load struct {
 	round     int
 	messages  []partition.Message
 	scores    []kernel.Dense // of the messages, if the scan reads scores
-	bytes     int64          // of the read-ahead, until the outcome is collected
+	bytes     int64          // taken from readAhead, until the outcome is collected
 }
 
 func (l *load) segment() *partition.Segment { return l.partition.Segments()[l.index] }
@@ -72,7 +72,7 @@ func (l *load) again() *load {
 	return next
 }
 
-// outcome is what became of a segment.
+// outcome is what a processor made of a segment.
 type outcome struct {
 	segment  int // index in its partition
 	round    int
@@ -83,7 +83,7 @@ type outcome struct {
 	scores   []scored
 }
 
-// scored is the scores of one part of an examples message, which a seal is about.
+// scored is the scores of a part of an examples message, for the digest of a seal.
 type scored struct {
 	offset int64
 	row    int
@@ -101,12 +101,12 @@ func (s *scan) run(ctx context.Context, partitions []*partition.State) error {
 		writing.Go(func() error { return write(ctx) })
 	})
 	if unwritten := writing.Wait(); unwritten != nil {
-		return unwritten // it is what ended the scan
+		return unwritten // a write that fails cancels the scan, so err only says that it was cancelled
 	}
 	return err
 }
 
-// runInTurn is run for a sequential scan.
+// runInTurn does what run does, for a sequential scan.
 func (s *scan) runInTurn(ctx context.Context, partitions []*partition.State) error {
 	process := s.process()
 	one := func(l *load) error {
@@ -143,7 +143,8 @@ func (s *scan) runInTurn(ctx context.Context, partitions []*partition.State) err
 	return nil
 }
 
-// loads reads the segments of a partition in order, those that are not in memory. It waits for its turn before each.
+// loads yields the segments of a partition in order, with what was read for those that are not in memory. It calls turn, which
+// may wait, before each.
 func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*load, error] {
 	return func(yield func(*load, error) bool) {
 		r := &reader{scan: s, partition: p, replay: ingest.NewReplay(s.plan, p.Partition())}
@@ -170,10 +171,10 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 type reader struct {
 	*scan
 	partition *partition.State
-	examples  run.Reader // once a segment is read
-	ahead     *run.Message
+	examples  run.Reader   // nil until a segment needs it
+	ahead     *run.Message // an example that was read too early
 	replay    *ingest.Replay
-	residuals *residualsReader // likewise
+	residuals *residualsReader // nil until a segment needs it
 }
 
 func (r *reader) close() {
@@ -185,6 +186,7 @@ func (r *reader) close() {
 	}
 }
 
+// read reads what a load needs that is not in memory.
 func (r *reader) read(ctx context.Context, l *load) error {
 	segment, span := l.segment(), r.partition.Span()
 	if l.messages = segment.Messages(); segment.Batches() != nil {
@@ -193,8 +195,8 @@ func (r *reader) read(ctx context.Context, l *load) error {
 	topics := r.client.Topics
 	if l.messages == nil {
 		if r.examples == nil {
-			// Whether a message is a repetition depends on all messages before it. So a partition that is not all in memory is
-			// read from its beginning.
+			// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
+			// first segments are in memory.
 			r.examples = r.client.Log.Range(topics.Examples, span.Partition, span.From, span.To)
 		}
 		if err := r.readMessages(ctx, l); err != nil {
@@ -213,7 +215,7 @@ func (r *reader) read(ctx context.Context, l *load) error {
 	return nil
 }
 
-// readMessages takes the accepted messages of the load's segment. It passes over messages of segments before it, which are in
+// readMessages reads the accepted messages of the load's segment. It passes over the messages of earlier segments, which are in
 // memory.
 func (r *reader) readMessages(ctx context.Context, l *load) error {
 	span := l.segment().Span

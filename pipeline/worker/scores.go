@@ -11,14 +11,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// loadScores makes sure that the partitions have the scores before a stage: those that the stage before it published. What is
-// not sealed, or is no longer there, is computed and published again, if need be from the first stage on.
+// loadScores makes sure that the partitions have the scores before a stage, which the stage before it published. Residuals that
+// are not sealed, or are no longer on the topic, are computed and published again, if need be from stage 0 on.
 func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partition.State) error {
 	w.setCovered(partitions)
 	var without []*partition.State
 	for _, p := range partitions {
 		if !p.HasScores(stage) {
-			p.SetScores(run.NoStage) // what is read before it proves wrong stands in the batches
+			p.SetScores(run.NoStage) // restore overwrites the scores of the batches before it finds that some are wrong
 			without = append(without, p)
 		}
 	}
@@ -54,8 +54,8 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 	return nil
 }
 
-// maxRepetitions is how often a visit is begun again because the scores before its stage have vanished. What takes them away
-// so often will do so again.
+// maxRepetitions is how often a visit begins again because the scores before its stage have vanished. What deletes them so often,
+// such as a short retention, will delete them again.
 const maxRepetitions = 3
 
 // withScores runs do once the scores before a stage are loaded. If residuals vanish meanwhile, it makes them again and
@@ -75,7 +75,7 @@ func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partit
 	}
 }
 
-// restore reads the scores of partitions, and returns those whose residuals must be made again.
+// restore reads the scores of partitions. It returns the partitions whose residuals must be computed again.
 func (w *Worker) restore(ctx context.Context, before *residualsOf, partitions []*partition.State) (unsealed []*partition.State, err error) {
 	for _, p := range partitions {
 		switch err := before.restore(ctx, p); {
@@ -88,7 +88,7 @@ func (w *Worker) restore(ctx context.Context, before *residualsOf, partitions []
 	return unsealed, nil
 }
 
-// scoresBefore says where the scores before a stage are; nil for the first stage.
+// scoresBefore returns what reads the scores before a stage; nil for stage 0, whose scores are zero.
 func (w *Worker) scoresBefore(stage int) *residualsOf {
 	if stage == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (w *Worker) scoresBefore(stage int) *residualsOf {
 	}
 }
 
-// setCovered tells partitions what the survey has covered of them.
+// setCovered sets what the survey has covered of each partition, as the survey's result says.
 func (w *Worker) setCovered(partitions []*partition.State) {
 	if w.covered == nil {
 		w.covered = map[int]schemas.Coverage{}

@@ -49,8 +49,7 @@ func (s *seals) forget(partition, stage int) {
 	delete(s.known, place{partition, stage})
 }
 
-// findSeals reads which residuals of partitions are sealed by workers that owned them before. There are none before a stage
-// is final.
+// findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
 	if final, _ := w.chain.Final(0); final == nil {
 		return nil
@@ -62,7 +61,7 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
 		err := w.readSeals(ctx, number)
-		for errors.As(err, new(*kafkalog.DeletedError)) { // retention was faster: what it has deleted is made again
+		for errors.As(err, new(*kafkalog.DeletedError)) { // retention has deleted seals meanwhile: their residuals are made again
 			err = w.readSeals(ctx, number)
 		}
 		if err != nil {
@@ -72,7 +71,7 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	return nil
 }
 
-// readSeals goes on reading a partition of the statistics up to its end.
+// readSeals reads the seals on a partition of the statistics topic, from where it stopped the last time to the end.
 func (w *Worker) readSeals(ctx context.Context, number int) error {
 	topic := w.Topics.Statistics
 	first, end, err := w.Log.Bounds(ctx, topic, number)
@@ -90,9 +89,10 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		}
 		r, err := w.Codec.CollectDouble(&collector, m.Message)
 		if err != nil || r == nil {
-			return nil // a damaged seal is none
+			return nil // a damaged seal does not count
 		}
-		// A seal of a stage that is not final for this worker yet is kept: its parent is checked when it is used.
+		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
+		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
 			return nil
 		}

@@ -13,16 +13,17 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// stageVisit is what the goroutines of a visit to a stage share.
+// stageVisit is a visit to a stage: what its goroutines share.
 type stageVisit struct {
 	run.Visit
 	stage  *model.Stage
 	fitted *sink.Fitted
 	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
-	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest.
+	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest of the sums.
 	gramFirst bool
 }
 
+// stageVisit returns a visit to a stage with the weights that it is made with.
 func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 	stage, err := w.chain.Stage(v.Stage)
 	if err != nil {
@@ -50,7 +51,7 @@ func (v *stageVisit) parts(round int) (gram, rest bool) {
 	return v.Number == 0 && round == 0, !v.gramFirst || round == 1
 }
 
-// maxWrites is how many partitions' sums may be on their way at once: a Gram matrix takes its time.
+// maxWrites is how many partitions' sums are written at once, as a large Gram matrix takes long to write.
 const maxWrites = 2
 
 // sum publishes the sums of partitions whose scores before the stage are loaded.
@@ -78,8 +79,8 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 	return s.run(ctx, partitions)
 }
 
-// keepsBlocks reports whether the partitions' blocks will stay in memory, even before what was read of them goes. The Gram
-// matrix can be summed before the rest then, and the solver factors it meanwhile.
+// keepsBlocks reports whether the partitions' blocks fit into memory beside the messages that were read. Then the Gram matrix can
+// be summed before the rest, and the solver factors it while the rest is summed.
 func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool {
 	bytes := int64(0)
 	for _, p := range partitions {
@@ -92,8 +93,8 @@ func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool 
 	return w.budget.Has(bytes)
 }
 
-// merge adds a segment's sum to its partition's, and returns that when it is whole, otherwise nil. A sum over all messages
-// must cover what the survey has covered.
+// merge adds a segment's sum to the sum of its partition. It returns the partition's sum when it is whole, otherwise nil. If all
+// is set, the sum is over all messages and must cover what the survey has covered: the error is a *CoverageError if it does not.
 func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
 	if sums[p] == nil {
 		sums[p] = o.sum
@@ -113,9 +114,10 @@ func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *out
 	return whole, nil
 }
 
-// CoverageError says that a visit read other rows than the survey: the topic has changed under the run.
+// CoverageError says that a visit read other rows than the survey, so the topic has changed during the run.
 type CoverageError struct{ Got, Want schemas.Coverage }
 
+// Error returns how many rows and messages both had, and their checksums.
 func (e *CoverageError) Error() string {
 	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)

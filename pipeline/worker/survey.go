@@ -17,15 +17,16 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// findings is what the survey found in a segment, or in all of a partition, beside its sums.
+// findings is what the survey found in a segment, or in a whole partition, beside its sums.
 type findings struct {
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
-	quarantined []event.Quarantined // of a segment
-	bad         int                 // messages in quarantine, in all
+	quarantined []event.Quarantined // of a segment, until they are recorded
+	bad         int                 // how many messages are in quarantine
 }
 
-// shift returns the mean of the plan's first usable message (d values), which moments are taken about.
+// shift returns the mean of the plan's first usable message (d values). The survey takes moments about it. The error is a
+// *run.NoExamplesError if no message can be used.
 func (w *Worker) shift(ctx context.Context) ([]float32, error) {
 	for _, span := range w.plan.Spans {
 		if shift, err := w.shiftOf(ctx, span); err != nil || shift != nil {
@@ -56,7 +57,7 @@ func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
 		}
 		if err != nil {
-			continue // the survey reports it
+			continue // the survey reports the message
 		}
 		var x kernel.Dense
 		features(&x, examples, examples.Width)
@@ -89,8 +90,8 @@ func means(x kernel.Dense) []float32 {
 	return mean
 }
 
-// survey takes moments, samples rows, finds the labels, and puts messages that can't be used into quarantine. A survey that is
-// made again reads all messages again: what is in memory lacks the bad ones, and does not show what the log has now.
+// survey sums the moments of columns, samples rows, finds the labels, and puts messages that can't be used into quarantine. A
+// survey that is made again reads all messages again: those in memory lack the bad ones, and the log may have changed.
 func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partition.State) error {
 	for _, p := range partitions {
 		p.DropMessages(w.budget)
@@ -143,16 +144,17 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	return s.run(ctx, partitions)
 }
 
-// surveyProcessor is what one goroutine needs to survey segments.
+// surveyProcessor surveys segments, in one goroutine.
 type surveyProcessor struct {
 	*Worker
 	shift       []float32
-	labels      *schemas.Labels // the plan's classes; nil: all labels are taken
+	labels      *schemas.Labels // the plan's classes; nil: any label is a class
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
 	quarantine  *quarantine
 }
 
+// segment surveys one segment.
 func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error) {
 	number := l.partition.Partition()
 	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}}
@@ -187,10 +189,12 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	l.messages = good
 	sum = p.accumulator.End()
 	sum.Spans = schemas.Spans{l.segment().Span}
-	l.segment().KeepMessages(l.messages, p.budget) // the first visit reads the same
+	l.segment().KeepMessages(l.messages, p.budget) // the first visit needs the same messages
 	return &outcome{rows: sum.Rows, sum: sum, findings: found}, nil
 }
 
+// message adds one message to the sums and the findings. The error says why the message can't be used. Then
+// nothing is added.
 func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) error {
 	examples, err := decode(p.Codec, p.plan, m, len(p.shift))
 	if err != nil {
@@ -222,14 +226,14 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if p.plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)
 	}
-	// There are no scores yet: this counts the rows and weights of each split, none of them wrong.
+	// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
 	sum.AddLosses(rows, make([]float32, n), rows.Classes)
 	sum.Count(n, m.Checksum(number, n))
 	return nil
 }
 
-// sampleRows returns how many rows of a span may be among the smallest draws of the whole survey: its part of them, by its
-// offsets, and six standard deviations. Otherwise a thousand partitions would send gigabytes of samples.
+// sampleRows returns how many rows of a span to sample: its share of the rows of the whole survey's sample, by its offsets, and
+// six standard deviations more. If every partition sent a whole sample, a thousand partitions would send gigabytes.
 func sampleRows(all schemas.Spans, span schemas.Span) int {
 	offsets := int64(0)
 	for _, s := range all {
@@ -239,8 +243,8 @@ func sampleRows(all schemas.Spans, span schemas.Span) int {
 	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
 }
 
-// publishSurvey writes what the survey found in a partition: the sample, the sums, and for principal components the Gram
-// matrix.
+// publishSurvey writes what the survey found in a partition: the sample, the sums, and if the plan asks for principal components
+// the Gram matrix.
 func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.State, sum *accumulate.Sum, found *findings, shift []float32) error {
 	if err := publish(ctx, w, found.sample.Record(w.identity(schemas.KindSample, v, p)).Record()); err != nil {
 		return err

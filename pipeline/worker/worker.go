@@ -15,14 +15,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Worker makes the visits of one run to the partitions that it owns. It is made by [New] and belongs to one goroutine.
+// Worker makes the visits of one run to the partitions that it owns. [New] makes workers. A worker belongs to one goroutine.
 type Worker struct {
 	*run.Client
 	blas       *kernel.BLAS
 	rec        event.Recorder
 	plan       *schemas.Plan
 	run        string
-	watch      int64 // the offset on the plans topic from which the run's end may stand
+	watch      int64 // the run's end is not on the plans topic before this offset
 	owner      run.Owner
 	chain      *run.Chain
 	partitions []*partition.State // that it owns, in the plan's order
@@ -33,17 +33,17 @@ type Worker struct {
 	sequential bool
 }
 
-// Options say how a worker works. The zero value keeps nothing in memory that it could read or compute again.
+// Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
 type Options struct {
 	// Bytes is how much the worker may keep in memory of what it could also read or compute again.
 	Bytes int64
-	// Sequential takes segments one after the other in the goroutine that calls Work, instead of on all cores. A caller that
-	// schedules every step itself, as the simulation does, needs this.
+	// Sequential makes the worker take one segment after the other in the goroutine that calls Work, instead of using all cores.
+	// The simulation needs this, as it schedules every step itself.
 	Sequential bool
 }
 
-// New returns a worker of an unfinished run. The run's end, once there is one, is on the plans topic from offset watch on.
-// owner tells which partitions of the examples are the worker's.
+// New returns a worker of an unfinished run. The run's end, once there is one, is at offset watch of the plans topic or later.
+// owner says which partitions of the examples the worker owns.
 func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Worker {
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Worker{
@@ -52,8 +52,8 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	}
 }
 
-// Work makes visits until the run or ctx ends. Its error is the context's, of the brokers, or a *[run.MembershipError]; what
-// the run can't go on with is reported on the statistics topic, and ends the run.
+// Work makes visits until the run or ctx ends. The error is that of ctx or of the brokers, or a *[run.MembershipError]. If the run
+// can't go on, Work reports why on the statistics topic, which ends the run, and returns nil.
 func (w *Worker) Work(ctx context.Context) error {
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -70,7 +70,7 @@ func (w *Worker) Work(ctx context.Context) error {
 	return w.reportFailure(ctx, failure)
 }
 
-// reportFailure reports a failure until the run has ended: a message that nobody repeats is lost when a broker loses it.
+// reportFailure reports a failure again and again until the run has ended, as brokers may lose a message.
 func (w *Worker) reportFailure(ctx context.Context, failure *schemas.Failure) error {
 	subscription := w.Log.Subscribe(ctx, nil, w.plansPosition())
 	defer subscription.Close()
@@ -118,7 +118,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	}
 }
 
-// repeat has the worker make and publish again what it has published last, for whoever still waits for it.
+// repeat makes the worker compute and publish again what it has published last, for a solver that still waits for it.
 func (w *Worker) repeat() {
 	_, seal := w.chain.Due()
 	for _, p := range w.partitions {
@@ -134,12 +134,12 @@ type change int
 
 const (
 	nothing       change = iota // the time is over
-	ownersChanged               // the partitions that the worker owns may be others
-	chainGrown                  // weights were accepted
+	ownersChanged               // the worker may own other partitions
+	chainGrown                  // a record of the weights topic was accepted
 	runEnded
 )
 
-// await waits, no longer than within, for something that changes what is due.
+// await waits for something that changes what is due, but no longer than within.
 func (w *Worker) await(ctx context.Context, subscription run.Subscription, within time.Duration) (change, error) {
 	for deadline := time.Now().Add(within); ; {
 		d, late, err := subscription.Next(ctx, time.Until(deadline))
@@ -160,7 +160,7 @@ func (w *Worker) await(ctx context.Context, subscription run.Subscription, withi
 	}
 }
 
-// catchUp does what is due now for the partitions that the worker owns.
+// catchUp does what is due now, for the partitions that the worker owns.
 func (w *Worker) catchUp(ctx context.Context) error {
 	if err := w.adopt(ctx); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// visit publishes the statistics of one visit, each partition's as soon as they are complete.
+// visit makes one visit to partitions, and publishes the statistics of each partition as soon as they are complete.
 func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition.State) error {
 	if v.Stage == schemas.Survey {
 		return w.survey(ctx, v, partitions)
@@ -204,7 +204,7 @@ func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition
 	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
 }
 
-// adopt takes the partitions that have become the worker's, and releases those that are no longer.
+// adopt takes the partitions that the worker owns now, and releases those that it owns no longer.
 func (w *Worker) adopt(ctx context.Context) error {
 	if err := run.CheckMembership(w.owner); err != nil {
 		return err
@@ -238,12 +238,12 @@ func (w *Worker) adopt(ctx context.Context) error {
 	return w.findSeals(ctx, adopted)
 }
 
-// identity of a partition's record for a visit.
+// identity returns the identity of a partition's record for a visit.
 func (w *Worker) identity(kind schemas.Kind, v run.Visit, p *partition.State) schemas.Identity {
 	return schemas.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
 }
 
-// statisticsOf returns where on the statistics topic the records of a partition go.
+// statisticsOf returns the partition of the statistics topic that the records of a partition of the examples go to.
 func (w *Worker) statisticsOf(number int) int {
 	return run.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
 }
@@ -253,7 +253,7 @@ func publish[T schemas.Number](ctx context.Context, w *Worker, r *schemas.Record
 	return run.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 }
 
-// progress returns a function that tells the recorder how far a visit is.
+// progress returns a function that adds rows to those that a visit has read, and records how far the visit is.
 func (w *Worker) progress(v run.Visit, partitions []*partition.State) func(rows int64) {
 	done, of := int64(0), rows(partitions)
 	if v.Stage == schemas.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
@@ -267,7 +267,7 @@ func (w *Worker) progress(v run.Visit, partitions []*partition.State) func(rows 
 	}
 }
 
-// rows is how many rows the survey has found in partitions.
+// rows returns how many rows the survey has found in partitions.
 func rows(partitions []*partition.State) (n int64) {
 	for _, p := range partitions {
 		n += p.Covered().Rows

@@ -1,6 +1,6 @@
-// Package event is what happens in a run, for whoever listens:
+// Package event tells recorders what happens in a run:
 //
 //	pipeline, worker, solver ──Event──▶ Recorder: progress bar, logs, metrics, tests
 //
-// Numeric code records nothing. Whoever calls it does.
+// Numeric code records nothing. The code that calls it does.
 package event

@@ -16,9 +16,9 @@ type (
 		Split schemas.Split
 		Rows  int64
 		Done  bool // the source is sealed
-		Known bool // all of its rows were there before
+		Known bool // its rows were on the topic before
 	}
-	// Serving says at which address a service answers questions about itself.
+	// Serving says at which address a service answers requests for its metrics and its health.
 	Serving struct{ Address string }
 	// Began says that a run is planned.
 	Began struct {
@@ -27,7 +27,7 @@ type (
 		Followed bool // others work on it
 		Stages   []schemas.Stage
 	}
-	// Progressed says how many of the rows of a visit a worker has read.
+	// Progressed says how many rows of a visit a worker has read, of how many. Of is 0 if that is not known.
 	Progressed struct {
 		Stage, Visit int // Stage is schemas.Survey in the survey
 		Rows, Of     int64
@@ -38,9 +38,9 @@ type (
 		Offset    int64
 		Reason    string
 	}
-	// Owned says that the partitions of a role have changed.
+	// Owned says which partitions a role owns, as these have changed.
 	Owned struct {
-		Run        string
+		Run        string // empty between runs
 		Partitions []int
 	}
 	// Visited says that a worker has published the sums of partitions for a visit.
@@ -63,10 +63,10 @@ type (
 	Solved struct {
 		Run          string
 		Stage, Visit int
-		Waited       time.Duration // for the statistics that the weights were made of
-		Elapsed      time.Duration // since these were complete
+		Waited       time.Duration // for the statistics that the weights are computed from
+		Elapsed      time.Duration // since the statistics were complete
 	}
-	// Advanced says that weights are accepted, and which visit a run that others work on has come to. Stage is the number of
+	// Advanced says that weights of a run that others work on are accepted, and which visit is due now. Stage is the number of
 	// stages when no visit is left.
 	Advanced struct {
 		Run          string
@@ -76,9 +76,9 @@ type (
 	Surveyed struct {
 		Rows     map[schemas.Split]int64
 		Features int // before preparation
-		Inputs   int // after it
+		Inputs   int // after preparation
 		Classes  int
-		Elapsed  time.Duration // since the run began in this process; 0: elsewhere
+		Elapsed  time.Duration // since this process began the run; 0 if others solve it
 	}
 	// Passed says that the solver has reduced a visit with a gradient.
 	Passed struct {
@@ -97,11 +97,11 @@ type (
 	Ended struct {
 		Run, State, Reason string
 	}
-	// Waiting says how long trouble with the brokers has been waited out, or that it is over.
+	// Waiting says for how long an operation has been retried because of trouble with the brokers, or that the trouble is over.
 	Waiting struct {
-		What  string
-		Since time.Duration
-		Err   error
+		What  string        // the operation
+		Since time.Duration // how long ago it failed first
+		Err   error         // why it fails
 		Over  bool
 	}
 	// Noticed is something that an operator should know.

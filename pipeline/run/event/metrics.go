@@ -6,14 +6,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Metrics is what the sums of a visit say of a split.
+// Metrics is what a visit measured on one split.
 type Metrics struct {
 	Rows  int64
 	Error float64 // percent, weighted
 	Loss  float64 // the link's own, weighted mean
 }
 
-// MetricsOf returns the metrics of each split that has rows.
+// MetricsOf returns the metrics of each split that has rows, given the sums of a visit.
 func MetricsOf(sums schemas.Tensors[float64]) map[schemas.Split]Metrics {
 	metrics := map[schemas.Split]Metrics{}
 	for split, s := range schemas.LossesOf(sums) {
@@ -24,7 +24,7 @@ func MetricsOf(sums schemas.Tensors[float64]) map[schemas.Split]Metrics {
 	return metrics
 }
 
-// Finite returns v, or the largest number if v is none that JSON can carry: the figure has overflowed.
+// Finite returns v, or the largest number if v has overflowed: JSON has no infinities and no NaN.
 func Finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return math.MaxFloat64

@@ -17,15 +17,15 @@ type Ignore struct{}
 // Record does nothing.
 func (Ignore) Record(Event) {}
 
-// Notice records something that an operator should know. The text is made only if somebody listens: a follower that waits
-// notices much.
+// Notice records something that an operator should know. It does not format the text for [Ignore]: whoever only reads a chain
+// passes over much.
 func Notice(rec Recorder, format string, values ...any) {
 	if rec != (Ignore{}) {
 		rec.Record(Noticed{fmt.Sprintf(format, values...)})
 	}
 }
 
-// PassOver records that a message of a topic can't be read, or is not wanted.
+// PassOver records that a message of a topic does not count, and why.
 func PassOver(rec Recorder, topic string, err error) {
 	Notice(rec, "a message of the %s topic is passed over: %v", topic, err)
 }

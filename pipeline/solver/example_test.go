@@ -1,0 +1,83 @@
+package solver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// A worker and a solver bring a submitted run to its end. They share no memory: they meet on topics.
+func Example() {
+	dir, err := os.MkdirTemp("", "stagewise-*")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := errors.Join(bringToItsEnd(ctx, log), log.Close()); err != nil {
+		fmt.Println(err)
+	}
+	// Output: version 1 is there, with 10 labels
+}
+
+func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
+	blas := kernel.Gonum()
+	if _, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+		return err
+	}
+	client := run.NewClient(log, "digits", nil)
+	ledger, err := client.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	plan := ledger.Unfinished()[0]
+	roles, working := errgroup.WithContext(ctx)
+	roles.Go(func() error {
+		return worker.New(client, blas, plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
+	})
+	roles.Go(func() error {
+		return solver.New(client, blas, plan, 0, run.NewAlone(1), event.Ignore{}).Solve(working)
+	})
+	if err := roles.Wait(); err != nil {
+		return err
+	}
+	m, err := client.Model(ctx, run.Latest)
+	if err != nil {
+		return err
+	}
+	fmt.Println("version", m.Manifest.Version, "is there, with", len(m.Labels()), "labels")
+	return nil
+}
+
+// digits is a job on the digits that the repository carries: one stage of the pixels themselves.
+func digits() pipeline.Job {
+	examples := ingest.Defaults()
+	examples.Train = []string{"../../examples/digits/digits-train.csv.gz"}
+	stage := solve.Defaults()
+	stage.Features = stages.DefaultsOf("columns")
+	return pipeline.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage},
+		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
+	}
+}

@@ -1,0 +1,36 @@
+package partition_test
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Segments are cut at multiples of their length, so runs over overlapping spans share all but the outermost.
+func ExampleNew() {
+	state := partition.New(schemas.Span{Partition: 2, From: 10, To: 40}, 0, 16)
+	for _, segment := range state.Segments() {
+		fmt.Println(segment.Span)
+	}
+	// Output:
+	// [2]@10–16
+	// [2]@16–32
+	// [2]@32–40
+}
+
+// Messages stay in memory while the budget allows. A partition that moves to another worker gives its memory back.
+func ExampleState_Release() {
+	budget := partition.NewBudget(1000)
+	state := partition.New(schemas.Span{To: 2}, 0, 1)
+	for _, segment := range state.Segments() {
+		segment.KeepMessages([]partition.Message{{Message: schemas.Message{Value: make([]byte, 600)}}}, budget)
+		fmt.Println("kept:", segment.Messages() != nil)
+	}
+	state.Release(budget)
+	fmt.Println("all is free:", budget.Has(1000))
+	// Output:
+	// kept: true
+	// kept: false
+	// all is free: true
+}
