@@ -151,7 +151,7 @@ func openCSVFeatures(c *content, o Options, width int) (reader, error) {
 		features = width
 	}
 	if features != width {
-		return nil, r.fail(-1, fmt.Errorf("%d columns, %d of them features: expected %d features, with or without the label", len(r.roles), features, width))
+		return nil, r.fail(-1, fmt.Errorf("columns: %d, of these features: %d: expected %d features, with or without the label", len(r.roles), features, width))
 	}
 	return r, r.countFeatures()
 }

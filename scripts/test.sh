@@ -58,7 +58,7 @@ fuzz() {
   for package in $(go list ./...); do
     for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
       say "$package $target"
-      go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-20s}" "$package"
+      go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-20s}" -fuzzminimizetime 1s "$package"
     done
   done
 }

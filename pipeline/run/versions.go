@@ -50,7 +50,10 @@ type NoVersionError struct {
 
 // Error returns the version that was asked for, and how many there are.
 func (e *NoVersionError) Error() string {
-	return fmt.Sprintf("no version %q: there are %d", e.Want, e.Have)
+	if e.Have == 0 {
+		return fmt.Sprintf("version %q: the pipeline has no finished version yet", e.Want)
+	}
+	return fmt.Sprintf("version %q: the pipeline has %d versions, but not this one", e.Want, e.Have)
 }
 
 // Version returns the manifest of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
