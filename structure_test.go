@@ -57,7 +57,7 @@ var rules = []struct {
 		because: "the flow tells a Recorder what happens; flags, and whether people or machines read it, are the command's business"},
 }
 
-// in tells whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.
+// in reports whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.
 func in(pkg string, trees []string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool {
 		return slices.ContainsFunc([]string{tree, module + "/" + tree}, func(root string) bool {

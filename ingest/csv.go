@@ -127,7 +127,7 @@ func openCSVFeatures(c *content, o Options, width int) (reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The header tells whether the file has a column that is given by its name.
+	// The header shows whether the file has a column that is given by its name.
 	// For a column that is given by its number, the number of columns tells.
 	var numbered []int
 	features := len(r.roles)

@@ -91,7 +91,7 @@ func (m *Model) Width() int { return m.prepared.Width() }
 func (m *Model) Preparation() schemas.Tensors[float32] { return m.preparation }
 
 // Weights returns W (p × k, row-major) of a stage, counted from 0: a run that starts from this version begins the stage there.
-// It returns nil if the stage's link is learnt, as Algorithm 2 then begins anew. The slice must not be changed.
+// It returns nil if the stage's link is learnt, as Algorithm 2 then starts from the beginning. The slice must not be changed.
 func (m *Model) Weights(stage int) []float32 { return m.stages[stage].fitted.W.Data }
 
 // tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and

@@ -20,7 +20,7 @@ type Stage struct {
 }
 
 // NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
-// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if the features can't be made of so many inputs.
+// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features.
 func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {

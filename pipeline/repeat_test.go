@@ -35,7 +35,7 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 	}
 }
 
-// A worker that has waited in vain repeats its survey from the log, not from what it has in memory, and gets the same records.
+// A worker that waits too long for the solver repeats its survey from the log, not from what it has in memory, and gets the same records.
 func TestSurveyMadeAgain(t *testing.T) {
 	for name, newLogJob := range map[string]func(*testing.T, *kafkalog.Log) Job{
 		"ingested": func(t *testing.T, _ *kafkalog.Log) Job {

@@ -16,7 +16,7 @@ func (s *simulation) injectFault() {
 		a.paused = 20 + s.random.IntN(400)
 		s.trace("step %d: %s pauses for %d steps", s.steps, a.name, a.paused)
 	case 5, 6:
-		s.trace("step %d: partitions are assigned anew, and some actors are not notified", s.steps)
+		s.trace("step %d: partitions are assigned again, and some actors are not notified", s.steps)
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
 		s.trace("step %d: plans and weights are compacted", s.steps)

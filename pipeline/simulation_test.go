@@ -35,10 +35,10 @@ var (
 // The faults:
 //   - an actor is killed, and started again without its memory;
 //   - an actor pauses while the others go on;
-//   - partitions are assigned anew, and some actors hear of it late or never;
+//   - partitions are assigned again, and some actors hear of it late or never;
 //   - a write is applied, but its answer is lost, so the client writes again;
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
-//   - a subscription reports that it has waited in vain;
+//   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost.
 //

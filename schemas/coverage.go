@@ -22,7 +22,7 @@ func (c Coverage) Same(o Coverage) bool {
 	return slices.Equal(c.Spans, o.Spans) && c.Messages == o.Messages && c.Rows == o.Rows && c.Checksum == o.Checksum
 }
 
-// Count adds one accepted message of so many rows.
+// Count adds one accepted message with its number of rows and its checksum.
 func (c *Coverage) Count(rows int, checksum uint64) {
 	c.Messages++
 	c.Rows += int64(rows)

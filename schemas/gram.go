@@ -40,7 +40,7 @@ func (g *Gram) ExactRecord() *Record[float64] {
 	return &Record[float64]{Identity: g.Identity, Tensors: g.tensors()}
 }
 
-// BlockGramOf is the inverse of [Gram.BlockRecord]. It calls get for the memory of the matrix, a slice of so many values.
+// BlockGramOf is the inverse of [Gram.BlockRecord]. It calls get for the memory of the matrix: a slice of size values.
 // An error wraps [ErrDamaged].
 func BlockGramOf(r *Record[float32], get func(size int) []float64) (*Gram, error) {
 	weight, err := strconv.ParseFloat(r.Note(noteWeight), 64)

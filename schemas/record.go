@@ -127,7 +127,7 @@ func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 	return r.EncodeWithin(MaxMessage, mem)
 }
 
-// EncodeWithin is [Record.Encode] with messages of at most about so many bytes. A message may be longer, as it has at
+// EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, as it has at
 // least one row of a tensor.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
 	values, err := r.Tensors.EncodeWithin(bytes, mem)
@@ -237,7 +237,7 @@ type assembly[T Number] struct {
 	left    int // how many values the tensors from the last on may allocate in advance
 }
 
-// newAssembly makes an assembly for chunks of so many bytes in all.
+// newAssembly makes an assembly for chunks with that many bytes in all.
 func newAssembly[T Number](bytes int) *assembly[T] {
 	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
 }

@@ -91,7 +91,7 @@ func ResidualsHeader(m Message) (*Residuals, error) {
 	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }
 
-// DecodeResiduals decodes a residuals message, which must be of so many classes. An error wraps [ErrDamaged].
+// DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [ErrDamaged].
 func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, error) {
 	r, err := ResidualsHeader(m)
 	if err != nil {

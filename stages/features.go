@@ -27,8 +27,8 @@ type Map struct {
 	expand expander
 }
 
-// NewMap returns the map of a stage over prepared inputs. Its block has p features, then the previous predictions of so many
-// classes (scores; 0 for none), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError].
+// NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
+// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError].
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k, ok := find(f.Kind)
 	if !ok {

@@ -22,7 +22,7 @@ type kind struct {
 	defaults func(*schemas.Features)
 	// describe returns one line for people, such as "1024 rff bandwidth 2".
 	describe func(schemas.Features) string
-	// blockSize returns p, the number of features made from so many inputs, or a *[SizeError]. Nil means that p is
+	// blockSize returns p, the number of features for that number of inputs, or a *[SizeError]. Nil means that p is
 	// Features.Size.
 	blockSize func(f schemas.Features, inputs int) (int, error)
 	// draw makes all random draws of a map.

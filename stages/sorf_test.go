@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// structured returns the angles w·x of so many features of a row by the definition of [SORF], in float64 and without a fast
+// structured returns the angles w·x of the first size features of a row, by the definition of [SORF], in float64 and without a fast
 // transform.
 func structured(x []float32, stage, size int, deviation float64) []float64 {
 	n := 64

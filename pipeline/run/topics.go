@@ -20,6 +20,6 @@ func (t Topics) Workers() string { return t.Name + ".work" }
 // Solvers returns the consumer group of the pipeline's solvers.
 func (t Topics) Solvers() string { return t.Name + ".solve" }
 
-// StatisticsPartition returns which partition of the statistics topic, which has so many, the statistics of a partition of the
-// examples go to.
+// StatisticsPartition returns the partition of the statistics topic for the statistics of a partition of the examples.
+// partitions is how many partitions the statistics topic has.
 func StatisticsPartition(partition, partitions int) int { return partition % partitions }

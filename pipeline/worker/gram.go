@@ -4,7 +4,7 @@ package worker
 // and begins at another message in each partition.
 type gramSample struct{ rows, of int64 }
 
-// newGramSample returns a sample of about rows out of so many training rows.
+// newGramSample returns a sample of about rows out of all training rows, of which there are of.
 func newGramSample(rows, of int64) *gramSample {
 	for of >= 1<<30 { // products with ordinals must fit an int64; only the ratio counts
 		rows, of = max(rows/2, 1), of/2

@@ -170,7 +170,7 @@ func (r *runningScan) process(ctx context.Context, process func(context.Context,
 	return nil
 }
 
-// collectInOrder collects the outcomes of so many segments, those of each partition and round in the order of its segments.
+// collectInOrder collects the outcomes of all segments, those of each partition and round in the order of its segments.
 func (r *runningScan) collectInOrder(segments int) error {
 	type sequence struct {
 		partition *partition.State

@@ -98,7 +98,7 @@ func twoRounds(work func(context.Context, *load) (*outcome, error)) *scan {
 	return &scan{plan: &schemas.Plan{}, twice: true, process: func() func(context.Context, *load) (*outcome, error) { return work }}
 }
 
-// inMemory is a partition of so many segments that need not be read.
+// inMemory returns a partition whose segments need not be read.
 func inMemory(segments int64) *partition.State {
 	p, budget := partition.New(schemas.Span{From: 0, To: segments}, 0, 1), partition.NewBudget(0)
 	for _, segment := range p.Segments() {

@@ -200,7 +200,7 @@ func hostile(t testing.TB) []hostileMessage {
 		deep = arrow.ListOf(deep)
 	}
 	mem := checked(t)
-	// written encodes the record, in so many batches, and releases it.
+	// written encodes the record in the given number of batches, and releases it.
 	written := func(record arrow.Record, batches int, options ...ipc.Option) []byte {
 		defer record.Release()
 		var stream bytes.Buffer

@@ -64,7 +64,7 @@ func verifySchema(schema flatbuffers.Table) error {
 // refer to the same text, which Arrow would copy for each of them.
 type walk struct{ fields, bytes int }
 
-// children checks the fields in a slot of parent, to a depth of so many levels.
+// children checks the fields in a slot of parent, to a limited depth.
 func (w *walk) children(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth int) error {
 	start, n, err := vector(parent, slot)
 	if err != nil {

@@ -14,7 +14,7 @@ type Budget struct {
 	left  int64
 }
 
-// NewBudget returns a budget of so many bytes.
+// NewBudget returns a budget with that number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
 
 // Bytes returns how many bytes a worker may keep in memory: as many as are asked for, or if that is 0 half of the machine's free
@@ -30,7 +30,7 @@ func Bytes(asked int64) (int64, error) {
 	return int64(machine.Available / 2), nil
 }
 
-// take takes so many bytes, and reports whether there were so many. If there were not, it takes none.
+// take takes bytes from the budget and returns true. If the budget has fewer, it takes none and returns false.
 func (b *Budget) take(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -41,7 +41,7 @@ func (b *Budget) take(bytes int64) bool {
 	return true
 }
 
-// Has reports whether so many bytes could be taken now.
+// Has reports whether the budget has that number of bytes now.
 func (b *Budget) Has(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// newBatch returns a batch of n rows of so many inputs and classes.
+// newBatch returns a batch of n rows.
 func newBatch(offset int64, n, inputs, classes int) *Batch {
 	return &Batch{Offset: offset, Inputs: kernel.NewDense(n, inputs), Score: kernel.NewDense(n, classes)}
 }

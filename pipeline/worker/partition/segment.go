@@ -59,7 +59,7 @@ func (s *Segment) dropBatches(budget *Budget) {
 // Residuals returns the offset on the residuals topic at which the segment's scores begin.
 func (s *Segment) Residuals() int64 { return s.residuals }
 
-// held returns how many bytes the segment's batches take. Of blocks it counts what a block of so many columns can use.
+// held returns how many bytes the segment's batches take. Of a block it counts no more than a block with that number of columns needs.
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
 		rows := int64(b.Inputs.Rows)

@@ -20,7 +20,7 @@ type State struct {
 	after    int              // the stage whose scores after it the batches have, or run.NoStage
 }
 
-// New returns the state of a span, cut into segments of so many offsets, with nothing in memory. ordinal is the place of the
+// New returns the state of a span with nothing in memory. segment is the number of offsets in a segment. ordinal is the place of the
 // span in the plan, counted from 0.
 func New(span schemas.Span, ordinal int, segment int64) *State {
 	s := &State{span: span, ordinal: ordinal, scores: run.NoStage, after: run.NoStage}
@@ -148,8 +148,8 @@ func (s *State) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, with so many inputs and classes,
-// and their blocks of so many columns. ok is false if a part of the partition would have to be read first.
+// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows and their blocks, given the numbers
+// of inputs, classes and columns of the block. ok is false if a part of the partition would have to be read first.
 func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool) {
 	bytes = s.covered.Rows * (rowBytes(inputs, classes) + int64(4*columns))
 	for _, segment := range s.segments {
