@@ -49,7 +49,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, o, os.Stdout)
+	err := execute(ctx, o, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -66,7 +66,7 @@ type options struct {
 	keep          bool
 }
 
-func run(ctx context.Context, o options, out io.Writer) (err error) {
+func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	settings, err := config.Load(o.file, nil)
 	if err != nil {
 		return err

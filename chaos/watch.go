@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -61,11 +62,7 @@ func (w *watch) follow(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				m := schemas.Message{Key: string(r.Key), Value: r.Value}
-				for _, h := range r.Headers {
-					m.Headers = append(m.Headers, schemas.Header{Key: h.Key, Value: string(h.Value)})
-				}
-				if err := w.see(m, time.Now()); err != nil {
+				if err := w.see(run.FromKafka(r), time.Now()); err != nil {
 					return err
 				}
 			}
@@ -85,7 +82,7 @@ var errEnded = errors.New("the run has ended")
 func (w *watch) see(m schemas.Message, now time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	run := m.Get("run")
+	run := m.Run()
 	switch m.Kind() {
 	case schemas.KindPlan:
 		if w.run == "" {

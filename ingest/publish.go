@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
@@ -73,7 +72,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 				return err
 			}
 			if p := seal.Messages % partitions; seal.Messages/partitions >= there[p] {
-				m, err := newMessage(rows, seal, mem)
+				m, err := schemas.Origin{Source: seal.ID, Attempt: seal.Attempt, Sequence: seal.Messages}.Message(rows, mem)
 				if err != nil {
 					return err
 				}
@@ -97,24 +96,4 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 		return nil, fmt.Errorf("seal %v: %w", s.Files, err)
 	}
 	return seal, nil
-}
-
-// newMessage makes the message of the next sequence of a source.
-func newMessage(rows *schemas.ExampleRows, seal *schemas.SourceSeal, mem memory.Allocator) (schemas.Message, error) {
-	record := rows.Record(mem)
-	defer record.Release()
-	value, err := schemas.EncodeExamples(record, mem)
-	if err != nil {
-		return schemas.Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", schemas.Digest(seal.ID).Short(), seal.Messages, err)
-	}
-	return schemas.Message{
-		Key: fmt.Sprintf("%s/%d", seal.Header(), seal.Messages),
-		Headers: []schemas.Header{
-			{Key: "kind", Value: string(schemas.KindExamples)},
-			{Key: "schema", Value: schemas.ExamplesFingerprint(record.Schema())},
-			{Key: "source", Value: seal.Header()},
-			{Key: "sequence", Value: strconv.FormatInt(seal.Messages, 10)},
-		},
-		Value: value,
-	}, nil
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -14,7 +13,7 @@ import (
 type Replay struct {
 	partition int
 	foreign   bool
-	sources   map[string]*position // by the header of their messages
+	sources   map[schemas.Origin]*position // by the origin of their messages, without a sequence
 }
 
 // position is how far the messages of one source have been seen.
@@ -26,9 +25,9 @@ type position struct {
 
 // NewReplay returns a Replay at the beginning of the partition's span.
 func NewReplay(plan *schemas.Plan, partition int) *Replay {
-	r := &Replay{partition: partition, foreign: plan.Foreign, sources: map[string]*position{}}
+	r := &Replay{partition: partition, foreign: plan.Foreign, sources: map[schemas.Origin]*position{}}
 	for _, seal := range plan.Sources {
-		r.sources[seal.Header()] = &position{seal: seal, next: int64(partition)}
+		r.sources[schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &position{seal: seal, next: int64(partition)}
 	}
 	return r
 }
@@ -37,16 +36,12 @@ func NewReplay(plan *schemas.Plan, partition int) *Replay {
 // count if its source is not in the plan, if it repeats an earlier message, or if
 // another producer wrote it and the plan does not want those.
 func (r *Replay) Accept(m schemas.Message) bool {
-	source := m.Get("source")
-	if source == "" {
+	origin, ingested := schemas.OriginOf(m)
+	if !ingested {
 		return r.foreign
 	}
-	p := r.sources[source]
-	if p == nil {
-		return false
-	}
-	sequence, err := strconv.ParseInt(m.Get("sequence"), 10, 64)
-	if err != nil || sequence != p.next || sequence >= p.seal.Messages {
+	p := r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
+	if p == nil || origin.Sequence != p.next || origin.Sequence >= p.seal.Messages {
 		return false
 	}
 	p.next += int64(p.seal.Partitions)

@@ -81,7 +81,7 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Rec
 	}
 	if f.report == nil { // after compaction the report may be behind the end
 		err := p.Each(ctx, p.Topics.Plans, 0, func(m run.Message) error {
-			if m.Get("run") == f.run {
+			if m.Run() == f.run {
 				f.takePlans(m.Message)
 			}
 			return nil
@@ -129,7 +129,7 @@ func (f *follower) untilEnd(ctx context.Context) error {
 		}
 		wait = run.MinPatience
 		switch m := delivery.Message.Message; {
-		case m.Get("run") != f.run:
+		case m.Run() != f.run:
 		case delivery.Topic == f.Topics.Weights:
 			f.takeWeights(m)
 		default:

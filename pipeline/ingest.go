@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -88,20 +87,20 @@ func (p *pipeline) attempt(ctx context.Context, id string, partitions int) (begu
 		ends[n] = strconv.FormatInt(end, 10)
 		fresh.Spans[n] = schemas.Span{Partition: n, From: end, To: end}
 		begun.Spans[n] = fresh.Spans[n]
-		last, err := p.ingested(ctx, n, end-1, first)
+		last, ok, err := p.origin(ctx, n, end-1, first)
 		if err != nil {
 			return begun, err
 		}
-		if last.id != id {
+		if !ok || last.Source != id {
 			continue
 		}
-		begun.Spans[n].From = end - (last.sequence/int64(partitions) + 1)
-		head, err := p.ingested(ctx, n, begun.Spans[n].From, first)
+		begun.Spans[n].From = end - (last.Sequence/int64(partitions) + 1)
+		head, ok, err := p.origin(ctx, n, begun.Spans[n].From, first)
 		if err != nil {
 			return begun, err
 		}
-		whole = whole && head.source == last.source && head.sequence == int64(n) && (begun.ID == "" || begun.ID == last.attempt)
-		begun.ID = last.attempt
+		whole = whole && ok && head.Source == id && head.Attempt == last.Attempt && head.Sequence == int64(n) && (begun.ID == "" || begun.ID == last.Attempt)
+		begun.ID = last.Attempt
 	}
 	if whole && begun.ID != "" {
 		return begun, nil
@@ -111,26 +110,18 @@ func (p *pipeline) attempt(ctx context.Context, id string, partitions int) (begu
 	return fresh, nil
 }
 
-// ingestedMessage is the headers of an ingested message. The zero value is none.
-type ingestedMessage struct {
-	source, id, attempt string // source is id/attempt
-	sequence            int64
-}
-
-// ingested returns the headers of the message at an offset. They are zero if the message was not ingested, or if the offset is
-// before the partition's first.
-func (p *pipeline) ingested(ctx context.Context, partition int, at, first int64) (found ingestedMessage, err error) {
+// origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is before
+// the partition's first.
+func (p *pipeline) origin(ctx context.Context, partition int, at, first int64) (found schemas.Origin, ok bool, err error) {
 	if at < first {
-		return found, nil
+		return found, false, nil
 	}
 	err = p.Between(ctx, p.Topics.Examples, partition, at, at+1, func(m run.Message) error {
-		id, attempt, ok := strings.Cut(m.Get("source"), "/")
-		if sequence, err := strconv.ParseInt(m.Get("sequence"), 10, 64); ok && err == nil && sequence >= 0 {
-			found = ingestedMessage{m.Get("source"), id, attempt, sequence}
-		}
+		found, ok = schemas.OriginOf(m.Message)
+		ok = ok && found.Sequence >= 0
 		return nil
 	})
-	return found, err
+	return found, ok, err
 }
 
 // sealed returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal, even
@@ -163,7 +154,7 @@ func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal) (bool,
 			return false, nil
 		}
 		for _, at := range slices.Compact([]int64{span.From, span.To - 1}) {
-			if m, err := p.ingested(ctx, span.Partition, at, first); err != nil || m.source != seal.Header() {
+			if m, ok, err := p.origin(ctx, span.Partition, at, first); err != nil || !ok || !m.Of(seal) {
 				return false, err
 			}
 		}

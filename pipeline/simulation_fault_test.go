@@ -66,7 +66,7 @@ func (s *simulation) compact() {
 	for _, p := range l.Unfinished() {
 		beforeWeights = min(beforeWeights, p.Since.Weights)
 		for _, m := range plans.messages {
-			if m.Get("run") == p.Run() {
+			if m.Run() == p.Run() {
 				beforePlans = min(beforePlans, m.Offset)
 			}
 		}

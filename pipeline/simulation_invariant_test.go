@@ -25,7 +25,7 @@ func keyOf(m schemas.Message) (key recordKey, fixed bool) {
 		id, err := schemas.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:
-		return recordKey{schemas.Identity{Kind: schemas.KindManifest, Run: m.Get("run")}}, true
+		return recordKey{schemas.Identity{Kind: schemas.KindManifest, Run: m.Run()}}, true
 	}
 	return recordKey{}, false
 }
@@ -43,7 +43,7 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 		}
 		return manifest.WeightsDigest
 	}
-	return schemas.Digest(m.Get("digest"))
+	return m.Digest()
 }
 
 // learn adds a message that was written without faults to the reference.

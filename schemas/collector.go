@@ -92,7 +92,7 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
 		return nil, fmt.Errorf("%w: chunk %d of %d", ErrDamaged, chunk, chunks)
 	}
-	digest := Digest(m.Get("digest"))
+	digest := m.Digest()
 	if len(digest) > maxName || len(m.Value) > MaxMessage {
 		return nil, fmt.Errorf("%w: a chunk of %d bytes, a digest of %d digits", ErrDamaged, len(m.Value), len(digest))
 	}

@@ -114,9 +114,6 @@ func EncodeExamples(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Encode(record, mem)
 }
 
-// ExamplesFingerprint returns the header `schema` of an examples message.
-func ExamplesFingerprint(schema *arrow.Schema) string { return fingerprint(schema) }
-
 // ValueError says which value of an examples message can't be used, and why. It wraps [ErrDamaged].
 type ValueError struct {
 	Row    int // from 0

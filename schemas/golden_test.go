@@ -30,10 +30,7 @@ var update = flag.Bool("update", false, "write the goldens and the tables of FOR
 func samples(t testing.TB) map[string]Message {
 	mem := checked(t)
 	examples := func(rows *ExampleRows) Message {
-		record := rows.Record(mem)
-		defer record.Release()
-		return Message{Key: "source/1/5", Value: must(EncodeExamples(record, mem))(t), Headers: []Header{
-			{"kind", string(KindExamples)}, {"schema", ExamplesFingerprint(record.Schema())}, {"source", "source/1"}, {"sequence", "5"}}}
+		return must(Origin{Source: "source", Attempt: "1", Sequence: 5}.Message(rows, mem))(t)
 	}
 	sparse := Message{Value: fromJSON(t, mem, `[{"features":[{"index":1,"value":2},{"index":4,"value":-1}],"label":"a"},{"features":[],"label":null}]`,
 		sparse(arrow.PrimitiveTypes.Int32), field("label", arrow.BinaryTypes.String))}
@@ -539,4 +536,22 @@ func quarantinedOf(m Message) (*Quarantined, error) {
 		return nil, err
 	}
 	return q, nil
+}
+
+// A message that was ingested says where it is from, and one of another producer does not.
+func TestOrigin(t *testing.T) {
+	if o, ok := OriginOf(samples(t)["examples"]); !ok || o != (Origin{"source", "1", 5}) || !o.Of(&SourceSeal{ID: "source", Attempt: "1"}) {
+		t.Errorf("the golden has origin %+v, %v", o, ok)
+	}
+	if o, ok := OriginOf(samples(t)["examples-sparse"]); ok {
+		t.Errorf("another producer's message has origin %+v", o)
+	}
+	for _, headers := range [][]Header{
+		{{headerSource, "source"}, {headerSequence, "5"}}, {{headerSource, "source/1"}}, {{headerSource, "source/1"}, {headerSequence, "-1"}},
+		{{headerSource, "source/1"}, {headerSequence, "x"}},
+	} {
+		if o, ok := OriginOf(Message{Headers: headers}); !ok || o.Sequence != -1 {
+			t.Errorf("%v: %+v, %v", headers, o, ok)
+		}
+	}
 }

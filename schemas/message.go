@@ -46,6 +46,12 @@ func (m Message) number(key string) (int, error) {
 // Kind says what a message is. Each kind is declared in the file of its type, and described in FORMAT.md.
 type Kind string
 
+// Run returns the run that the message is of; "" if it is of none.
+func (m Message) Run() string { return m.Get("run") }
+
+// Digest returns the digest of the record that the message is a chunk of, as its header says it.
+func (m Message) Digest() Digest { return Digest(m.Get("digest")) }
+
 // Kind returns the kind of the message. It is "" for an examples message that another producer wrote without headers.
 func (m Message) Kind() Kind { return Kind(m.Get("kind")) }
 

@@ -17,12 +17,9 @@ type SourceSeal struct {
 	Spans      Spans  `json:"spans"` // of the offsets of its messages
 }
 
-// Header returns the value of the header `source` of this source's messages.
-func (s *SourceSeal) Header() string { return s.ID + "/" + s.Attempt }
-
 // Message encodes the seal for the plans topic.
 func (s *SourceSeal) Message() Message {
-	return jsonMessage(KindSource, "", "source/"+s.Header(), s)
+	return jsonMessage(KindSource, "", "source/"+sourceHeader(s.ID, s.Attempt), s)
 }
 
 // Check returns an error for a seal with no partitions or with impossible spans.

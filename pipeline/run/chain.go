@@ -48,7 +48,7 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 // Add takes the next message of the weights topic, and reports whether the chain has grown. It passes over damaged records. An
 // error says that an accepted record does not fit the plan: the run can't go on.
 func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
-	if m.Get("run") != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
+	if m.Run() != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
 		return false, nil
 	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
@@ -72,7 +72,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 		}
 		return false, nil
 	}
-	digest := schemas.Digest(m.Get("digest")) // the collector has checked it
+	digest := m.Digest() // the collector has checked it
 	for r != nil {
 		delete(c.early, r.Parent)
 		if err := c.accept(r); err != nil {

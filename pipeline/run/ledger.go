@@ -116,7 +116,7 @@ func EndOf(m schemas.Message) *schemas.End {
 
 // Ends reports whether a message ends a run.
 func Ends(m schemas.Message, run string) bool {
-	return m.Get("run") == run && EndOf(m) != nil
+	return m.Run() == run && EndOf(m) != nil
 }
 
 // Plan returns the plan of a run, given the run's id; nil if there is none.

@@ -18,7 +18,7 @@ func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, er
 	}
 	seen := map[string]bool{}
 	err = c.Each(ctx, c.Topics.Weights, 0, func(m Message) error {
-		run := m.Get("run")
+		run := m.Run()
 		if m.Kind() != schemas.KindManifest || m.Value == nil || seen[run] {
 			return nil
 		}

@@ -72,7 +72,7 @@ func (b *inbox) collect(codec run.Codec, id schemas.Identity, m schemas.Message)
 		}
 		b.doubles[id] = r
 	}
-	b.digests[id] = schemas.Digest(m.Get("digest"))
+	b.digests[id] = m.Digest()
 	b.noteVisit(id)
 	return nil
 }
@@ -121,7 +121,7 @@ func (s *Solver) take(m schemas.Message) error {
 	}
 	if digest, twice := s.inbox.digests[id]; twice {
 		// Two workers may seal the same scores at different offsets.
-		if digest != schemas.Digest(m.Get("digest")) && id.Kind != schemas.KindSeal {
+		if digest != m.Digest() && id.Kind != schemas.KindSeal {
 			s.passOver(fmt.Errorf("another %v with other content", id))
 		}
 		return nil

@@ -133,7 +133,7 @@ func (s *Solver) receive(ctx context.Context, within time.Duration) (late bool, 
 	}
 	m := d.Message.Message
 	switch {
-	case m.Get("run") != s.run:
+	case m.Run() != s.run:
 		return false, nil
 	case d.Topic == s.Topics.Statistics:
 		return false, s.take(m)

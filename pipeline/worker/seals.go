@@ -84,7 +84,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 	}
 	collector := schemas.Collector[float64]{}
 	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m run.Message) error {
-		if m.Get("run") != w.run || m.Kind() != schemas.KindSeal {
+		if m.Run() != w.run || m.Kind() != schemas.KindSeal {
 			return nil
 		}
 		r, err := w.Codec.CollectDouble(&collector, m.Message)
