@@ -142,27 +142,162 @@ func reach(imports map[string][]string, pkg string) map[string]bool {
 	return reached
 }
 
+// tables are the functions that list the variants of a part of the flow.
+var tables = []struct{ file, function string }{
+	{"internal/link/link.go", "All"},
+	{"stages/kind.go", "kinds"},
+	{"solve/method.go", "methods"},
+	{"ingest/format.go", "formats"},
+}
+
+// defaults are the files that choose the variant of a configuration that names none.
+var defaults = []string{"stages/kind.go", "solve/check.go"}
+
 // A variant is one value in one file. Elsewhere code asks what the value says of itself, never for its name, so that the next
-// variant needs no change there. The file of a default may name it.
+// variant needs no change there.
 func TestVariantsAreNotAskedForByName(t *testing.T) {
-	variants := regexp.MustCompile(`\blink\.(Identity|Softmax|Calibrated)\b|\bstages\.(RFF|SORF|Logits|Polynomial|Columns)\b|\bsolve\.Method[A-Z]\w+|"(calibrated|softmax|sorf|rff|logits|polynomial|lbfgs|idx)"`)
+	homes := map[string][]string{} // of each name, the files that may say it: its own and the table's
+	parsed := map[string]*ast.File{}
+	positions := token.NewFileSet()
 	for _, file := range sources(t) {
-		if strings.HasPrefix(file, "internal/link/") || strings.HasPrefix(file, "bench/") {
-			continue
+		f, err := parser.ParseFile(positions, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for n, line := range strings.Split(read(t, file), "\n") {
-			code, _, _ := strings.Cut(line, "//")
-			if found := variants.FindString(code); found != "" && !strings.Contains(code, "const") && !isHome(file, code) {
-				t.Errorf("%s:%d asks for %s by name", file, n+1, found)
+		parsed[filepath.ToSlash(file)] = f
+	}
+	constants := map[string]string{} // of each name's constant, as package.Name, the name
+	for _, table := range tables {
+		before := len(homes)
+		listed := function(parsed[table.file], table.function)
+		for _, name := range names(listed) {
+			homes[name] = append(homes[name], table.file)
+		}
+		for file, f := range parsed {
+			if path.Dir(file) != path.Dir(table.file) || !slices.ContainsFunc(calls(listed), func(call string) bool { return function(f, call) != nil }) {
+				continue
+			}
+			own := names(f)
+			for _, d := range f.Decls {
+				for identifier, name := range stringConstants(d) {
+					own = append(own, name)
+					constants[path.Base(path.Dir(file))+"."+identifier] = name
+				}
+			}
+			for _, name := range own {
+				homes[name] = append(homes[name], file)
 			}
 		}
+		if len(homes) < before+3 {
+			t.Errorf("%s: %s lists no more than %d variants", table.file, table.function, len(homes)-before)
+		}
+	}
+	for file, f := range parsed {
+		if strings.HasPrefix(file, "bench/") {
+			continue
+		}
+		asks := func(at ast.Node, name string) {
+			if allowed, variant := homes[name]; variant && !slices.Contains(allowed, file) && !slices.Contains(defaults, file) {
+				t.Errorf("%s asks for %s by name", positions.Position(at.Pos()), name)
+			}
+		}
+		pkg := path.Base(path.Dir(file))
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GenDecl:
+				return n.Tok != token.CONST // of another thing with the same name
+			case *ast.BasicLit:
+				if n.Kind == token.STRING {
+					name, _ := strconv.Unquote(n.Value) // quoted, as it was parsed
+					asks(n, name)
+				}
+			case *ast.SelectorExpr:
+				if of, ok := n.X.(*ast.Ident); ok {
+					asks(n, constants[of.Name+"."+n.Sel.Name])
+				}
+				return false
+			case *ast.Ident:
+				asks(n, constants[pkg+"."+n.Name])
+			}
+			return true
+		})
 	}
 }
 
-// isHome reports whether a line declares a variant in its own file, or names the default.
-func isHome(file, code string) bool {
-	name := strings.TrimSuffix(filepath.Base(file), ".go")
-	return strings.Contains(code, `= "`+name+`"`) || strings.Contains(code, `"`+name+`"`) || strings.Contains(code, "link.Softmax") && file == "solve/check.go"
+// function returns the body of a file's function of that name, or nil.
+func function(file *ast.File, name string) ast.Node {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == name {
+			return f.Body
+		}
+	}
+	return nil
+}
+
+// calls returns the names of the functions of its own package that the code calls.
+func calls(code ast.Node) (called []string) {
+	ast.Inspect(code, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if f, ok := call.Fun.(*ast.Ident); ok {
+				called = append(called, f.Name)
+			}
+		}
+		return true
+	})
+	return called
+}
+
+// names returns the strings that the code sets as a `name`.
+func names(code ast.Node) (set []string) {
+	ast.Inspect(code, func(n ast.Node) bool {
+		if pair, ok := n.(*ast.KeyValueExpr); ok {
+			key, _ := pair.Key.(*ast.Ident)
+			if value, ok := pair.Value.(*ast.BasicLit); ok && key != nil && key.Name == "name" {
+				name, _ := strconv.Unquote(value.Value)
+				set = append(set, name)
+			}
+		}
+		return true
+	})
+	return set
+}
+
+// stringConstants returns the exported string constants of a declaration.
+func stringConstants(d ast.Decl) map[string]string {
+	constants := map[string]string{}
+	if group, ok := d.(*ast.GenDecl); ok && group.Tok == token.CONST {
+		for _, spec := range group.Specs {
+			s := spec.(*ast.ValueSpec)
+			for i, name := range s.Names {
+				if i >= len(s.Values) || !name.IsExported() {
+					continue
+				}
+				if value, ok := s.Values[i].(*ast.BasicLit); ok && value.Kind == token.STRING {
+					constants[name.Name], _ = strconv.Unquote(value.Value)
+				}
+			}
+		}
+	}
+	return constants
+}
+
+// Which headers a message has, and what they are called, is decided where its kind is declared.
+func TestHeadersAreNamedInSchemas(t *testing.T) {
+	named := regexp.MustCompile(`\.Get\("|schemas\.Header\{(Key: )?"|schemas\.Header\{\{`)
+	for _, file := range sources(t) {
+		if strings.HasPrefix(filepath.ToSlash(file), "schemas/") {
+			continue
+		}
+		text := read(t, file)
+		if !strings.Contains(text, module+"/schemas") {
+			continue
+		}
+		for n, line := range strings.Split(text, "\n") {
+			if code, _, _ := strings.Cut(line, "//"); named.MatchString(code) && !strings.Contains(code, "Tag.Get(") {
+				t.Errorf("%s:%d names a header: give its kind in schemas a field or a method for it", file, n+1)
+			}
+		}
+	}
 }
 
 // The linter checks the form of doc comments. This test checks that there are some.
