@@ -57,7 +57,7 @@ func stageOf(manifest *schemas.Manifest, stage int, tensors schemas.Tensors[floa
 	for i := range passes {
 		w := &schemas.Weights{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: manifest.Run, Stage: stage, Visit: i}}
 		for _, name := range []string{schemas.TensorW, schemas.TensorCalibration} {
-			if t, ok := tensors.Find(tensorName(stage, i, name)); ok {
+			if t, ok := tensors.Find(schemas.FileTensor(stage, i, name)); ok {
 				t.Name = name
 				w.Tensors = append(w.Tensors, t)
 			}

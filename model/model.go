@@ -1,11 +1,7 @@
 package model
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -100,33 +96,17 @@ func (m *Model) tensors() (tensors schemas.Tensors[float32]) {
 	for t, s := range m.stages {
 		if !s.Link.Learnt {
 			w := s.fitted.W
-			tensors = append(tensors, schemas.Matrix(tensorName(t, 0, schemas.TensorW), w.Rows, w.Cols, w.Data))
+			tensors = append(tensors, schemas.Matrix(schemas.FileTensor(t, 0, schemas.TensorW), w.Rows, w.Cols, w.Data))
 		}
 		for i, pass := range s.fitted.Passes {
 			w, c := pass.W, pass.Calibration
-			tensors = append(tensors, schemas.Matrix(tensorName(t, i, schemas.TensorW), w.Rows, w.Cols, w.Data),
-				schemas.Matrix(tensorName(t, i, schemas.TensorCalibration), c.Rows, c.Cols, c.Data))
+			tensors = append(tensors, schemas.Matrix(schemas.FileTensor(t, i, schemas.TensorW), w.Rows, w.Cols, w.Data),
+				schemas.Matrix(schemas.FileTensor(t, i, schemas.TensorCalibration), c.Rows, c.Cols, c.Data))
 		}
 	}
 	return append(tensors, m.preparation...)
 }
 
-// tensorName returns the name that a tensor of a stage and pass has in a model's file.
-func tensorName(stage, pass int, name string) string {
-	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
-}
-
 // Digest returns the sha256 over the final weights (little-endian float32, row-major, p × k), the calibrations and the survey's
 // result, in the order of the stages and, if a link is learnt, of its passes. The labels' text comes last.
-func (m *Model) Digest() schemas.Digest {
-	h, buffer := sha256.New(), []byte(nil)
-	for _, t := range m.tensors() {
-		buffer = buffer[:0]
-		for _, v := range t.Data {
-			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(v))
-		}
-		h.Write(buffer)
-		h.Write([]byte(strings.Join(t.Text, "\n")))
-	}
-	return schemas.Digest(hex.EncodeToString(h.Sum(nil)))
-}
+func (m *Model) Digest() schemas.Digest { return schemas.WeightsDigest(m.tensors()) }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -13,6 +14,22 @@ import (
 
 // manifestKey is the key of the manifest's JSON in the schema's metadata of a model file.
 const manifestKey = "stagewise.manifest"
+
+// FileTensor returns the name that a tensor of a stage's weights has in a model file. pass is 0 unless the link is learnt.
+func FileTensor(stage, pass int, name string) string {
+	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
+}
+
+// WeightsDigest returns the digest that a manifest has of a version: over the tensors of its model file in their order, for
+// each its values and then its texts, with line breaks between them.
+func WeightsDigest(tensors Tensors[float32]) Digest {
+	h := newHasher()
+	for _, t := range tensors {
+		writeNumbers(h, t.Data)
+		h.WriteString(strings.Join(t.Text, "\n"))
+	}
+	return h.digest()
+}
 
 // WriteModel writes a finished version as a file and returns the number of bytes written. The file is an Arrow IPC stream
 // with the schema of a weights record and the manifest in the schema's metadata.

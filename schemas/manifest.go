@@ -16,7 +16,7 @@ type Manifest struct {
 	Prepare       Digest             `json:"prepare"`        // of the survey's result
 	Blocks        []BlockDigest      `json:"blocks"`         // in the order of the stages
 	Metrics       map[string]float64 `json:"metrics"`        // of the final predictions, by name
-	WeightsDigest Digest             `json:"weights_digest"` // of all tensors; package model computes it
+	WeightsDigest Digest             `json:"weights_digest"` // see [WeightsDigest]
 }
 
 // BlockDigest names the final weights record of a stage.
