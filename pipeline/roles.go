@@ -168,7 +168,7 @@ func (q *queue) take(ctx context.Context) error {
 		return err
 	}
 	if err := q.plans.Add(delivery.Message); err != nil {
-		event.PassOver(q.rec, "plans", err)
+		event.Skip(q.rec, "plans", err)
 	}
 	return nil
 }
