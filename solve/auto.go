@@ -17,8 +17,8 @@ func autoMethod() method {
 		name:  MethodAuto,
 		doc:   "`lbfgs` until a pass lowers J by less than 4 %",
 		start: func() descent { return &lbfgs{} },
-		worthwhile: func(pass int, from, to float64) bool {
-			return !(pass > firstPasses && from-to < minGain*from)
+		worthwhile: func(pass int, before, after float64) bool {
+			return !(pass > firstPasses && before-after < minGain*before)
 		},
 	}
 }
