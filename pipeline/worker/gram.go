@@ -16,7 +16,8 @@ func newGramSample(want, total int64) *gramSample {
 // ordinal there. The first message of the plan is in every sample.
 //
 // Up to any message of a partition, the sample has the fraction want/total of the messages, rounded. The rounding starts at a
-// phase. The phase of partition 0 takes its first message. The golden section spreads the phases of the others, however many there are.
+// phase. The phase of partition 0 takes its first message. The golden section spreads the phases of the others, however many there
+// are.
 func (g *gramSample) has(partition int, message int64) bool {
 	step := int64(float64(g.total) * 0.6180339887498949)
 	phase := (g.total - g.want + int64(partition)%g.total*step) % g.total
