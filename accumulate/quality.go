@@ -17,7 +17,7 @@ const (
 	maxConfusionClasses = 724
 )
 
-// AddQuality adds what the final probabilities (n × k) of the labelled rows are worth: log loss, Brier score, bins of
+// AddQuality adds the metrics of the final probabilities (n × k) of the labelled rows: log loss, Brier score, bins of
 // confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts.
 func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int32) {
 	k := probabilities.Cols
@@ -62,7 +62,7 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 	}
 }
 
-// Quality is the worth of the probabilities of one split. It is zero if the split has no labelled rows.
+// Quality is the metrics of the probabilities of one split. It is zero if the split has no labelled rows.
 type Quality struct {
 	LogLoss   float64   // mean of −log p of the true class
 	Brier     float64   // mean squared distance of the probabilities from the indicator of the class

@@ -136,15 +136,15 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 	i := &injector{cluster: c.cluster, fleet: c.fleet, watch: w, journal: c.journal, submit: submit, over: over, done: map[kind]int{}}
 
 	began := time.Now()
-	parts, within := errgroup.WithContext(ctx)
+	parts, running := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		defer close(over)
-		return w.follow(within)
+		return w.follow(running)
 	})
-	parts.Go(func() error { return i.run(within, faults) })
+	parts.Go(func() error { return i.run(running, faults) })
 	var took time.Duration // without the recovery from the last faults
 	parts.Go(func() error {
-		err := c.guard(within)
+		err := c.guard(running)
 		took = time.Since(began)
 		return err
 	})

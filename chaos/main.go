@@ -4,7 +4,7 @@
 // again and again while it injects faults, and compares every run with a run without faults.
 //
 // The faults of a run are a function of its seed: their kinds (schedule.go), their targets, and the stage and visit of each, as
-// seen on the topics. Proxies between the processes and the brokers delay and break connections (package proxy). A run passes
+// seen on the topics. Proxies between the processes and the brokers delay and break connections (package proxy). A run is correct
 // if it ends in time; if its report equals that of the run without faults, with the weights equal to the bit; if subscribers
 // see its version once; and if no process ends on its own. A process that gets SIGTERM must end within 10 s and without an
 // error.
@@ -42,7 +42,7 @@ func main() {
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "a run that takes longer fails")
 	flag.StringVar(&o.program, "program", "bin/stagewise", "the `file` of the program to test")
 	flag.StringVar(&o.file, "config", "chaos/digits.yaml", "the configuration `file` of the runs")
-	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes even if all runs pass")
+	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes even if all runs are correct")
 	flag.Parse()
 	if flag.NArg() > 0 || o.runs < 1 {
 		flag.Usage()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxNameLength leaves room for the longest suffix of a topic: Kafka allows 249 characters.
+	// maxNameLength is below the 249 characters that Kafka allows for a topic, as topics add a suffix to the name.
 	maxNameLength = 200
 	// maxStages is more than any run needs, and few enough to list in a plan.
 	maxStages = 10_000

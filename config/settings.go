@@ -224,7 +224,7 @@ func (s *settings) wrong(key, value, want string, at origin) {
 	s.problems = append(s.problems, Problem{schemas.Problem{Key: key, Value: value, Want: want}, at.source, at.line})
 }
 
-// secretive matches keys and variables that hold a secret or stand above one, and misspellings of them.
+// secretive matches keys of secrets, their parent keys, and misspellings of both, in files and in variables.
 var secretive = regexp.MustCompile(`(?i)pas+w|pwd|phrase|secret|token|credential|sasl|^security$`)
 
 const notShown = "(not shown)"
@@ -249,8 +249,8 @@ func (s *settings) unknown(n *node, key, name, value string, at origin) {
 	s.wrong(join(key, quoted(name)), value, want, at)
 }
 
-// impossible adds values that the code they set refuses, as they were written and where. It leaves out keys that are wrong
-// already, or misspelled: they have their default now, which nobody wrote.
+// impossible adds a problem for each value that its package refuses, with the original text and its place. It leaves out keys
+// that already have a problem, or that were misspelled: their values are the defaults, which nobody wrote.
 func (s *settings) impossible(problems []schemas.Problem) {
 	known := map[string]bool{}
 	for _, p := range s.problems {

@@ -93,9 +93,9 @@ func explain(content []byte, err error) *fault {
 // maxReparsed is how many bytes lineOf may parse at most: a second's worth. A file of 1000 lines is far below it.
 const maxReparsed = 1 << 25
 
-// lineOf returns the first line, from 1, whose trouble no later line mends: the content before it can be parsed, and none of
-// the longer prefixes can. The parser's own line is often that where the surrounding list begins, or absent. lineOf returns
-// 0 if it does not find the line.
+// lineOf returns the line, from 1, at which the file stops being YAML: the lines before it can be parsed, and no longer
+// prefix of the file can. The parser's own line is often the line where the surrounding list begins, or absent. lineOf
+// returns 0 if it does not find the line.
 func lineOf(lines [][]byte) int {
 	content := bytes.Join(lines, nil)
 	if len(lines)*len(content) > maxReparsed || isUTF16(content) {

@@ -227,7 +227,7 @@ func (r *csvReader) countFeatures() error {
 	switch {
 	case r.batch.Cols == 0:
 		return r.fail(-1, errors.New("no column is a feature"))
-	case floatRowBytes(r.batch.Cols) > messageRoom:
+	case floatRowBytes(r.batch.Cols) > maxBatchBytes:
 		return r.fail(-1, fmt.Errorf("an example of %d features does not fit a message of %d bytes", r.batch.Cols, schemas.MaxMessage))
 	}
 	return nil
@@ -320,10 +320,10 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 		if r.labelColumn >= 0 {
 			row += len(r.record[r.labelColumn])
 		}
-		if row > messageRoom {
+		if row > maxBatchBytes {
 			return nil, r.fail(r.labelColumn, fmt.Errorf("the example does not fit a message of %d bytes: its label is too long", schemas.MaxMessage))
 		}
-		if b.Rows == r.options.BatchRows || size+row > messageRoom {
+		if b.Rows == r.options.BatchRows || size+row > maxBatchBytes {
 			r.pending = true
 			return b, nil
 		}

@@ -65,8 +65,8 @@ func TestCSV(t *testing.T) {
 		{"bare quote", "a,1\na,1\"\n", Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},
 		{"open quote", "a,1\n\"a,1\nb,2\n", Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
 		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", maxRowBytes), Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
-		{"label longer than a message", "a,1\n" + strings.Repeat("l", messageRoom) + ",1\n", Options{}, "file.csv: line 2, column 0: the example does not fit a message of 900000 bytes: its label is too long"},
-		{"row wider than a message", "a" + strings.Repeat(",1", messageRoom/4), Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
+		{"label longer than a message", "a,1\n" + strings.Repeat("l", maxBatchBytes) + ",1\n", Options{}, "file.csv: line 2, column 0: the example does not fit a message of 900000 bytes: its label is too long"},
+		{"row wider than a message", "a" + strings.Repeat(",1", maxBatchBytes/4), Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFolder(t)

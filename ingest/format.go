@@ -84,7 +84,7 @@ type reader interface {
 	next() (*schemas.ExampleRows, error)
 }
 
-// peekBytes is the length of the longest magic number, with some to spare.
+// peekBytes is at least the length of the longest magic number.
 const peekBytes = 8
 
 // formatByName returns the format that examples.format or else the file's name

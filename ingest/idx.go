@@ -212,7 +212,7 @@ func newIDXReader(images *content, o Options) (*idxReader, error) {
 		return nil, f.fail(0, fmt.Errorf("%s: expected images", f.describe()))
 	}
 	r := &idxReader{images: f}
-	r.batch.Cols = f.cols(messageRoom)
+	r.batch.Cols = f.cols(maxBatchBytes)
 	rowBytes := floatRowBytes(r.batch.Cols)
 	if f.kind == idxUint8 {
 		rowBytes = byteRowBytes(r.batch.Cols)
@@ -220,10 +220,10 @@ func newIDXReader(images *content, o Options) (*idxReader, error) {
 	switch {
 	case f.rows == 0 || r.batch.Cols == 0:
 		return nil, f.fail(4, fmt.Errorf("no values: %s", f.describe()))
-	case rowBytes > messageRoom:
+	case rowBytes > maxBatchBytes:
 		return nil, f.fail(8, fmt.Errorf("%s: an example does not fit a message of %d bytes", f.describe(), schemas.MaxMessage))
 	}
-	r.batchRows = min(o.BatchRows, messageRoom/rowBytes)
+	r.batchRows = min(o.BatchRows, maxBatchBytes/rowBytes)
 	return r, nil
 }
 

@@ -24,7 +24,7 @@ func Keys() []schemas.Key {
 	return []schemas.Key{
 		{Name: "train", Meaning: "files to train on; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "files to test on"},
-		{Name: "format", Meaning: enumerate(values, "or") + "; none: each file's name tells, or else its first bytes"},
+		{Name: "format", Meaning: enumerate(values, "or") + "; none: told by the file's name, then by its first bytes"},
 		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0"},
 		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if `label` or `weight` is a name"},

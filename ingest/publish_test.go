@@ -19,10 +19,10 @@ import (
 type memoryTopic struct {
 	mutex      sync.Mutex
 	partitions [][]schemas.Message
-	room       int // messages that may still be written; negative: any number
+	capacity   int // messages that may still be written; negative: any number
 }
 
-var errNoRoom = errors.New("no room")
+var errFull = errors.New("the topic is full")
 
 func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition) }
 
@@ -30,10 +30,10 @@ func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition)
 func (m *memoryTopic) write(_ context.Context, partition int, messages ...schemas.Message) (int64, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.room == 0 {
-		return 0, errNoRoom
+	if m.capacity == 0 {
+		return 0, errFull
 	}
-	m.room--
+	m.capacity--
 	offset := m.first(partition) + int64(len(m.partitions[partition]))
 	m.partitions[partition] = append(m.partitions[partition], messages...)
 	return offset, nil
@@ -80,7 +80,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		}
 		return seal, err
 	}
-	whole := &memoryTopic{partitions: make([][]schemas.Message, partitions), room: -1}
+	whole := &memoryTopic{partitions: make([][]schemas.Message, partitions), capacity: -1}
 	want, err := publish(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -88,15 +88,15 @@ func TestInterruptedPublishContinues(t *testing.T) {
 	if want.Rows != rows || want.Messages != rows || want.ID != found[0].ID || want.Attempt != "x" {
 		t.Errorf("seal %+v", want)
 	}
-	for room := range rows {
-		topic := &memoryTopic{partitions: make([][]schemas.Message, partitions), room: room}
-		if _, err := publish(topic); !errors.Is(err, errNoRoom) {
-			t.Fatalf("room for %d messages: %v", room, err)
+	for capacity := range rows {
+		topic := &memoryTopic{partitions: make([][]schemas.Message, partitions), capacity: capacity}
+		if _, err := publish(topic); !errors.Is(err, errFull) {
+			t.Fatalf("capacity for %d messages: %v", capacity, err)
 		}
-		topic.room = -1
+		topic.capacity = -1
 		seal, err := publish(topic)
 		if err != nil || !reflect.DeepEqual(seal, want) || !reflect.DeepEqual(topic.partitions, whole.partitions) {
-			t.Errorf("interrupted after %d messages: seal %+v, expected %+v; %v", room, seal, want, err)
+			t.Errorf("interrupted after %d messages: seal %+v, expected %+v; %v", capacity, seal, want, err)
 		}
 	}
 	for p, messages := range whole.partitions {
@@ -125,7 +125,7 @@ func TestPublishOfChangedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
-	topic := &memoryTopic{partitions: make([][]schemas.Message, 1), room: -1}
+	topic := &memoryTopic{partitions: make([][]schemas.Message, 1), capacity: -1}
 	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator, func(int64) {})
 	if seal != nil || !isFileError(err) {
 		t.Errorf("seal %v, %v", seal, err)

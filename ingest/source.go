@@ -267,10 +267,10 @@ func all(ctx context.Context, r reader) iter.Seq2[*schemas.ExampleRows, error] {
 }
 
 const (
-	// messageRoom is how many bytes of a message its rows may take. It leaves
-	// 10 KB for the schema, the framing and the padding of the columns, which
+	// maxBatchBytes is the maximum size of the rows of a message. It leaves 10 KB
+	// for the schema, the framing and the padding of the columns, which
 	// together take less than 3.
-	messageRoom = schemas.MaxMessage - 10_000
+	maxBatchBytes = schemas.MaxMessage - 10_000
 	// rowOverhead is how many bytes a row takes beside its features and the text
 	// of its label: label 8 (number, or offset of the text), weight 4, split 4
 	// and its text 7, and less than 1 for the validity of all of them.

@@ -380,7 +380,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		}
 	}
 
-	for _, cols := range []int{1, 784, 100_000, messageRoom - rowOverhead} {
+	for _, cols := range []int{1, 784, 100_000, maxBatchBytes - rowOverhead} {
 		rows := 2_000_000/cols + 1
 		o := Defaults()
 		o.Test = []string{
@@ -389,7 +389,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		}
 		check(fmt.Sprintf("idx of %d", cols), rows, 550_000, o)
 	}
-	for _, cols := range []int{1, 784, messageRoom*8/33 - 20} {
+	for _, cols := range []int{1, 784, maxBatchBytes*8/33 - 20} {
 		rows := 2_000_000/cols/4 + 1
 		o := Defaults()
 		o.Weight, o.Missing = "1", MissingMean
@@ -398,7 +398,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
 	}
 	// 1024 images of 28 × 28, as in MNIST, are one message
-	if fit := messageRoom / byteRowBytes(28*28); fit < Defaults().BatchRows {
+	if fit := maxBatchBytes / byteRowBytes(28*28); fit < Defaults().BatchRows {
 		t.Errorf("%d images fit a message", fit)
 	}
 	o := Defaults()

@@ -195,7 +195,7 @@ func TestQuarantineAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// A worker puts ten thousand bad messages into quarantine with one pass over that topic and a few requests.
+// A worker puts ten thousand bad messages into quarantine by reading that topic once, with a few requests.
 func TestManyBadMessages(t *testing.T) {
 	const count = 10_000
 	job, good := newForeignJob(t, rings(30, 2, 3, 1))

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Damaged records on the pipeline's own topics are passed over, whatever their headers claim, and the weights are the same as
-// without them.
+// Damaged records on the pipeline's own topics are skipped, whatever their headers claim. The weights are the same as without
+// them.
 func TestHostileRecords(t *testing.T) {
 	job := newMultiStageJob(t)
 	want, _ := train(t, openEmbedded(t), job)
@@ -70,7 +70,7 @@ func TestHostileRecords(t *testing.T) {
 	topics := map[string]bool{}
 	for _, n := range eventsOf[event.Noticed](recorder) {
 		for _, topic := range []string{"statistics", "weights", "plans"} {
-			if strings.HasPrefix(n.Text, "a message of the "+topic+" topic is passed over: ") {
+			if strings.HasPrefix(n.Text, "a message of the "+topic+" topic is skipped: ") {
 				topics[topic] = true
 			}
 		}

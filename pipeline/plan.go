@@ -153,16 +153,21 @@ func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan)
 func checkFeatures(plan, earlier *schemas.Plan) error {
 	switch {
 	case plan.Seed != earlier.Seed:
-		return fmt.Errorf("it has seed %d, this run has seed %d: their features differ", earlier.Seed, plan.Seed)
+		return fmt.Errorf("seed %d, this run has %d: a warm start needs the same seed", earlier.Seed, plan.Seed)
 	case plan.Prepare != earlier.Prepare:
-		return fmt.Errorf("it has prepare %+v, this run has %+v", earlier.Prepare, plan.Prepare)
+		return fmt.Errorf("prepare: %s: a warm start needs the same preparation", differences(earlier.Prepare, plan.Prepare, "this run"))
 	case plan.Intercept != earlier.Intercept:
-		return fmt.Errorf("it has intercept %v, this run has %v", earlier.Intercept, plan.Intercept)
+		return fmt.Errorf("intercept %v, this run has %v: a warm start needs the same intercept", earlier.Intercept, plan.Intercept)
 	}
 	for t := range min(len(plan.Stages), len(earlier.Stages)) {
 		here, there := plan.Stages[t], earlier.Stages[t]
-		if here.Features != there.Features || here.Scores != there.Scores || here.Link != there.Link {
-			return fmt.Errorf("its stage %d has other features, scores or another link than this run's", t)
+		switch {
+		case here.Features != there.Features:
+			return fmt.Errorf("stage %d: features: %s: a warm start needs the same features", t, differences(there.Features, here.Features, "this run"))
+		case here.Scores != there.Scores:
+			return fmt.Errorf("stage %d: scores %v, this run has %v: a warm start needs the same scores", t, there.Scores, here.Scores)
+		case here.Link != there.Link:
+			return fmt.Errorf("stage %d: link %s, this run has %s: a warm start needs the same link", t, there.Link, here.Link)
 		}
 	}
 	return nil

@@ -84,7 +84,8 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		if err != nil {
 			return err
 		}
-		event.Notice(rec, "run %s was planned with %+v, this process has %+v: this process stands aside until the run has ended", other.Run(), other.Arithmetic, here)
+		event.Notice(rec, "run %s has another arithmetic (%s): this process stands aside until the run has ended",
+			other.Run(), differences(other.Arithmetic, here, "this process"))
 		q := p.queue(ctx, plans, run.NewAlone(0), rec)
 		err = q.ended(ctx, other.Run())
 		q.subscription.Close()
@@ -168,7 +169,7 @@ func (q *queue) take(ctx context.Context) error {
 		return err
 	}
 	if err := q.plans.Add(delivery.Message); err != nil {
-		event.PassOver(q.rec, "plans", err)
+		event.Skip(q.rec, "plans", err)
 	}
 	return nil
 }

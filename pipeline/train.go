@@ -35,7 +35,8 @@ type StandAsideError struct {
 }
 
 func (e *StandAsideError) Error() string {
-	return fmt.Sprintf("run %s goes first and was planned with %+v, this process has %+v: finish the run where it was planned, or cancel it with --supersede", e.Run, e.There, e.Here)
+	return fmt.Sprintf("run %s goes first and has another arithmetic (%s): finish the run where it was planned, or cancel it with --supersede",
+		e.Run, differences(e.There, e.Here, "this process"))
 }
 
 // Train ingests the job's files, submits a run of the job, and works on it with a worker and a solver in this process until the run

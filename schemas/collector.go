@@ -90,11 +90,14 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 		return nil, err
 	}
 	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
-		return nil, fmt.Errorf("%w: chunk %d of %d", ErrDamaged, chunk, chunks)
+		return nil, fmt.Errorf("%w: chunk %d of %d, expected at most %d chunks, numbered from 0", ErrDamaged, chunk, chunks, maxChunks)
 	}
 	digest := m.Digest()
-	if len(digest) > maxName || len(m.Value) > MaxMessage {
-		return nil, fmt.Errorf("%w: a chunk of %d bytes, a digest of %d digits", ErrDamaged, len(m.Value), len(digest))
+	if len(digest) > maxName {
+		return nil, fmt.Errorf("%w: a digest of %d digits, expected at most %d", ErrDamaged, len(digest), maxName)
+	}
+	if len(m.Value) > MaxMessage {
+		return nil, fmt.Errorf("%w: a chunk of %d bytes, expected at most %d", ErrDamaged, len(m.Value), MaxMessage)
 	}
 	o := c.keep(chunkKey{id, digest, chunks}, chunk, m.Value)
 	if len(o.values) < chunks {

@@ -138,7 +138,7 @@ func ExampleDecodeJSON() {
 	// Output:
 	// digits [[0]@0–20] softmax
 	// same run: true same key: true
-	// damaged or foreign bytes: decode plan "plan/x": segments of 0 messages
+	// damaged or foreign bytes: decode plan "plan/x": segment is 0, expected at least 1
 }
 
 // Every draw is a hash of numbers that name it, so a draw needs none of those before it.

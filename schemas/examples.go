@@ -183,7 +183,7 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 	for i := range int(record.NumCols()) {
 		name, column := record.ColumnName(i), record.Column(i)
 		if len(record.Schema().FieldIndices(name)) > 1 {
-			return nil, fmt.Errorf("%w: column %s twice", ErrDamaged, stream.Quote(name))
+			return nil, fmt.Errorf("%w: column %s occurs twice", ErrDamaged, stream.Quote(name))
 		}
 		if err := e.take(name, column); err != nil {
 			return nil, fmt.Errorf("%w: column %s: %w", ErrDamaged, stream.Quote(name), err)

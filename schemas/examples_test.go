@@ -320,7 +320,7 @@ func TestColumnsTwiceAreRefused(t *testing.T) {
 	value := must(EncodeExamples(twice, mem))(t)
 	twice.Release()
 	record.Release()
-	if _, err := DecodeExamples(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" twice` {
+	if _, err := DecodeExamples(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" occurs twice` {
 		t.Error(err)
 	}
 }

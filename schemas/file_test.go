@@ -59,7 +59,7 @@ func TestDamagedModels(t *testing.T) {
 	}
 	file.Reset()
 	must(WriteModel(&file, &Manifest{}, nil, mem))(t)
-	if _, _, err := ReadModel(&file, mem); err == nil || err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": a manifest without its plan` {
+	if _, _, err := ReadModel(&file, mem); err == nil || err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan` {
 		t.Error(err)
 	}
 	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, ErrDamaged) {

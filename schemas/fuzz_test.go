@@ -151,7 +151,7 @@ func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
 // The memory of a Collector is bounded, and it returns only records that were written, whatever messages come. Every
 // three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
-	const records, chunks, room = 8, 3, 4 << 10
+	const records, chunks, maxBytes = 8, 3, 4 << 10
 	schema, mem := formatOf[float64]().schema, checked(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
@@ -175,7 +175,7 @@ func FuzzCollectorSequence(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
 	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
 	f.Fuzz(func(t *testing.T, sequence []byte) {
-		mem, c := checked(t), &Collector[float64]{MaxBytes: room}
+		mem, c := checked(t), &Collector[float64]{MaxBytes: maxBytes}
 		for ; len(sequence) >= 3; sequence = sequence[3:] {
 			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
 			m := messages[i%records][j%chunks]
@@ -192,7 +192,7 @@ func FuzzCollectorSequence(f *testing.F) {
 			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
 				t.Fatalf("%v, %v", r, err)
 			}
-			if kept := c.kept(); kept != c.bytes || kept > room+largest || c.waiting.Len() != len(c.open) {
+			if kept := c.kept(); kept != c.bytes || kept > maxBytes+largest || c.waiting.Len() != len(c.open) {
 				t.Fatalf("%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
 			}
 		}

@@ -22,7 +22,7 @@ func CheckLabels(text []string) error {
 	seen := make(map[string]struct{}, len(text))
 	for _, t := range text {
 		if _, twice := seen[t]; twice {
-			return fmt.Errorf("label %s twice", stream.Quote(t))
+			return fmt.Errorf("label %s occurs twice", stream.Quote(t))
 		}
 		seen[t] = struct{}{}
 	}
@@ -35,7 +35,7 @@ func NewLabels(text []string) *Labels {
 	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
 	for c, t := range text {
 		if _, twice := l.words[t]; twice {
-			panic(fmt.Sprintf("schemas: label %q twice", t))
+			panic(fmt.Sprintf("schemas: label %q occurs twice", t))
 		}
 		l.words[t] = int32(c)
 		if n, err := strconv.ParseInt(t, 10, 64); err == nil && strconv.FormatInt(n, 10) == t {

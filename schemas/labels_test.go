@@ -59,7 +59,7 @@ func TestClassesCompareAsText(t *testing.T) {
 
 func TestLabelsRefuseDuplicates(t *testing.T) {
 	defer func() {
-		if got := fmt.Sprint(recover()); got != `schemas: label "a" twice` {
+		if got := fmt.Sprint(recover()); got != `schemas: label "a" occurs twice` {
 			t.Error(got)
 		}
 	}()

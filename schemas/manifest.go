@@ -35,7 +35,7 @@ func (m *Manifest) Message() Message {
 // Check returns an error for a manifest without a plan, or with a plan that fails its own check.
 func (m *Manifest) Check() error {
 	if m.Plan == nil {
-		return errors.New("a manifest without its plan")
+		return errors.New("the manifest has no plan")
 	}
 	return m.Plan.Check()
 }

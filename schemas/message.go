@@ -104,7 +104,7 @@ const maxName = 128
 func IdentityOf(m Message) (id Identity, err error) {
 	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
 	if n := max(len(id.Kind), len(id.Run), len(id.Parent)); n > maxName {
-		return Identity{}, fmt.Errorf("%w: an identity of %d bytes", ErrDamaged, n)
+		return Identity{}, fmt.Errorf("%w: a kind, run or parent of %d bytes, expected at most %d", ErrDamaged, n, maxName)
 	}
 	if id.Stage, err = m.number("stage"); err == nil {
 		if id.Visit, err = m.number("visit"); err == nil {

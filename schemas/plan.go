@@ -127,7 +127,7 @@ func (e *SegmentsError) Error() string {
 // a *[SegmentsError].
 func (p *Plan) Check() error {
 	if p.Segment < 1 {
-		return fmt.Errorf("segments of %d messages", p.Segment)
+		return fmt.Errorf("segment is %d, expected at least 1", p.Segment)
 	}
 	for i := range p.Sources {
 		if err := p.Sources[i].Check(); err != nil {

@@ -86,7 +86,7 @@ func ResidualsHeader(m Message) (*Residuals, error) {
 		return nil, err
 	}
 	if offset < 0 || row < 0 {
-		return nil, fmt.Errorf("%w: row %d of offset %d", ErrDamaged, row, offset)
+		return nil, fmt.Errorf("%w: row %d of offset %d, expected both to be at least 0", ErrDamaged, row, offset)
 	}
 	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }

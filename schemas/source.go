@@ -25,7 +25,7 @@ func (s *SourceSeal) Message() Message {
 // Check returns an error for a seal with no partitions or with impossible spans.
 func (s *SourceSeal) Check() error {
 	if s.Partitions < 1 {
-		return fmt.Errorf("a source on %d partitions", s.Partitions)
+		return fmt.Errorf("partitions is %d, expected at least 1", s.Partitions)
 	}
 	return checkSpans(s.Spans)
 }

@@ -64,7 +64,7 @@ func (s Span) segmentCount(length int64) int64 {
 // length is not positive.
 func (s Span) Segments(length int64) []Span {
 	if length < 1 {
-		panic(fmt.Sprintf("schemas: segments of %d messages", length))
+		panic(fmt.Sprintf("schemas: a segment has %d messages, expected at least 1", length))
 	}
 	var segments []Span
 	for from := s.From; from < s.To; {
@@ -82,7 +82,7 @@ func (s Span) Segments(length int64) []Span {
 func checkSpans(spans Spans) error {
 	for _, s := range spans {
 		if s.Partition < 0 || s.From < 0 {
-			return fmt.Errorf("span %v", s)
+			return fmt.Errorf("span %v: expected a partition and offsets of at least 0", s)
 		}
 	}
 	_, err := spans.Union(nil)

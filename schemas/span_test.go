@@ -144,7 +144,7 @@ func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
 		t.Errorf("one segment is %v", wide)
 	}
 	defer func() {
-		if got := fmt.Sprint(recover()); got != "schemas: segments of 0 messages" {
+		if got := fmt.Sprint(recover()); got != "schemas: a segment has 0 messages, expected at least 1" {
 			t.Error(got)
 		}
 	}()

@@ -79,7 +79,7 @@ func Keys() []schemas.Key {
 			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
 		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows that the Gram matrix is made of, whole messages spread over the topic: "+
 			"`%s`, a number, or `%s`: 10,000 or %d for each column, whichever is more, where that is faster. The matrix is a preconditioner: "+
-			"the passes find the same minimum, except with the link %s, which makes each step once", GramAll, GramAuto, rowsPerColumn, either(learnt))},
+			"the passes find the same minimum. This is not so for %s: there the sample changes the result", GramAll, GramAuto, rowsPerColumn, either(learnt))},
 		{Name: "scores", Meaning: "the previous predictions as k more features"},
 		{Name: "stop.split", Meaning: "end the stage when this split's loss has stopped falling: `holdout` or `test`. Without any key under `stop` the stage makes all its passes"},
 		{Name: "stop.patience", Meaning: "passes without a fall that end it"},

@@ -158,7 +158,7 @@ func (c *common) ridge(trace, weight float64) float64 {
 	return c.stage.Ridge * trace / weight / float64(c.shape.Penalised)
 }
 
-// open reads the losses of a visit, and in the first visit settles λ and the preconditioner. A loss that is not finite is an
+// open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite is an
 // error in the first visit; in later ones it counts as risen.
 func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]schemas.Losses, err error) {
 	losses = schemas.LossesOf(sums)

@@ -20,7 +20,7 @@ const (
 	rowsPerColumn = 5
 )
 
-// sampleThreshold is how many columns a block must have for a Gram matrix of all rows to cost more than ten more passes over
+// sampleThreshold is how many columns a block must have for a Gram matrix of all rows to cost more than ten more passes with
 // these columns and some ten classes.
 const sampleThreshold = 2400
 

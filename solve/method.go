@@ -15,9 +15,9 @@ type method struct {
 	wholeGram bool
 	// start returns the state of one fit.
 	start func() descent
-	// worthwhile reports whether another pass is worth its cost after a pass (1, 2, …) that lowered J from one value to
-	// another; nil: always. The first pass has no J before it.
-	worthwhile func(pass int, from, to float64) bool
+	// worthwhile reports whether another pass pays after this one (1, 2, …), given J before and after it. Nil: it always
+	// pays. The first pass has no J before it.
+	worthwhile func(pass int, before, after float64) bool
 }
 
 // descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.

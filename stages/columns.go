@@ -18,7 +18,7 @@ func columns() kind {
 		name:    Columns,
 		meaning: "the inputs themselves",
 		keys: []key{
-			{Key: schemas.Key{Name: "size", Meaning: "0, the default there, is all"}},
+			{Key: schemas.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},
 			{Key: schemas.Key{Name: "replacement", Meaning: "drawn with replacement"}},
 		},
 		minSize:  0,

@@ -20,7 +20,7 @@ import (
 //	normal(i)  = sqrt(−2 ln uniform(2j)) · cos(2π uniform(2j+1))   for i = 2j
 //	             sqrt(−2 ln uniform(2j)) · sin(2π uniform(2j+1))   for i = 2j + 1
 //
-// Integers are modulo 2^64. All else is in double precision, and rounded to single precision where it enters a matrix of it.
+// Integers are modulo 2^64. All else is in double precision, and is rounded when stored in a float32 matrix.
 //
 // A purpose is a number that says what the draws are for. A stage has one kind of features, so it is enough that the purposes
 // of a kind differ from each other. Directions and offsets, which several kinds draw, are below; a kind declares the others in

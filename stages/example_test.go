@@ -99,6 +99,7 @@ func ExampleCheck() {
 	// degree: 9: expected a whole number from 1 to 8
 }
 
+// The defaults of each kind of features, in one line for people.
 func ExampleDescribe() {
 	for _, kind := range []string{stages.RFF, stages.SORF, stages.Logits, stages.Polynomial, stages.Columns} {
 		fmt.Println(stages.Describe(stages.DefaultsOf(kind)))

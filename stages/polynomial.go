@@ -23,7 +23,7 @@ func polynomial() kind {
 		keys: []key{
 			bandwidthScale(projectionBandwidth),
 			{
-				Key:   schemas.Key{Name: "degree", Meaning: "the most factors of a monomial"},
+				Key:   schemas.Key{Name: "degree", Meaning: "the maximum number of factors of a monomial"},
 				value: func(f schemas.Features) any { return f.Degree },
 				valid: func(f schemas.Features) bool { return f.Degree >= 1 && f.Degree <= maxDegree },
 				want:  fmt.Sprintf("a whole number from 1 to %d", maxDegree),

@@ -15,13 +15,13 @@ import (
 // called from any goroutine. Make it with [New]; the zero value can't be used.
 type Proxy struct {
 	listener net.Listener
-	group    sync.WaitGroup // the accept loop and all links
+	group    sync.WaitGroup // the accept loop and all connections
 
-	mutex   sync.Mutex
-	links   map[*link]struct{}
-	closed  bool
-	latency time.Duration // of each frame, in both directions
-	lose    int           // how many answers to Produce requests are still to be lost
+	mutex       sync.Mutex
+	connections map[*connection]struct{}
+	closed      bool
+	latency     time.Duration // of each frame, in both directions
+	lose        int           // how many answers to Produce requests are still to be lost
 }
 
 // New opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
@@ -31,7 +31,7 @@ func New() (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Proxy{listener: listener, links: map[*link]struct{}{}}, nil
+	return &Proxy{listener: listener, connections: map[*connection]struct{}{}}, nil
 }
 
 // Addr returns the host:port that clients connect to.
@@ -58,27 +58,27 @@ func (p *Proxy) Serve(dial func() (net.Conn, error)) {
 	})
 }
 
-// relay forwards frames in both directions until either side ends or the link is broken.
+// relay forwards frames in both directions until either side ends or the connection is broken.
 func (p *Proxy) relay(client, broker net.Conn) {
-	l := &link{proxy: p, client: client, broker: broker}
-	l.broken, l.end = context.WithCancel(context.Background())
-	context.AfterFunc(l.broken, func() {
+	c := &connection{proxy: p, client: client, broker: broker}
+	c.broken, c.end = context.WithCancel(context.Background())
+	context.AfterFunc(c.broken, func() {
 		abort(client)
 		abort(broker)
 	})
 	p.mutex.Lock()
-	p.links[l] = struct{}{}
+	p.connections[c] = struct{}{}
 	if p.closed {
-		l.end()
+		c.end()
 	}
 	p.mutex.Unlock()
 
 	var pumps sync.WaitGroup
-	pumps.Go(l.requests)
-	pumps.Go(l.answers)
+	pumps.Go(c.requests)
+	pumps.Go(c.answers)
 	pumps.Wait()
 	p.mutex.Lock()
-	delete(p.links, l)
+	delete(p.connections, c)
 	p.mutex.Unlock()
 }
 
@@ -93,10 +93,10 @@ func (p *Proxy) Delay(latency time.Duration) {
 func (p *Proxy) Reset() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for l := range p.links {
-		l.end()
+	for c := range p.connections {
+		c.end()
 	}
-	return len(p.links)
+	return len(p.connections)
 }
 
 // LoseAnswers loses the next count answers to Produce requests: the connection breaks instead. The broker has appended the
@@ -117,8 +117,8 @@ func (p *Proxy) Close() {
 	p.group.Wait()
 }
 
-// link is one client connection and its connection to the broker.
-type link struct {
+// connection is a client's connection to the proxy, and the proxy's connection to the broker for that client.
+type connection struct {
 	proxy          *Proxy
 	client, broker net.Conn
 	broken         context.Context
@@ -136,37 +136,37 @@ const (
 	produceKey  = 0
 )
 
-func (l *link) requests() {
-	defer l.end()
+func (c *connection) requests() {
+	defer c.end()
 	head := make([]byte, requestHead)
-	for l.frame(l.broker, l.client, head, func() bool {
+	for c.frame(c.broker, c.client, head, func() bool {
 		if binary.BigEndian.Uint16(head[4:]) == produceKey {
-			l.mutex.Lock()
-			defer l.mutex.Unlock()
-			if l.produce == nil {
-				l.produce = map[uint32]struct{}{}
+			c.mutex.Lock()
+			defer c.mutex.Unlock()
+			if c.produce == nil {
+				c.produce = map[uint32]struct{}{}
 			}
-			l.produce[binary.BigEndian.Uint32(head[8:])] = struct{}{}
+			c.produce[binary.BigEndian.Uint32(head[8:])] = struct{}{}
 		}
 		return true
 	}) {
 	}
 }
 
-func (l *link) answers() {
-	defer l.end()
+func (c *connection) answers() {
+	defer c.end()
 	head := make([]byte, answerHead)
-	for l.frame(l.client, l.broker, head, func() bool { return !l.loses(binary.BigEndian.Uint32(head[4:])) }) {
+	for c.frame(c.client, c.broker, head, func() bool { return !c.loses(binary.BigEndian.Uint32(head[4:])) }) {
 	}
 }
 
-// frame reads a frame's head and, if pass allows it, forwards the frame. It reports whether to go on.
-func (l *link) frame(to io.Writer, from io.Reader, head []byte, pass func() bool) bool {
+// frame reads a frame's head and, if allowed returns true, forwards the frame. It reports whether to go on.
+func (c *connection) frame(to io.Writer, from io.Reader, head []byte, allowed func() bool) bool {
 	if _, err := io.ReadFull(from, head); err != nil {
 		return false
 	}
 	rest := int64(binary.BigEndian.Uint32(head)) - int64(len(head)-4)
-	if rest < 0 || !pass() || !l.wait() {
+	if rest < 0 || !allowed() || !c.wait() {
 		return false
 	}
 	if _, err := to.Write(head); err != nil {
@@ -177,15 +177,15 @@ func (l *link) frame(to io.Writer, from io.Reader, head []byte, pass func() bool
 }
 
 // loses reports whether to lose the answer with this correlation id, and counts it.
-func (l *link) loses(correlation uint32) bool {
-	l.mutex.Lock()
-	_, produce := l.produce[correlation]
-	delete(l.produce, correlation)
-	l.mutex.Unlock()
+func (c *connection) loses(correlation uint32) bool {
+	c.mutex.Lock()
+	_, produce := c.produce[correlation]
+	delete(c.produce, correlation)
+	c.mutex.Unlock()
 	if !produce {
 		return false
 	}
-	p := l.proxy
+	p := c.proxy
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.lose == 0 {
@@ -195,20 +195,20 @@ func (l *link) loses(correlation uint32) bool {
 	return true
 }
 
-// wait waits for the latency and reports whether the link is still intact.
-func (l *link) wait() bool {
-	l.proxy.mutex.Lock()
-	latency := l.proxy.latency
-	l.proxy.mutex.Unlock()
+// wait waits for the latency and reports whether the connection is still intact.
+func (c *connection) wait() bool {
+	c.proxy.mutex.Lock()
+	latency := c.proxy.latency
+	c.proxy.mutex.Unlock()
 	if latency > 0 {
 		timer := time.NewTimer(latency)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-l.broken.Done():
+		case <-c.broken.Done():
 		}
 	}
-	return l.broken.Err() == nil
+	return c.broken.Err() == nil
 }
 
 // abort closes a connection with a reset, as a crashed peer does: unsent data is dropped.

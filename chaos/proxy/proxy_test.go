@@ -28,7 +28,7 @@ func answer(correlation uint32, content string) []byte {
 
 const fetchKey = 1
 
-// through opens a link through a proxy on in-memory pipes, so that a test controls time.
+// through opens a connection through a proxy on in-memory pipes, so that a test controls time.
 func through(p *Proxy) (client, broker net.Conn) {
 	client, inner := net.Pipe()
 	outer, broker := net.Pipe()
@@ -37,7 +37,7 @@ func through(p *Proxy) (client, broker net.Conn) {
 }
 
 // unconnected is a proxy without a port.
-func unconnected() *Proxy { return &Proxy{links: map[*link]struct{}{}} }
+func unconnected() *Proxy { return &Proxy{connections: map[*connection]struct{}{}} }
 
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()

@@ -22,7 +22,7 @@ type progress struct {
 	surveyed    bool               // the line about the survey is written
 	pending     []event.StageEnded // the stages that ended before that
 	titled      bool               // the head of the table is written
-	pass        string             // what the last pass of the stage came to
+	lastPass    string             // number, loss and error of the last pass of the stage
 	fraction    float64            // the largest fraction of the run that was drawn
 	quarantined int                // messages
 }
@@ -66,9 +66,9 @@ func (p *progress) Record(e event.Event) {
 		p.survey(e)
 		p.flush()
 	case event.Passed:
-		p.pass = fmt.Sprintf("pass %d/%d", e.Pass, p.maxPasses(e.Stage))
+		p.lastPass = fmt.Sprintf("pass %d/%d", e.Pass, p.maxPasses(e.Stage))
 		if s, ok := e.Metrics[schemas.Train]; ok {
-			p.pass += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
+			p.lastPass += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
 	case event.StageEnded:
 		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
@@ -142,7 +142,7 @@ func (p *progress) progress(e event.Progressed) {
 	ofStage := min((float64(e.Visit)+max(part, 0))/float64(p.maxVisits(e.Stage)), 1)
 	// A run that is resumed repeats visits. Its bar does not go back.
 	p.fraction = max(p.fraction, (float64(e.Stage)+ofStage)/float64(stages))
-	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, stages), p.fraction, p.pass)
+	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, stages), p.fraction, p.lastPass)
 }
 
 // maxPasses returns how many passes a stage has at most.
@@ -185,7 +185,7 @@ func (p *progress) row(e event.StageEnded) {
 	}
 	fmt.Fprintf(p.out, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
 		percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), fmt.Sprintf("%.1f", e.Seconds))
-	p.pass = ""
+	p.lastPass = ""
 }
 
 // none stands for a value that does not exist.

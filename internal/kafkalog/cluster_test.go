@@ -69,7 +69,7 @@ func TestBrokersComeBack(t *testing.T) {
 	dir := t.TempDir()
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(dir))
 	l := connect(t, addresses)
-	l.settle = 0
+	l.unknownTimeout = 0
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	f := l.Follow("t", 0, 0)
 	defer f.Close()

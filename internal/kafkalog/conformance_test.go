@@ -427,11 +427,11 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	compacted := Topic{Name: topic + ".b", Partitions: 1, Compact: true}
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
-	l.settle = 0
+	l.unknownTimeout = 0
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("partitions of an unknown topic: %v", err)
 	}
-	l.settle = settleTime
+	l.unknownTimeout = unknownTimeout
 	if _, err := l.Config(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("configuration of an unknown topic: %v", err)
 	}
@@ -454,7 +454,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 
 	must(l.Append(ctx, plain.Name, 3, numbered(0, 10)))(t)
 	noError(t, l.Delete(ctx, plain.Name, topic+".never"))
-	l.settle = 0
+	l.unknownTimeout = 0
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("partitions of a deleted topic: %v", err)
 	}
@@ -467,7 +467,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	if _, err := read(t, l, plain.Name, 0, 1); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("range of a deleted topic: %v", err)
 	}
-	l.settle = settleTime
+	l.unknownTimeout = unknownTimeout
 	noError(t, l.Create(ctx, plain))
 	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
 		t.Fatalf("bounds of a topic created again: %d, %d, %v", first, end, err)

@@ -61,7 +61,7 @@ func divided(n int, members ...*Member) func() bool {
 func second(t *testing.T, l *Log) *Log {
 	t.Helper()
 	other := connect(t, l.Addr())
-	other.session, other.heartbeat, other.watch, other.settle = l.session, l.heartbeat, l.watch, l.settle
+	other.session, other.heartbeat, other.watch, other.unknownTimeout = l.session, l.heartbeat, l.watch, l.unknownTimeout
 	return other
 }
 
@@ -107,7 +107,7 @@ func openGroup(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, *Log) {
 	t.Helper()
 	cluster, addresses := startCluster(t, append(options, kfake.GroupMinSessionTimeout(time.Millisecond))...)
 	l := connect(t, addresses)
-	l.heartbeat, l.watch, l.settle = 10*time.Millisecond, 10*time.Millisecond, 0
+	l.heartbeat, l.watch, l.unknownTimeout = 10*time.Millisecond, 10*time.Millisecond, 0
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 6}))
 	return cluster, l
 }

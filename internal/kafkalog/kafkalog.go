@@ -64,8 +64,8 @@ const (
 	clientID = "stagewise"
 	// requestTimeout ends a request to a broker that no longer answers.
 	requestTimeout = 30 * time.Second
-	// settleTime is how long a topic may be unknown before that is an error: brokers learn of a new topic one by one.
-	settleTime = 2 * time.Second
+	// unknownTimeout is how long a topic may be unknown before that is an error. Brokers learn of a new topic one by one.
+	unknownTimeout = 2 * time.Second
 	// stallTime is how long a Range waits if the log ends before the range does. A new leader can lag for a moment; a topic that
 	// was deleted and created again stays short.
 	stallTime = 10 * time.Second
@@ -91,7 +91,7 @@ type Log struct {
 	found sync.Map // the topics of successful requests
 
 	// The constants of these names, which tests shorten.
-	settle, stall                    time.Duration
+	unknownTimeout, stall            time.Duration
 	session, heartbeat, watch, leave time.Duration
 }
 
@@ -102,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	boundCompression()
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
-		settle: settleTime, stall: stallTime,
+		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 	}
 	if len(o.Brokers) > 0 {
@@ -138,14 +138,14 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 }
 
 // reach makes sure that a broker answers. A broker that accepts a connection and breaks it may be stopping or starting, so
-// reach retries for settleTime. If no broker accepts a connection, no broker runs or the addresses are wrong, and reach fails
+// reach retries for unknownTimeout. If no broker accepts a connection, no broker runs or the addresses are wrong, and reach fails
 // at once.
 func (l *Log) reach(ctx context.Context) error {
 	began := time.Now()
 	var permanent error
 	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
 		_, err := l.metadata(ctx, []string{})
-		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.settle) {
+		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.unknownTimeout) {
 			permanent, err = err, nil
 		}
 		return err

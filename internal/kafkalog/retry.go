@@ -76,7 +76,7 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 			}
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
-		case time.Since(unknownSince) > l.settleOf(topic):
+		case time.Since(unknownSince) > l.unknownTimeoutOf(topic):
 			return l.unknownTopic()
 		}
 		wait.failed(began, failure)
@@ -85,13 +85,13 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 	}
 }
 
-// settleOf returns how long a topic may be unknown before retryOn gives up. A topic that was found before gets much longer,
+// unknownTimeoutOf returns how long a topic may be unknown before retryOn gives up. A topic that was found before gets much longer,
 // because a broker that has just restarted knows no topics for a while.
-func (l *Log) settleOf(topic string) time.Duration {
+func (l *Log) unknownTimeoutOf(topic string) time.Duration {
 	if _, found := l.found.Load(topic); found {
-		return 15 * l.settle
+		return 15 * l.unknownTimeout
 	}
-	return l.settle
+	return l.unknownTimeout
 }
 
 // ended returns the error for a retry that ctx has ended, with the last transient error.

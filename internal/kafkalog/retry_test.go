@@ -131,11 +131,11 @@ func TestWaitThatEndsWithAnError(t *testing.T) {
 	}
 }
 
-// An unknown topic is an error after settleTime, or much later if the topic was found before.
+// An unknown topic is an error after unknownTimeout, or much later if the topic was found before.
 func TestUnknownTopicIsAnError(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, settle: settleTime}
+			l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, unknownTimeout: unknownTimeout}
 			if found {
 				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)
@@ -143,9 +143,9 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 			}
 			began := time.Now()
 			err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
-			shortest, longest := settleTime, 2*settleTime
+			shortest, longest := unknownTimeout, 2*unknownTimeout
 			if found {
-				shortest, longest = 15*settleTime, 16*settleTime
+				shortest, longest = 15*unknownTimeout, 16*unknownTimeout
 			}
 			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < shortest || took > longest {
 				t.Errorf("found before: %v: %v after %v", found, err, took)

@@ -269,7 +269,7 @@ func TestPermissions(t *testing.T) {
 	must(admin.Append(ctx, "t", 0, numbered(0, 10)))(t)
 
 	l := openSecured(t, brokers, Security{SASL: as(mechanismPlain, "reader", password)})
-	l.settle = 0
+	l.unknownTimeout = 0
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	if got, err := read(t, l, "t", 0, 1); err != io.EOF || len(got) != 1 {
 		t.Errorf("%v, %v", texts(got), err)

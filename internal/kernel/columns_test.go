@@ -9,17 +9,17 @@ import (
 func TestFromBytes(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, n := range append([]int{0, 15, 16, 17, 33}, sizes...) {
-			src, room := make([]uint8, n), slices.Repeat([]float32{-1}, n+1)
+			src, padded := make([]uint8, n), slices.Repeat([]float32{-1}, n+1)
 			for i := range src {
 				src[i] = uint8(7*i + 250)
 			}
-			FromBytes(room[:n], src)
+			FromBytes(padded[:n], src)
 			for i, v := range src {
-				if room[i] != float32(v) {
-					t.Fatalf("value %d of %d is %v, want %d", i, n, room[i], v)
+				if padded[i] != float32(v) {
+					t.Fatalf("value %d of %d is %v, want %d", i, n, padded[i], v)
 				}
 			}
-			if room[n] != -1 {
+			if padded[n] != -1 {
 				t.Fatalf("%d values: wrote past the end", n)
 			}
 		}
@@ -61,8 +61,8 @@ func TestAddColumns(t *testing.T) {
 			x, center, weights := holes(random(4, cols, 1)), random(1, cols, 2).Data, []float32{1, 0, 2.5, 0.5}
 			x.Row(1)[0] = float32(math.Inf(1)) // of weight 0
 			before := Dense{Rows: 4, Cols: cols, Data: slices.Clone(x.Data)}
-			room := slices.Repeat([]float64{3}, 3*(cols+1))
-			sums, squares, present := room[:cols], room[cols+1:2*cols+1], room[2*cols+2:3*cols+2]
+			padded := slices.Repeat([]float64{3}, 3*(cols+1))
+			sums, squares, present := padded[:cols], padded[cols+1:2*cols+1], padded[2*cols+2:3*cols+2]
 			AddColumns(sums, squares, present, x, center, weights)
 			for j := range cols {
 				want := [3]float64{3, 3, 3}
@@ -87,7 +87,7 @@ func TestAddColumns(t *testing.T) {
 					}
 				}
 			}
-			if room[cols] != 3 || room[2*cols+1] != 3 || room[3*cols+2] != 3 {
+			if padded[cols] != 3 || padded[2*cols+1] != 3 || padded[3*cols+2] != 3 {
 				t.Fatalf("%d columns: wrote past the sums", cols)
 			}
 		}

@@ -17,15 +17,15 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 					for _, k := range []int{1, 9, 10, 15, 16, 17} {
 						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
 						// values past the results must not change
-						room := fill(n+1, k, 2)
-						b.MulAdd(room.Slice(0, n), x, NewWeights(w))
+						padded := fill(n+1, k, 2)
+						b.MulAdd(padded.Slice(0, n), x, NewWeights(w))
 						want, scale := product(x, w, false)
-						for i, v := range room.Data[:n*k] {
+						for i, v := range padded.Data[:n*k] {
 							if !(math.Abs(float64(v)-2-want[i]) <= 1e-6*(scale+2)) {
 								t.Fatalf("%s: MulAdd %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i]+2)
 							}
 						}
-						for _, v := range room.Row(n) {
+						for _, v := range padded.Row(n) {
 							if v != 2 {
 								t.Fatalf("%s: MulAdd %d×%d×%d wrote past its rows", b.Name(), n, p, k)
 							}

@@ -10,7 +10,7 @@ import "gonum.org/v1/gonum/blas"
 const solveRows = 64
 
 // substitute solves op(A)·X = B for a narrow B, and writes X over B. For one dtrsm a BLAS would copy all of A to use each value
-// once; of the blocks here it copies less, and OpenBLAS with AVX-512 copies nothing.
+// once. Blocks of rows need smaller copies, and OpenBLAS with AVX-512 copies nothing.
 func (l *library) substitute(ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, a []float64, lda int, b []float64, ldb int) {
 	checkOperand("Dtrsm: A", a, blas.NoTrans, m, m, lda)
 	checkOperand("Dtrsm: B", b, blas.NoTrans, m, n, ldb)

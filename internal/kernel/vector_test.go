@@ -296,7 +296,7 @@ func TestDense(t *testing.T) {
 	}
 	d.Reshape(2, 2)
 	if len(d.Data) != 4 || cap(d.Row(0)) != 2 {
-		t.Errorf("%d values, room for %d in a row", len(d.Data), cap(d.Row(0)))
+		t.Errorf("%d values, capacity for %d in a row", len(d.Data), cap(d.Row(0)))
 	}
 	d.Reshape(0, 5)
 	if len(d.Data) != 0 {

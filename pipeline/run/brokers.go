@@ -106,8 +106,8 @@ type found struct {
 	err      error
 }
 
-func (f *followers) Next(ctx context.Context, within time.Duration) (*Delivery, bool, error) {
-	timer := time.NewTimer(within)
+func (f *followers) Next(ctx context.Context, timeout time.Duration) (*Delivery, bool, error) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case found := <-f.found:

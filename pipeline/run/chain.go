@@ -36,7 +36,7 @@ type Chain struct {
 	drawnAt int          // the number of that stage
 }
 
-// NewChain returns the chain of a run before any record is accepted. rec is told which records are passed over.
+// NewChain returns the chain of a run before any record is accepted. rec is told which records are skipped.
 func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
@@ -45,7 +45,7 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	}
 }
 
-// Add takes the next message of the weights topic, and reports whether the chain has grown. It passes over damaged records. An
+// Add takes the next message of the weights topic, and reports whether the chain has grown. It skips damaged records. An
 // error says that an accepted record does not fit the plan: the run can't go on.
 func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	if m.Run() != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
@@ -53,7 +53,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
-		event.PassOver(c.rec, "weights", err) // the solver that wrote it, or another one, will write it again
+		event.Skip(c.rec, "weights", err) // the solver that wrote it, or another one, will write it again
 		return false, nil
 	}
 	if r == nil {
@@ -61,7 +61,7 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	}
 	// The parent of the survey's result is the plan. The parent of weights is another record.
 	if (r.Kind == schemas.KindPrepare) != (r.Parent == c.Root) {
-		event.PassOver(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", schemas.ErrDamaged, r.Identity))
+		event.Skip(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", schemas.ErrDamaged, r.Identity))
 		return false, nil
 	}
 	// Compaction keeps the later copy of a record that was written twice, and it may stand behind records that were computed

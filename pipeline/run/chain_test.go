@@ -102,9 +102,9 @@ func TestFirstOfTwinsCounts(t *testing.T) {
 	}
 }
 
-// Damaged records, and records whose parent is of another kind than theirs follows, are passed over: the chain goes on with
-// the next that is right.
-func TestChainPassesOver(t *testing.T) {
+// Damaged records, and records whose parent has the wrong kind, are skipped. The chain goes on with the next record that is
+// right.
+func TestChainSkips(t *testing.T) {
 	plan := testPlan(1)
 	r := newTestRun(plan)
 	root := r.parent

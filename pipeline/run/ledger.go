@@ -23,10 +23,10 @@ type Ledger struct {
 	plans   []*schemas.Plan // the first of each run
 	runs    []string        // of plans
 	ends    map[string]*schemas.End
-	damaged []error // why messages were passed over
+	damaged []error // why messages were skipped
 }
 
-// ReadLedger reads all that the plans topic has now. It passes over damaged messages: see [Ledger.Report].
+// ReadLedger reads all that the plans topic has now. It skips damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, ends: map[string]*schemas.End{}}
 	first, end, err := c.Log.Bounds(ctx, l.topic, 0)
@@ -46,10 +46,10 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	return l, nil
 }
 
-// Report tells the recorder which messages were passed over when the ledger was read.
+// Report tells the recorder which messages were skipped when the ledger was read, and why.
 func (l *Ledger) Report(rec event.Recorder) {
 	for _, err := range l.damaged {
-		event.PassOver(rec, "plans", err)
+		event.Skip(rec, "plans", err)
 	}
 }
 
@@ -94,12 +94,12 @@ func (l *Ledger) take(m schemas.Message) error {
 	return nil
 }
 
-// outranks reports whether a run's end counts rather than another end of it that is known. Their order on the topic does not
+// outranks reports whether an end in state a replaces an end in state b of the same run. Their order on the topic does not
 // matter, as compaction keeps the later copy of a message that was written twice. A version that exists stays, since somebody
 // may use it.
-func outranks(state, known string) bool {
+func outranks(a, b string) bool {
 	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
-	return slices.Index(rank, state) > slices.Index(rank, known)
+	return slices.Index(rank, a) > slices.Index(rank, b)
 }
 
 // EndOf returns the end that a message says; nil if the message is of another kind, or damaged.

@@ -33,7 +33,7 @@ func TestLedger(t *testing.T) {
 		t.Fatalf("next is %d, %v", l.Next, err)
 	}
 	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0") || !strings.Contains(told[1], "passes") {
-		t.Errorf("passed over: %q", told)
+		t.Errorf("skipped: %q", told)
 	}
 	unfinished := l.Unfinished()
 	if len(unfinished) != 2 || l.Run(unfinished[0]) != first.Run() || l.Run(unfinished[1]) != second.Run() {

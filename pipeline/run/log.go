@@ -50,9 +50,8 @@ type Position struct {
 // Subscription delivers the messages of several partitions as they are written, in order within each partition. It belongs
 // to one goroutine.
 type Subscription interface {
-	// Next returns the next delivery. If it returns none, late reports whether that time is over; if it is not, a value from
-	// wake ended the wait.
-	Next(ctx context.Context, within time.Duration) (d *Delivery, late bool, err error)
+	// Next returns the next delivery. A nil delivery means a timeout (late) or a wake-up.
+	Next(ctx context.Context, timeout time.Duration) (d *Delivery, late bool, err error)
 	Close()
 }
 

@@ -9,5 +9,5 @@ const (
 	MaxPatience = 5 * time.Minute
 )
 
-// Patience returns how long a role waits after nothing came within a wait of that length.
+// Patience returns the next wait after a wait without a message.
 func Patience(wait time.Duration) time.Duration { return min(2*wait, MaxPatience) }

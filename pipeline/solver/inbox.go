@@ -102,14 +102,14 @@ func (s *Solver) take(m schemas.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
 		if err != nil {
-			s.passOver(err)
+			s.skip(err)
 			return nil
 		}
 		return &FailureError{*failure}
 	}
 	id, err := schemas.IdentityOf(m)
 	if err != nil {
-		s.passOver(err)
+		s.skip(err)
 		return nil
 	}
 	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
@@ -122,18 +122,18 @@ func (s *Solver) take(m schemas.Message) error {
 	if digest, twice := s.inbox.digests[id]; twice {
 		// Two workers may seal the same scores at different offsets.
 		if digest != m.Digest() && id.Kind != schemas.KindSeal {
-			s.passOver(fmt.Errorf("another %v with other content", id))
+			s.skip(fmt.Errorf("another %v with other content", id))
 		}
 		return nil
 	}
 	if err := s.inbox.collect(s.Codec, id, m); err != nil {
-		s.passOver(err)
+		s.skip(err)
 	}
 	return nil
 }
 
-// passOver records that a message of the statistics does not count.
-func (s *Solver) passOver(err error) { event.PassOver(s.rec, "statistics", err) }
+// skip records that a message of the statistics topic is skipped, and why.
+func (s *Solver) skip(err error) { event.Skip(s.rec, "statistics", err) }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are
 // still needed.

@@ -40,7 +40,7 @@ func take[T schemas.Number](t *testing.T, s *Solver, r *schemas.Record[T]) {
 }
 
 // A record in the wrong precision does not count, and does not stand in the way of the record in the right one.
-func TestWrongPrecisionIsPassedOver(t *testing.T) {
+func TestWrongPrecisionIsSkipped(t *testing.T) {
 	for _, id := range []schemas.Identity{
 		{Kind: schemas.KindSample, Stage: schemas.Survey},
 		{Kind: schemas.KindVisit, Stage: schemas.Survey},
@@ -50,8 +50,8 @@ func TestWrongPrecisionIsPassedOver(t *testing.T) {
 		{Kind: schemas.KindVisit, Stage: 0},
 		{Kind: schemas.KindSeal, Stage: 0},
 	} {
-		passedOver := notices(0)
-		s := newTestSolver(&passedOver)
+		skipped := notices(0)
+		s := newTestSolver(&skipped)
 		s.inbox.begin(schemas.Survey)
 		id.Run = s.run
 		single, double := &schemas.Record[float32]{Identity: id}, &schemas.Record[float64]{Identity: id}
@@ -59,11 +59,11 @@ func TestWrongPrecisionIsPassedOver(t *testing.T) {
 		if isSingle(id) {
 			wrong, right = right, wrong
 		}
-		if wrong(); s.inbox.has(id) || passedOver != 1 {
-			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, passedOver)
+		if wrong(); s.inbox.has(id) || skipped != 1 {
+			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, skipped)
 		}
-		if right(); !s.inbox.has(id) || passedOver != 1 {
-			t.Errorf("%v: in the right precision it does not count: %d notices", id, passedOver)
+		if right(); !s.inbox.has(id) || skipped != 1 {
+			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
 		}
 		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
 			t.Errorf("%v: it is not there in the precision that is asked for", id)
@@ -75,8 +75,8 @@ func TestWrongPrecisionIsPassedOver(t *testing.T) {
 // differ, as the same scores may stand at other offsets.
 func TestFirstRecordCounts(t *testing.T) {
 	for kind, want := range map[schemas.Kind]notices{schemas.KindVisit: 1, schemas.KindSeal: 0} {
-		passedOver := notices(0)
-		s := newTestSolver(&passedOver)
+		skipped := notices(0)
+		s := newTestSolver(&skipped)
 		id := schemas.Identity{Kind: kind, Run: s.run}
 		with := func(v float64) *schemas.Record[float64] {
 			return &schemas.Record[float64]{Identity: id, Tensors: schemas.Tensors[float64]{schemas.Vector(schemas.FieldSums, []float64{v})}}
@@ -84,8 +84,8 @@ func TestFirstRecordCounts(t *testing.T) {
 		for _, v := range []float64{1, 1, 2} {
 			take(t, s, with(v))
 		}
-		if passedOver != want {
-			t.Errorf("%s: %d notices, expected %d", kind, passedOver, want)
+		if skipped != want {
+			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
 		}
 		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)

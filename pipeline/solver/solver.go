@@ -45,8 +45,8 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	}
 }
 
-// ErrNotOwner says that another process owns the plans topic now, so its solver goes on with the run.
-var ErrNotOwner = errors.New("another solver goes on")
+// ErrNotOwner says that another process owns the plans topic now, so its solver continues the run.
+var ErrNotOwner = errors.New("another process owns the plans topic and continues the run")
 
 // errEnded says that somebody else has ended the run.
 var errEnded = errors.New("the run has ended")
@@ -117,10 +117,10 @@ func (s *Solver) positions(weights int64) []run.Position {
 	return list
 }
 
-// receive takes one message of any of the topics. late reports that none came within that time. The error may be errEnded,
+// receive takes one message of any of the topics. late reports that none came before the timeout. The error may be errEnded,
 // ErrNotOwner, a *FailureError or a *run.MembershipError.
-func (s *Solver) receive(ctx context.Context, within time.Duration) (late bool, err error) {
-	d, late, err := s.subscription.Next(ctx, within)
+func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool, err error) {
+	d, late, err := s.subscription.Next(ctx, timeout)
 	switch {
 	case err != nil || late:
 		return late, err

@@ -85,14 +85,14 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	f.gathered, f.waited = time.Now().Add(-factoring), time.Since(began)-factoring
 	f.observed++
-	pass, err := f.fit.Observe(v.Number, step, sum.Tensors())
-	if err != nil || pass == nil {
+	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
+	if err != nil || evaluation == nil {
 		return err
 	}
-	f.passes = pass.Number
+	f.passes = evaluation.Number
 	s.rec.Record(event.Passed{
-		Stage: f.number, Visit: v.Number, Pass: pass.Number, Accepted: pass.Accepted, Objective: pass.Objective,
-		Metrics: event.MetricsOf(sum.Tensors()),
+		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
+		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: event.MetricsOf(sum.Tensors()),
 	})
 	return nil
 }

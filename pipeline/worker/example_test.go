@@ -1,17 +1,93 @@
 package worker_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
-// A visit that read other rows than the survey ends the run: the topic has changed under it.
-func ExampleCoverageError() {
-	survey, visit := schemas.Coverage{}, schemas.Coverage{}
-	survey.Count(1024, 1)
-	visit.Count(1000, 2)
-	fmt.Println(&worker.CoverageError{Got: visit, Want: survey})
-	// Output: 1000 rows in 1 messages (checksum 0000000000000002), the survey had 1024 in 1 (0000000000000001)
+// printed is a recorder that prints what a worker has published.
+type printed struct{}
+
+// Record prints the visits, and the residuals that a stage is sealed with.
+func (printed) Record(e event.Event) {
+	switch e := e.(type) {
+	case event.Visited:
+		fmt.Println("visit", e.Visit, "of", run.StageName(e.Stage))
+	case event.Sealed:
+		fmt.Println("residuals of", run.StageName(e.Stage), "for", e.Rows, "rows")
+	}
+}
+
+// A worker makes the visits of a submitted run, each when the solver has published the weights for it.
+func Example() {
+	dir, err := os.MkdirTemp("", "stagewise-*")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := errors.Join(work(ctx, log), log.Close()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// visit 0 of the survey
+	// visit 0 of stage 0
+	// visit 1 of stage 0
+	// visit 2 of stage 0
+	// residuals of stage 0 for 1297 rows
+}
+
+func work(ctx context.Context, log *kafkalog.Log) error {
+	blas := kernel.Gonum()
+	if _, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+		return err
+	}
+	client := run.NewClient(log, "digits", nil)
+	ledger, err := client.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	plan := ledger.Unfinished()[0]
+	roles, working := errgroup.WithContext(ctx)
+	roles.Go(func() error {
+		return worker.New(client, blas, plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 28}, printed{}).Work(working)
+	})
+	roles.Go(func() error {
+		return solver.New(client, blas, plan, 0, run.NewAlone(1), event.Ignore{}).Solve(working)
+	})
+	return roles.Wait()
+}
+
+// digits is a job on the digits that the repository carries: one stage of the pixels themselves, of 3 passes.
+func digits() pipeline.Job {
+	examples := ingest.Defaults()
+	examples.Train = []string{"../../examples/digits/digits-train.csv.gz"}
+	stage := solve.Defaults()
+	stage.Features, stage.Passes = stages.DefaultsOf(stages.Columns), 3
+	return pipeline.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage},
+		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
+	}
 }

@@ -8,9 +8,9 @@ import (
 // Whatever the ratio, the sample has about that share of the messages of each partition and of all partitions together, and the first
 // message of the plan.
 func TestGramSample(t *testing.T) {
-	for _, ratio := range []struct{ rows, of int64 }{{1, 2}, {10_000, 60_000}, {59_999, 60_000}, {1, 60_000}, {7, 1 << 40}, {1 << 39, 1 << 40}} {
-		g := newGramSample(ratio.rows, ratio.of)
-		f := float64(ratio.rows) / float64(ratio.of)
+	for _, ratio := range []struct{ want, total int64 }{{1, 2}, {10_000, 60_000}, {59_999, 60_000}, {1, 60_000}, {7, 1 << 40}, {1 << 39, 1 << 40}} {
+		g := newGramSample(ratio.want, ratio.total)
+		f := float64(ratio.want) / float64(ratio.total)
 		if !g.has(0, 0) {
 			t.Errorf("%v: not the first message", ratio)
 		}

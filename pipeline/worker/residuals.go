@@ -28,9 +28,9 @@ type residualsOf struct {
 
 // errUnsealed says that residuals are not what their seal says, are gone, or have no seal. Then they are computed and published
 // again.
-var errUnsealed = errors.New("the residuals are not as they were sealed")
+var errUnsealed = errors.New("the residuals do not match their seal")
 
-// residualsReader reads the parts of a partition's residuals in the order of its examples. It passes over repetitions, and over
+// residualsReader reads the parts of a partition's residuals in the order of its examples. It skips repetitions, and
 // residuals that other workers have written between them.
 type residualsReader struct {
 	*residualsOf

@@ -215,7 +215,7 @@ func (r *reader) read(ctx context.Context, l *load) error {
 	return nil
 }
 
-// readMessages reads the accepted messages of the load's segment. It passes over the messages of earlier segments, which are in
+// readMessages reads the accepted messages of the load's segment. It skips the messages of earlier segments, which are in
 // memory.
 func (r *reader) readMessages(ctx context.Context, l *load) error {
 	span := l.segment().Span

@@ -250,7 +250,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 		return err
 	}
 	if w.plan.Prepare.PCA > 0 {
-		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // even of no rows
+		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // publish a zero matrix even without rows
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	r := schemas.SurveyVisit{

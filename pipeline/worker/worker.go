@@ -139,9 +139,9 @@ const (
 	runEnded
 )
 
-// await waits for something that changes what is due, but no longer than within.
-func (w *Worker) await(ctx context.Context, subscription run.Subscription, within time.Duration) (change, error) {
-	for deadline := time.Now().Add(within); ; {
+// await waits for something that changes what is due, but no longer than timeout.
+func (w *Worker) await(ctx context.Context, subscription run.Subscription, timeout time.Duration) (change, error) {
+	for deadline := time.Now().Add(timeout); ; {
 		d, late, err := subscription.Next(ctx, time.Until(deadline))
 		switch {
 		case err != nil:

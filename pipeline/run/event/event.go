@@ -97,7 +97,7 @@ type (
 	Ended struct {
 		Run, State, Reason string
 	}
-	// Waiting says for how long an operation has been retried because of trouble with the brokers, or that the trouble is over.
+	// Waiting says that an operation is being retried because of trouble with the brokers, or that the retries have ended.
 	Waiting struct {
 		What  string        // the operation
 		Since time.Duration // how long ago it failed first

@@ -39,12 +39,12 @@ func (s stringer) String() string {
 	return ""
 }
 
-// What is noticed, or passed over, is recorded as one text. Nobody makes the text if nobody listens.
+// A notice, or a skipped message, is recorded as one text. Ignore does not make the text.
 func TestNotice(t *testing.T) {
 	rec := &texts{}
 	Notice(rec, "%d of %d", 1, 2)
-	PassOver(rec, "weights", errors.New("damaged"))
-	if len(*rec) != 2 || (*rec)[0] != "1 of 2" || (*rec)[1] != "a message of the weights topic is passed over: damaged" {
+	Skip(rec, "weights", errors.New("damaged"))
+	if len(*rec) != 2 || (*rec)[0] != "1 of 2" || (*rec)[1] != "a message of the weights topic is skipped: damaged" {
 		t.Errorf("%q", *rec)
 	}
 	Notice(Ignore{}, "%v", stringer{t})

@@ -1,33 +1,67 @@
 package event_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // passes is a recorder that counts the passes of each stage.
 type passes map[int]int
 
-// Record is called for every event; most are of no interest here.
+// Record counts the events that it wants, by their type, and ignores all others.
 func (p passes) Record(e event.Event) {
 	if e, ok := e.(event.Passed); ok {
 		p[e.Stage]++
 	}
 }
 
-// A recorder picks the events that it wants by their types.
+// A recorder follows a run: this one counts the passes of each stage while a model of the digits is trained.
 func ExampleRecorder() {
-	counted := passes{}
-	var rec event.Recorder = counted
-	rec.Record(event.Began{Run: "73c9650f2e46"})
-	for pass := range 3 {
-		rec.Record(event.Passed{Stage: 0, Pass: pass + 1, Objective: 1 / float64(pass+1)})
+	dir, err := os.MkdirTemp("", "stagewise-*")
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	rec.Record(event.Passed{Stage: 1, Pass: 1})
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	counted := passes{}
+	_, _, err = pipeline.Train(ctx, log, kernel.Gonum(), digits(), pipeline.TrainOptions{}, counted)
+	if err := errors.Join(err, log.Close()); err != nil {
+		fmt.Println(err)
+	}
 	fmt.Println(counted)
-	// Output: map[0:3 1:1]
+	// Output: map[0:3 1:2]
+}
+
+// digits is a job on the digits that the repository carries: two stages of the pixels themselves, of 3 and 2 passes.
+func digits() pipeline.Job {
+	examples := ingest.Defaults()
+	examples.Train = []string{"../../../examples/digits/digits-train.csv.gz"}
+	first := solve.Defaults()
+	first.Features = stages.DefaultsOf(stages.Columns)
+	first.Passes = 3
+	second := first
+	second.Passes = 2
+	return pipeline.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{first, second},
+		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
+	}
 }
 
 // printed is a recorder that prints what an operator should know.

@@ -17,17 +17,17 @@ type Ignore struct{}
 // Record does nothing.
 func (Ignore) Record(Event) {}
 
-// Notice records something that an operator should know. It does not format the text for [Ignore]: whoever only reads a chain
-// passes over much.
+// Notice records something that an operator should know. It does not format the text for [Ignore]. Reading a chain skips many
+// messages, so Ignore must not pay for formatting.
 func Notice(rec Recorder, format string, values ...any) {
 	if rec != (Ignore{}) {
 		rec.Record(Noticed{fmt.Sprintf(format, values...)})
 	}
 }
 
-// PassOver records that a message of a topic does not count, and why.
-func PassOver(rec Recorder, topic string, err error) {
-	Notice(rec, "a message of the %s topic is passed over: %v", topic, err)
+// Skip records that a message of a topic is skipped, and why.
+func Skip(rec Recorder, topic string, err error) {
+	Notice(rec, "a message of the %s topic is skipped: %v", topic, err)
 }
 
 // Serialised returns a recorder that several goroutines may use at once.
