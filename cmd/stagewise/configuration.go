@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,26 @@ func (f *configFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "read the configuration from a YAML `file`")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key of the configuration (`key=value`), as in --set stages.0.passes=3; can be repeated")
 	markRequired(cmd, "config")
+	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
+	must(cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeKeys(typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}))
+}
+
+// completeKeys returns the keys of the configuration that begin with what was typed, with = after them and with their
+// meanings. Keys of stages have the stage's number that was typed, otherwise 0.
+func completeKeys(typed string) []cobra.Completion {
+	stage := "0"
+	if parts := strings.Split(typed, "."); parts[0] == "stages" && len(parts) > 2 {
+		stage = parts[1]
+	}
+	var keys []cobra.Completion
+	for _, k := range config.Keys() {
+		if name := strings.Replace(k.Name, "*", stage, 1) + "="; strings.HasPrefix(name, typed) {
+			keys = append(keys, cobra.CompletionWithDesc(name, k.Meaning))
+		}
+	}
+	return keys
 }
 
 // load reads and checks the configuration. The error may be a *[config.Error].
@@ -35,9 +56,14 @@ func (f *configFlags) load() (*config.Config, error) { return config.Load(f.file
 // markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
 func markRequired(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
-		if err := cmd.MarkFlagRequired(flag); err != nil {
-			panic(err)
-		}
+		must(cmd.MarkFlagRequired(flag))
+	}
+}
+
+// must panics with an error about a command that this program defined wrongly.
+func must(err error) {
+	if err != nil {
+		panic(err)
 	}
 }
 
