@@ -19,8 +19,8 @@ type Digest string
 // Short returns the first twelve digits, which people are shown.
 func (d Digest) Short() string { return string(d[:min(12, len(d))]) }
 
-// DigestOf returns the digest of bytes.
-func DigestOf(content []byte) Digest {
+// digestOf returns the digest of bytes.
+func digestOf(content []byte) Digest {
 	sum := sha256.Sum256(content)
 	return Digest(hex.EncodeToString(sum[:]))
 }
@@ -28,11 +28,11 @@ func DigestOf(content []byte) Digest {
 // DigestJSON returns the digest of a value's JSON. encoding/json writes struct fields in their order and map keys sorted,
 // so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, as NaN.
 func DigestJSON(value any) Digest {
-	return DigestOf(mustJSON(value))
+	return digestOf(mustJSON(value))
 }
 
 // fingerprint returns the header `schema`, which tells people one schema from another.
-func fingerprint(schema *arrow.Schema) string { return DigestOf([]byte(schema.String())).Short() }
+func fingerprint(schema *arrow.Schema) string { return digestOf([]byte(schema.String())).Short() }
 
 // hasher writes numbers and texts into a SHA-256, little-endian. The length of each text precedes it, so that different
 // sequences never become the same bytes. Write the count before calling writeNumbers.

@@ -43,7 +43,7 @@ func ExampleCubic() {
 // Scores and residuals of one examples message, after a stage.
 func ExampleMessages() {
 	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)
-	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: schemas.DigestOf([]byte("weights"))}
+	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: schemas.DigestJSON("weights")}
 	messages, err := sink.Messages(id, "attempt", 7, score, residual, memory.DefaultAllocator)
 	if err != nil {
 		fmt.Println(err)
