@@ -3,7 +3,9 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -121,6 +123,9 @@ func (s *simulation) checkEnd() {
 	}
 	if done != len(manifests) {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
+	}
+	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m schemas.Manifest) bool { return m.Version > latest.Version })) {
+		s.fail("the latest version is %+v, %v", latest, err)
 	}
 	for _, m := range manifests {
 		model, err := p.Model(ctx, m.Run)

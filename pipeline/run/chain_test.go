@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,6 +237,14 @@ func TestVersions(t *testing.T) {
 		if m.Manifest.Run != manifest.Run || m.Digest() != manifest.WeightsDigest {
 			t.Errorf("version %s: run %s with digest %s", want, m.Manifest.Run, m.Digest().Short())
 		}
+	}
+	// The second writing of manifest 1 remains after compaction, behind manifest 2.
+	log := client.Log.(memoryLog)
+	written := log[topics.Weights]
+	at := slices.IndexFunc(written, func(m schemas.Message) bool { return m.Key == first.Message().Key })
+	log[topics.Weights] = slices.Delete(slices.Clone(written), at, at+1)
+	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
+		t.Errorf("after compaction the latest version is %v, %v", m, err)
 	}
 	missing := (*NoVersionError)(nil)
 	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {

@@ -1,8 +1,10 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/model"
@@ -10,7 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Versions returns the manifests of the finished versions, in the order of the weights topic.
+// Versions returns the manifests of the finished versions by version number, the latest last. Their order on the topic can be
+// another: a manifest may be written twice, and compaction keeps the second.
 func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
@@ -36,10 +39,11 @@ func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, er
 	if err != nil {
 		return nil, fmt.Errorf("read versions: %w", err)
 	}
+	slices.SortStableFunc(manifests, func(a, b schemas.Manifest) int { return cmp.Compare(a.Version, b.Version) })
 	return manifests, nil
 }
 
-// Latest is the name of the newest finished version.
+// Latest is the name of the finished version with the highest number.
 const Latest = "latest"
 
 // NoVersionError says that there is no such version.
