@@ -82,8 +82,11 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	}
 	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
 		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes)
-		if errors.Is(err, kafka.OffsetOutOfRange) {
+		switch {
+		case errors.Is(err, kafka.OffsetOutOfRange):
 			err = s.outOfRange(ctx)
+		case err == nil && len(f.batches) == 0 && !s.stalled.IsZero() && time.Since(s.stalled) > s.log.stall:
+			err = s.short(ctx)
 		}
 		return err
 	})
@@ -97,14 +100,20 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		s.stalled = time.Time{}
 	case s.stalled.IsZero():
 		s.stalled = time.Now()
-	case time.Since(s.stalled) > s.log.stall:
-		first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
-		if err == nil {
-			err = s.deleted(first, end)
-		}
-		return nil, err
 	}
 	return messages, nil
+}
+
+// short finds out why the broker has nothing at the position, which is before the end of the range.
+func (s *source) short(ctx context.Context) error {
+	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
+	switch {
+	case err != nil:
+		return err
+	case s.position < first || s.position >= end:
+		return s.deleted(first, end)
+	}
+	return kafka.OffsetNotAvailable // the log has the position, but the broker that answers fetches is behind
 }
 
 // outOfRange finds out why the broker does not have the position. It returns nil if it has moved the position.

@@ -72,6 +72,32 @@ func TestBoundsOutliveAConnection(t *testing.T) {
 	}
 }
 
+// A broker that answers fetches with nothing, although the log's bounds say that the messages are there, is asked again. They
+// are not reported as deleted.
+func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
+	l := openTopic(t)
+	l.stall = 0
+	ctx := testContext(t)
+	must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
+	behind := 4
+	l.broker.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.cluster.KeepControl()
+		if behind == 0 {
+			return nil, nil, false
+		}
+		behind--
+		answer := r.ResponseKind().(*kmsg.FetchResponse)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic = "t"
+		topic.Partitions = append(topic.Partitions, kmsg.NewFetchResponseTopicPartition())
+		answer.Topics = append(answer.Topics, topic)
+		return answer, nil, true
+	})
+	if got, err := read(t, l, "t", 0, 3); err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) || behind != 0 {
+		t.Errorf("%v, %v; %d empty answers were not asked for", texts(got), err, behind)
+	}
+}
+
 // Open retries if a broker accepts a connection and breaks it. If no broker accepts a connection it fails at once.
 func TestOpenOutlivesAConnection(t *testing.T) {
 	broker := openEmbedded(t).Addr()[0]
