@@ -102,7 +102,7 @@ const maxName = 128
 
 // IdentityOf reads the identity from a message's headers. An error wraps [ErrDamaged].
 func IdentityOf(m Message) (id Identity, err error) {
-	id.Kind, id.Run, id.Parent = m.Kind(), m.Get("run"), Digest(m.Get("parent"))
+	id.Kind, id.Run, id.Parent = m.Kind(), m.Run(), Digest(m.Get("parent"))
 	if n := max(len(id.Kind), len(id.Run), len(id.Parent)); n > maxName {
 		return Identity{}, fmt.Errorf("%w: a kind, run or parent of %d bytes, expected at most %d", ErrDamaged, n, maxName)
 	}

@@ -31,6 +31,15 @@ func (r *Record[T]) Note(key string) string {
 	return ""
 }
 
+// number returns the value of a note that is a whole number. An error wraps [ErrDamaged].
+func (r *Record[T]) number(key string) (int64, error) {
+	n, err := strconv.ParseInt(r.Note(key), 10, 64)
+	if err != nil {
+		return 0, r.damaged(err)
+	}
+	return n, nil
+}
+
 // damaged returns an error for a record whose content does not fit its kind.
 func (r *Record[T]) damaged(err error) error {
 	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)

@@ -38,17 +38,16 @@ func (s *Seal) Record() *Record[float64] {
 // SealOf is the inverse of [Seal.Record]. An error wraps [ErrDamaged].
 func SealOf(r *Record[float64]) (*Seal, error) {
 	s := &Seal{Identity: r.Identity, Attempt: r.Note(noteAttempt), Scores: Digest(r.Note(noteScores)), Sums: r.Tensors}
-	for _, number := range []struct {
-		note string
-		to   *int64
-	}{{noteFrom, &s.From}, {noteTo, &s.To}, {noteRows, &s.Rows}} {
-		n, err := strconv.ParseInt(r.Note(number.note), 10, 64)
-		if err != nil {
-			return nil, r.damaged(err)
-		}
-		*number.to = n
-	}
 	var err error
+	if s.From, err = r.number(noteFrom); err != nil {
+		return nil, err
+	}
+	if s.To, err = r.number(noteTo); err != nil {
+		return nil, err
+	}
+	if s.Rows, err = r.number(noteRows); err != nil {
+		return nil, err
+	}
 	if s.Covered, err = parseCoverage(r.Note(noteCovered)); err != nil {
 		return nil, r.damaged(err)
 	}

@@ -40,8 +40,8 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 		return nil, r.damaged(err)
 	}
 	var err error
-	if s.Quarantined, err = strconv.ParseInt(r.Note(noteQuarantined), 10, 64); err != nil {
-		return nil, r.damaged(err)
+	if s.Quarantined, err = r.number(noteQuarantined); err != nil {
+		return nil, err
 	}
 	covered, ok := r.Tensors.Find(TensorCovered)
 	if !ok {

@@ -60,8 +60,8 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		return nil, err
 	}
 	v := &SurveyVisit{Visit: *visit}
-	if v.Quarantined, err = strconv.ParseInt(r.Note(noteQuarantined), 10, 64); err != nil {
-		return nil, r.damaged(err)
+	if v.Quarantined, err = r.number(noteQuarantined); err != nil {
+		return nil, err
 	}
 	v.Sums = nil
 	for _, t := range r.Tensors {
