@@ -45,6 +45,8 @@ var rules = []struct {
 		because: "pipeline/run is what both roles stand on"},
 	{from: []string{"model"}, trees: []string{"ingest", "accumulate", "solve", "pipeline", "internal/kafkalog"},
 		because: "whoever predicts has a version, and needs neither a log nor what trains"},
+	{trees: []string{"internal/oracle"},
+		because: "definitions are what tests compare with: the program computes with kernels"},
 	{not: []string{"internal/kafkalog"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},

@@ -5,59 +5,15 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 )
-
-func normals(seed uint64, rows, cols int, scale float64) kernel.Dense {
-	r, x := rand.New(rand.NewPCG(seed, 1)), kernel.NewDense(rows, cols)
-	for i := range x.Data {
-		x.Data[i] = float32(scale * r.NormFloat64())
-	}
-	return x
-}
-
-func mustNear(t *testing.T, what string, got, want, tolerance float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s is %v, expected %v", what, got, want)
-	}
-}
-
-// simplex projects v by bisection on its threshold.
-func simplex(v []float64) []float64 {
-	low, high := slices.Min(v)-1, slices.Max(v)
-	for range 100 {
-		middle, sum := (low+high)/2, 0.0
-		for _, x := range v {
-			sum += max(x-middle, 0)
-		}
-		if sum > 1 {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	p := make([]float64, len(v))
-	for c, x := range v {
-		p[c] = max(x-low, 0)
-	}
-	return p
-}
-
-func wide(row []float32) []float64 {
-	out := make([]float64, len(row))
-	for i, v := range row {
-		out[i] = float64(v)
-	}
-	return out
-}
 
 // A row without a label has no residual.
 func TestResiduals(t *testing.T) {
@@ -69,7 +25,7 @@ func TestResiduals(t *testing.T) {
 }
 
 func TestTargetsAndCubic(t *testing.T) {
-	y := normals(1, 3, 2, 1)
+	y := oracle.Normals(1, 3, 2, 1)
 	Targets(y, []int32{1, schemas.Unlabelled, 0})
 	if want := []float32{0, 1, 0, 0, 1, 0}; !slices.Equal(y.Data, want) {
 		t.Errorf("the targets are %v, expected %v", y.Data, want)
@@ -84,10 +40,10 @@ func TestTargetsAndCubic(t *testing.T) {
 func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 	const k = 3
 	for _, size := range []struct{ n, p int }{{1, 1}, {0, 5}, {65, 63}, {64, 64}, {63, 65}} {
-		before, block := normals(5, size.n, k, 0.3), normals(6, size.n, size.p, 1)
+		before, block := oracle.Normals(5, size.n, k, 0.3), oracle.Normals(6, size.n, size.p, 1)
 		var passes []CalibratedPass
 		for i := range uint64(3) {
-			passes = append(passes, CalibratedPass{kernel.NewWeights(normals(7+i, size.p, k, 0.05)), normals(17+i, 3*k, k, 0.5)})
+			passes = append(passes, CalibratedPass{kernel.NewWeights(oracle.Normals(7+i, size.p, k, 0.05)), oracle.Normals(17+i, 3*k, k, 0.5)})
 		}
 		for n := range 4 {
 			for _, open := range []bool{false, true} { // the last pass has no calibration yet
@@ -99,7 +55,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 				f.Shown(kernel.Gonum(), w, shown, before, block)
 				f.Scores(kernel.Gonum(), score, before, block)
 				for i := range size.n {
-					total, z := wide(before.Row(i)), wide(before.Row(i))
+					total, z := oracle.Wide(before.Row(i)), oracle.Wide(before.Row(i))
 					for l := range n {
 						g := make([]float64, 3*k)
 						for c := range z {
@@ -118,11 +74,11 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 								z[c] += v * float64(passes[l].Calibration.Row(j)[c])
 							}
 						}
-						z = simplex(z)
+						z = oracle.Simplex(z)
 					}
 					for c := range k {
-						mustNear(t, "what is shown", float64(shown.Row(i)[c]), z[c], 1e-4)
-						mustNear(t, "the score", float64(score.Row(i)[c]), total[c], 1e-5)
+						oracle.MustNear(t, "what is shown", float64(shown.Row(i)[c]), z[c], 1e-4)
+						oracle.MustNear(t, "the score", float64(score.Row(i)[c]), total[c], 1e-5)
 					}
 				}
 			}
@@ -170,7 +126,7 @@ func TestMessages(t *testing.T) {
 	defer mem.AssertSize(t, 0)
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: schemas.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
-		score, residual := normals(1, n, k, 1), normals(2, n, k, 1)
+		score, residual := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1)
 		messages, err := Messages(id, "", 77, score, residual, mem)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -38,7 +39,7 @@ func (pr *problem) algorithm2(passes int, lambda float64) (r reference) {
 		shown = mat.NewDense(n, k, nil)
 		shown.Mul(g, m)
 		for i := range n {
-			onSimplex(shown.RawRowView(i))
+			copy(shown.RawRowView(i), oracle.Simplex(shown.RawRowView(i)))
 		}
 		r.w, r.m, r.shown = append(r.w, w), append(r.m, m), append(r.shown, mat.DenseCopyOf(shown))
 	}
@@ -103,25 +104,6 @@ func cubic(z *mat.Dense) *mat.Dense {
 	return g
 }
 
-// onSimplex projects v on the simplex by bisection on the threshold.
-func onSimplex(v []float64) {
-	low, high := slices.Min(v)-1, slices.Max(v)
-	for range 100 {
-		middle, sum := (low+high)/2, 0.0
-		for _, x := range v {
-			sum += max(x-middle, 0)
-		}
-		if sum > 1 {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	for c := range v {
-		v[c] = max(v[c]-low, 0)
-	}
-}
-
 // calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each pass.
 func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Evaluation, final Step, bounds []float64) {
 	t.Helper()
@@ -171,7 +153,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			shown = mat.NewDense(n, k, nil)
 			shown.Mul(g, wideMatrix(3*k, k, step.Calibration))
 			for i := range n {
-				onSimplex(shown.RawRowView(i))
+				copy(shown.RawRowView(i), oracle.Simplex(shown.RawRowView(i)))
 			}
 		}
 		if next.Final {

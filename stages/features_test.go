@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -85,7 +86,7 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 					for i := range rows {
 						want := defined(f, stage, spread, x.Row(i))
 						if extra.scores > 0 {
-							want = append(want, wide(predictions.Row(i))...)
+							want = append(want, oracle.Wide(predictions.Row(i))...)
 						}
 						if extra.intercept {
 							want = append(want, 1)
@@ -100,14 +101,6 @@ func TestExpandAgainstTheDefinition(t *testing.T) {
 			}
 		}
 	}
-}
-
-func wide(row []float32) []float64 {
-	out := make([]float64, len(row))
-	for i, v := range row {
-		out[i] = float64(v)
-	}
-	return out
 }
 
 // defined returns the features of one row by their definition.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -23,7 +24,7 @@ func structured(x []float32, stage, size int, deviation float64) []float64 {
 	var angles []float64
 	for t := 0; t*n < size; t++ {
 		v := make([]float64, n)
-		copy(v, wide(x))
+		copy(v, oracle.Wide(x))
 		for r := range 3 {
 			flipped := make([]float64, n)
 			for i := range v {

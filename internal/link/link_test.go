@@ -8,15 +8,8 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 )
-
-func normals(seed uint64, rows, cols int, scale float64) kernel.Dense {
-	r, x := rand.New(rand.NewPCG(seed, 1)), kernel.NewDense(rows, cols)
-	for i := range x.Data {
-		x.Data[i] = float32(scale * r.NormFloat64())
-	}
-	return x
-}
 
 func clone(x kernel.Dense) kernel.Dense {
 	x.Data = slices.Clone(x.Data)
@@ -31,42 +24,6 @@ func classesOf(n, k int) []int32 {
 	}
 	classes[n/2] = -1
 	return classes
-}
-
-func mustNear(t *testing.T, what string, got, want, tolerance float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
-		t.Errorf("%s is %v, expected %v", what, got, want)
-	}
-}
-
-// simplex projects v by bisection on its threshold.
-func simplex(v []float64) []float64 {
-	low, high := slices.Min(v)-1, slices.Max(v)
-	for range 100 {
-		middle, sum := (low+high)/2, 0.0
-		for _, x := range v {
-			sum += max(x-middle, 0)
-		}
-		if sum > 1 {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	p := make([]float64, len(v))
-	for c, x := range v {
-		p[c] = max(x-low, 0)
-	}
-	return p
-}
-
-func wide(row []float32) []float64 {
-	out := make([]float64, len(row))
-	for i, v := range row {
-		out[i] = float64(v)
-	}
-	return out
 }
 
 func TestEveryLinkIsComplete(t *testing.T) {
@@ -116,7 +73,7 @@ func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 	for _, k := range []int{1, 2, 10, 100, 5000} {
 		for _, from := range All() {
 			for _, to := range All() {
-				score := normals(1, 50, k, 0.01)
+				score := oracle.Normals(1, 50, k, 0.01)
 				for i := range score.Rows {
 					score.Row(i)[i%k] += 0.5 / float32(k)
 				}
@@ -141,7 +98,7 @@ func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 
 // Probabilities survive the way from softmax to identity and back, unless they are below the threshold of the logarithm.
 func TestConvertThereAndBack(t *testing.T) {
-	score, s := normals(2, 64, 5, 1), new(Scratch)
+	score, s := oracle.Normals(2, 64, 5, 1), new(Scratch)
 	want := clone(score)
 	kernel.SoftmaxRows(want, nil, nil)
 	Convert(score, softmax(), identity(), s)
@@ -151,23 +108,23 @@ func TestConvertThereAndBack(t *testing.T) {
 	Convert(score, identity(), softmax(), s)
 	kernel.SoftmaxRows(score, nil, nil)
 	for i, p := range score.Data {
-		mustNear(t, fmt.Sprint("probability ", i), float64(p), float64(want.Data[i]), 2e-3)
+		oracle.MustNear(t, fmt.Sprint("probability ", i), float64(p), float64(want.Data[i]), 2e-3)
 	}
 	certain := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{1, 0, 0}}
 	Convert(certain, calibrated(), softmax(), s)
 	for c, want := range []float64{0, math.Log(1e-3), math.Log(1e-3)} {
-		mustNear(t, "the score of a certain prediction", float64(certain.Data[c]), want, 1e-6)
+		oracle.MustNear(t, "the score of a certain prediction", float64(certain.Data[c]), want, 1e-6)
 	}
 }
 
 func TestProbabilities(t *testing.T) {
 	for _, l := range All() {
-		score := normals(3, 30, 4, 1)
+		score := oracle.Normals(3, 30, 4, 1)
 		got := clone(score)
 		l.Predict(got)
 		l.Probabilities(got, new(Scratch))
 		for i := range got.Rows {
-			want := simplex(wide(score.Row(i)))
+			want := oracle.Simplex(oracle.Wide(score.Row(i)))
 			if l.unit == logits {
 				sum := 0.0
 				for _, v := range score.Row(i) {
@@ -178,7 +135,7 @@ func TestProbabilities(t *testing.T) {
 				}
 			}
 			for c, p := range got.Row(i) {
-				mustNear(t, l.Name, float64(p), want[c], 1e-6)
+				oracle.MustNear(t, l.Name, float64(p), want[c], 1e-6)
 			}
 		}
 	}
@@ -204,7 +161,7 @@ func naive(l Link, row []float64, class int32) float64 {
 func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 	const n, k = 9, 4
 	for _, l := range All() {
-		score, classes := normals(4, n, k, 1), classesOf(n, k)
+		score, classes := oracle.Normals(4, n, k, 1), classesOf(n, k)
 		loss, predicted := make([]float32, n), make([]int32, n)
 		measured, prediction := clone(score), clone(score)
 		l.Measure(measured, classes, loss, predicted, new(Scratch))
@@ -212,14 +169,14 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 			t.Errorf("%s: Measure and Predict differ", l.Name)
 		}
 		for i, class := range classes {
-			row := wide(score.Row(i))
+			row := oracle.Wide(score.Row(i))
 			if class < 0 {
 				if loss[i] != 0 {
 					t.Errorf("%s: a row without a label has loss %v", l.Name, loss[i])
 				}
 				continue
 			}
-			mustNear(t, "the loss", float64(loss[i]), naive(l, row, class), 1e-5)
+			oracle.MustNear(t, "the loss", float64(loss[i]), naive(l, row, class), 1e-5)
 			if want := largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
 				t.Errorf("%s: row %d predicts %d", l.Name, i, predicted[i])
 			}
@@ -234,7 +191,7 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 				row[c] -= 2 * h
 				down := naive(l, row, class)
 				row[c] += h
-				mustNear(t, "the residual", residual, -(up-down)/(2*h), 1e-6)
+				oracle.MustNear(t, "the residual", residual, -(up-down)/(2*h), 1e-6)
 			}
 		}
 	}
