@@ -104,6 +104,13 @@ func (s *Sample) MergeRecord(r *schemas.Sample) {
 // LabelSet is the set of labels that were seen.
 type LabelSet map[string]struct{}
 
+// Add adds labels.
+func (l LabelSet) Add(labels ...string) {
+	for _, label := range labels {
+		l[label] = struct{}{}
+	}
+}
+
 // Merge adds all of o's labels.
 func (l LabelSet) Merge(o LabelSet) { maps.Copy(l, o) }
 

@@ -106,14 +106,15 @@ func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Record
 		return err
 	}
 	for _, other := range l.Unfinished() {
-		if l.Run(other) == id {
+		earlier := l.Run(other)
+		if earlier == id {
 			continue
 		}
-		end := &schemas.End{Run: other.Run(), Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
+		end := &schemas.End{Run: earlier, Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
 		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
-			return fmt.Errorf("cancel run %s: %w", other.Run(), err)
+			return fmt.Errorf("cancel run %s: %w", earlier, err)
 		}
-		event.Notice(rec, "unfinished run %s has another configuration: it is cancelled", other.Run())
+		event.Notice(rec, "unfinished run %s has another configuration: it is cancelled", earlier)
 	}
 	return nil
 }

@@ -92,9 +92,7 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift = visit.Shift
-		for _, label := range visit.Labels {
-			found.labels[label] = struct{}{}
-		}
+		found.labels.Add(visit.Labels...)
 		found.sample.MergeRecord(sample)
 		found.quarantined += visit.Quarantined
 		found.covered[span.Partition] = visit.Covered
@@ -149,9 +147,7 @@ func (s *Solver) checkKept(found *findings, kept schemas.Tensors[float32]) error
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes.Text)
 	}
 	known := accumulate.LabelSet{}
-	for _, label := range classes.Text {
-		known[label] = struct{}{}
-	}
+	known.Add(classes.Text...)
 	var others []string
 	for label := range found.labels {
 		if _, ok := known[label]; !ok {

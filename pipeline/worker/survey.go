@@ -211,7 +211,7 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		if !examples.Labelled(i) {
 			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
 		} else if p.labels == nil {
-			found.labels[examples.Label(i)] = struct{}{}
+			found.labels.Add(examples.Label(i))
 		}
 	}
 	n := examples.Rows
