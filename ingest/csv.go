@@ -16,14 +16,11 @@ import (
 // csvFormat is CSV (RFC 4180), one example in each row.
 func csvFormat() format {
 	return format{
-		name:     "csv",
-		meaning:  "one example a row",
-		patterns: []string{"*.csv"},
-		files:    1,
-		keys:     []string{"label", "weight", "header", "missing"},
-		columns: func(o Options) columnOptions {
-			return columnOptions{Label: csvLabel(o), Weight: o.Weight, Header: csvHeader(o), Missing: o.Missing}
-		},
+		name:         "csv",
+		meaning:      "one example a row",
+		patterns:     []string{"*.csv"},
+		files:        1,
+		keys:         []string{"label", "weight", "header", "missing"},
 		check:        checkCSV,
 		open:         openCSV,
 		openFeatures: openCSVFeatures,
@@ -257,6 +254,20 @@ func (r *csvReader) names() (names []string) {
 		}
 	}
 	return names
+}
+
+// columns has numbers, as a column that is given by its name is the same one.
+func (r *csvReader) columns() (c columns) {
+	for at, role := range r.roles {
+		switch role {
+		case label:
+			c.Label = strconv.Itoa(at)
+		case weight:
+			c.Weight = strconv.Itoa(at)
+		}
+	}
+	c.Header = r.header != nil
+	return c
 }
 
 // read reads the next row that is not blank.

@@ -65,8 +65,8 @@ func ExampleSources() {
 		fmt.Println(s.Split, filepath.Base(s.Files[0]), s.Width, schemas.Digest(s.ID).Short())
 	}
 	// Output:
-	// train digits-train.csv.gz 64 9adf40b16c3c
-	// test digits-test.csv.gz 64 a44977299151
+	// train digits-train.csv.gz 64 724a0b99d628
+	// test digits-test.csv.gz 64 be83a1727457
 }
 
 // Check options before any file is opened. All problems are reported at once.
@@ -157,27 +157,29 @@ func ExamplePublish() {
 	seal := publish(t)
 	fmt.Println(seal.Rows, "rows in", seal.Messages, "messages:", seal.Spans)
 	for _, m := range t.partitions[0] {
-		fmt.Println("partition 0:", m.Get("kind"), m.Get("sequence"))
+		origin, _ := schemas.OriginOf(m)
+		fmt.Println("partition 0: sequence", origin.Sequence)
 	}
 	// Output:
 	// 3 rows in 3 messages: [[0]@0–2 [1]@0–1]
-	// partition 0: examples 0
-	// partition 0: examples 2
+	// partition 0: sequence 0
+	// partition 0: sequence 2
 }
 
 // Decide which messages of a partition count. A message that the broker has twice
 // counts once, and a message that is missing is an error at the end.
 func ExampleReplay() {
 	t := &topic{partitions: map[int][]schemas.Message{}}
-	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}}
+	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}, Spans: schemas.Spans{{Partition: 0, To: 2}, {Partition: 1, To: 1}}}
 
 	first := t.partitions[0][0]
-	replay := ingest.NewReplay(plan, 0)
-	fmt.Println(replay.Accept(first), replay.Accept(first))
-	if lost, ok := errors.AsType[*ingest.IncompleteError](replay.Complete()); ok {
+	replay := ingest.NewCounting(plan).Replay(plan.Spans[0])
+	fmt.Printf("%q %q\n", replay.Accept(first), replay.Accept(first))
+	_, err := replay.Complete()
+	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
 		fmt.Println("partition", lost.Partition, "has", lost.Have, "of", lost.Want, "messages")
 	}
 	// Output:
-	// true false
+	// "" "repeated"
 	// partition 0 has 1 of 2 messages
 }

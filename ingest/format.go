@@ -36,9 +36,6 @@ type format struct {
 	// keys are the keys under examples that this format reads, other than those
 	// that all formats read.
 	keys []string
-	// columns returns the values of these keys with their defaults filled in,
-	// which are part of a source's ID. nil: the format reads none of them.
-	columns func(Options) columnOptions
 	// check finds impossible values of these keys. nil: all are possible.
 	check func(Options) []schemas.Problem
 
@@ -61,15 +58,14 @@ func formats() []format {
 	}
 }
 
-// columnOptions are the options of formats with columns. The zero value is for
-// formats without. The names and the order of the fields are part of the IDs
-// of sources: an option that is added here needs `omitempty`, so that sources
+// columns says how the columns of a file were read. The zero value is for
+// formats without columns. The names and the order of the fields are part of the
+// IDs of sources: a field that is added here needs `omitempty`, so that sources
 // ingested before keep their IDs.
-type columnOptions struct {
-	Label   Column
-	Weight  Column
-	Header  bool
-	Missing string
+type columns struct {
+	Label  string // the number of the column; "": there is none
+	Weight string
+	Header bool // the first row is no example
 }
 
 // reader is an open source. It does not close its files.
@@ -78,6 +74,8 @@ type reader interface {
 	width() int
 	// names are the names of the features; nil if the files don't say.
 	names() []string
+	// columns says how the columns are read. It is part of a source's ID.
+	columns() columns
 	// next returns the next batch, which is valid until the next call. After
 	// the last batch it has read all files to their end and returns io.EOF. Its
 	// other errors are *FileError.

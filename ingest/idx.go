@@ -227,8 +227,9 @@ func newIDXReader(images *content, o Options) (*idxReader, error) {
 	return r, nil
 }
 
-func (r *idxReader) width() int      { return r.batch.Cols }
-func (r *idxReader) names() []string { return nil }
+func (r *idxReader) width() int       { return r.batch.Cols }
+func (r *idxReader) names() []string  { return nil }
+func (r *idxReader) columns() columns { return columns{} }
 
 func (r *idxReader) next() (*schemas.ExampleRows, error) {
 	left := r.images.rows - r.images.read

@@ -41,7 +41,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
 	there := make([]int64, partitions) // how many messages each partition has already
-	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Split: s.Split.String(), Partitions: len(spans)}
+	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans)}
 	group, ctx := errgroup.WithContext(ctx)
 	queues := make([]chan schemas.Message, partitions)
 	for p := range queues {

@@ -6,77 +6,148 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Replay decides which messages of a partition count in a run: each sequence of
-// the plan's sources once, and the messages of other producers if the plan wants
-// them. Whether a message counts depends on the messages before it, so Replay
-// must see all messages of the span, in order. NewReplay makes it.
+// Counting says which messages of the examples topic count in a run: each
+// sequence of the plan's sources once, and the messages of other producers if the
+// plan wants them. NewCounting makes it from a plan, once for all partitions. It
+// is read-only, and safe for concurrent use.
+type Counting struct {
+	plan    *schemas.Plan
+	sources map[schemas.Origin]*schemas.SourceSeal // by the origin of their messages, without a sequence
+}
+
+// NewCounting returns the Counting of a plan.
+func NewCounting(plan *schemas.Plan) *Counting {
+	c := &Counting{plan, make(map[schemas.Origin]*schemas.SourceSeal, len(plan.Sources))}
+	for i := range plan.Sources {
+		seal := &plan.Sources[i]
+		c.sources[schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = seal
+	}
+	return c
+}
+
+// WithoutSpan counts the messages of the plan's sources in partitions of which
+// the plan has no span: nothing was left there when the run began.
+func (c *Counting) WithoutSpan() (expired int64) {
+	visited := map[int]bool{}
+	for _, span := range c.plan.Spans {
+		visited[span.Partition] = true
+	}
+	for _, seal := range c.plan.Sources {
+		for _, span := range seal.Spans {
+			if !visited[span.Partition] {
+				expired += want(&seal, span.Partition)
+			}
+		}
+	}
+	return expired
+}
+
+// Replay decides which messages of one span count. Whether a message counts
+// depends on the messages before it, so Replay must see all messages of the span,
+// in order. Counting makes it.
 type Replay struct {
-	partition int
-	foreign   bool
-	sources   map[schemas.Origin]*position // by the origin of their messages, without a sequence
+	*Counting
+	span schemas.Span
+	seen map[*schemas.SourceSeal]*position
 }
 
 // position is how far the messages of one source have been seen.
 type position struct {
-	seal  schemas.SourceSeal
-	next  int64 // the sequence that counts next
+	first int64 // the sequence that was seen first
+	next  int64 // the sequence that counts next, or a later one
 	count int64 // messages that counted
 }
 
-// NewReplay returns a Replay at the beginning of the partition's span.
-func NewReplay(plan *schemas.Plan, partition int) *Replay {
-	r := &Replay{partition: partition, foreign: plan.Foreign, sources: map[schemas.Origin]*position{}}
-	for _, seal := range plan.Sources {
-		r.sources[schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &position{seal: seal, next: int64(partition)}
-	}
-	return r
+// Replay returns a Replay at the beginning of a span of the plan.
+func (c *Counting) Replay(span schemas.Span) *Replay {
+	return &Replay{c, span, map[*schemas.SourceSeal]*position{}}
 }
 
-// Accept reports whether the next message of the span counts. A message does not
-// count if its source is not in the plan, if it repeats an earlier message, or if
-// another producer wrote it and the plan does not want those.
-func (r *Replay) Accept(m schemas.Message) bool {
+// Accept returns why the next message of the span does not count; "" if it
+// counts.
+func (r *Replay) Accept(m schemas.Message) schemas.PassOver {
 	origin, ingested := schemas.OriginOf(m)
 	if !ingested {
-		return r.foreign
+		if r.plan.Foreign {
+			return ""
+		}
+		return schemas.OtherProducer
 	}
-	p := r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
-	if p == nil || origin.Sequence != p.next || origin.Sequence >= p.seal.Messages {
-		return false
+	seal := r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
+	switch {
+	case seal == nil && r.plan.Foreign:
+		return schemas.Unsealed
+	case seal == nil || origin.Sequence >= seal.Messages || origin.Sequence%int64(seal.Partitions) != int64(r.span.Partition):
+		return schemas.OtherSource
 	}
-	p.next += int64(p.seal.Partitions)
+	// Retention deletes the first messages of a source before the others, so the
+	// first that is there need not be the source's first. After it the messages
+	// are in order, but for repetitions.
+	p := r.seen[seal]
+	switch {
+	case p == nil:
+		p = &position{first: origin.Sequence}
+		r.seen[seal] = p
+	case origin.Sequence < p.next:
+		return schemas.Repeated
+	}
+	p.next = origin.Sequence + int64(seal.Partitions)
 	p.count++
-	return true
+	return ""
 }
 
 // IncompleteError says that a span lacks messages of a source of the plan.
 type IncompleteError struct {
 	Source     string // ID of the source
+	Attempt    string // of its ingest
 	Partition  int    // of the examples topic
 	Have, Want int64  // messages of the source in that partition
 }
 
 // Error returns what is missing and why that may be.
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("source %s has %d of %d messages in partition %d: the others were deleted, or the topic was created again",
+	return fmt.Sprintf("source %s has %d of %d messages in partition %d: the others were deleted, or the topic was created again; train again to ingest it again",
 		schemas.Digest(e.Source).Short(), e.Have, e.Want, e.Partition)
 }
 
-// Complete returns an *IncompleteError if a message of one of the plan's sources
-// was not seen. Call it at the end of the span.
-func (r *Replay) Complete() error {
-	for _, p := range r.sources {
-		if want := p.want(r.partition); p.count != want {
-			return &IncompleteError{p.seal.ID, r.partition, p.count, want}
+// Complete counts the messages of the plan's sources that were not seen. Call it
+// at the end of the span. If the run is of files, which must be whole, a message
+// that was not seen is an *IncompleteError.
+func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
+	for i := range r.plan.Sources {
+		seal := &r.plan.Sources[i]
+		have, want, before := int64(0), want(seal, r.span.Partition), int64(0)
+		if p := r.seen[seal]; p != nil {
+			have, before = p.count, p.first/int64(seal.Partitions)
 		}
+		switch {
+		case have == want:
+			continue
+		case !r.plan.Foreign:
+			return nil, &IncompleteError{seal.ID, seal.Attempt, r.span.Partition, have, want}
+		case have == 0 && r.beginsAfter(seal):
+			before = want
+		}
+		missing.Count(schemas.Expired, before)
+		missing.Count(schemas.Missing, want-have-before)
 	}
-	return nil
+	return missing, nil
 }
 
-// want is how many messages of the source the partition must have: those with
+// beginsAfter reports whether the span begins after the messages of a source.
+func (r *Replay) beginsAfter(seal *schemas.SourceSeal) bool {
+	for _, span := range seal.Spans {
+		if span.Partition == r.span.Partition {
+			return span.To <= r.span.From
+		}
+	}
+	return false
+}
+
+// want is how many messages of a source the partition must have: those with
 // sequence mod Partitions = partition.
-func (p *position) want(partition int) int64 {
-	n, parts := p.seal.Messages, int64(p.seal.Partitions)
+func want(seal *schemas.SourceSeal, partition int) int64 {
+	n, parts := seal.Messages, int64(seal.Partitions)
 	if int64(partition) >= parts || n <= int64(partition) {
 		return 0
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"path/filepath"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -14,9 +15,9 @@ import (
 // Source is a file, or several files that belong together, as the images and
 // labels of idx do. Sources makes it; the zero value can't be read.
 type Source struct {
-	// ID is the digest of the files' bytes, the split, and the options that
-	// change what is published. Names and times of files are no part of it, so a
-	// source that is on the topic is found there under any name.
+	// ID is the digest of the files' bytes and of how their columns are read. So
+	// the same examples have the same ID under any name, in any split, and however
+	// they are cut into messages, and count once.
 	ID    string
 	Split schemas.Split // what the examples are for
 	Files []string      // in the order of the options
@@ -31,13 +32,9 @@ type Source struct {
 // identity is the JSON whose digest is the ID of a source. So the names and the
 // order of the fields must not change.
 type identity struct {
-	Files      []schemas.Digest
-	Split      string
-	Format     string
-	Classes    []string // sorted: their order does not change what is published
-	Partitions int
-	BatchRows  int
-	columnOptions
+	Files  []schemas.Digest
+	Format string
+	columns
 }
 
 // Sources returns the sources that the files of the options make, in their
@@ -100,7 +97,7 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 			return nil, wholeFile(files[0], fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
 		}
 		s := Source{Split: split, Files: files[:f.files:f.files], format: f, options: o}
-		if err := s.identify(ctx); err != nil {
+		if err := s.digest(ctx); err != nil {
 			return nil, err
 		}
 		if err := s.describe(ctx); err != nil {
@@ -120,8 +117,8 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format, error) 
 	return o.formatOf(c)
 }
 
-// identify sets the ID and the digests of the files.
-func (s *Source) identify(ctx context.Context) error {
+// digest sets the digests of the files.
+func (s *Source) digest(ctx context.Context) error {
 	for _, name := range s.Files {
 		c, err := openContent(ctx, name)
 		if err != nil {
@@ -134,27 +131,27 @@ func (s *Source) identify(ctx context.Context) error {
 		}
 		s.digests = append(s.digests, c.digest())
 	}
-	o := s.options
-	id := identity{
-		Files: s.digests, Split: s.Split.String(), Format: s.format.name,
-		Classes: slices.Sorted(slices.Values(o.Classes)), Partitions: o.Partitions, BatchRows: o.BatchRows,
-	}
-	if s.format.columns != nil {
-		id.columnOptions = s.format.columns(o)
-	}
-	s.ID = string(schemas.DigestJSON(id))
 	return nil
 }
 
-// describe sets the width and the names of the features.
+// describe sets the ID, and the width and the names of the features.
 func (s *Source) describe(ctx context.Context) error {
 	r, opened, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeAll(opened)
+	s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.columns()}))
 	s.Width, s.Names = r.width(), r.names()
 	return nil
+}
+
+// names returns the names of the files without their folders.
+func (s *Source) names() (names []string) {
+	for _, f := range s.Files {
+		names = append(names, filepath.Base(f))
+	}
+	return names
 }
 
 // open returns a reader of the source and its files. The caller closes the

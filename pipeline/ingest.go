@@ -3,8 +3,8 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -25,89 +25,135 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder)
 	return err
 }
 
-// ingest ingests the job's files, and returns the ids of their sources. All of them are sealed.
-func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (ids []string, err error) {
+// ingest ingests the job's files, and returns the seals of their sources.
+func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (seals []schemas.SourceSeal, err error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
-	if err != nil {
+	if err != nil || len(sources) == 0 {
 		return nil, err
 	}
 	ledger, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	tails := &tails{pipeline: p, ledger: ledger, bounds: bounds}
 	for _, s := range sources {
-		ids = append(ids, s.ID)
-		seal, err := p.sealed(ctx, ledger, s.ID)
+		seal, err := p.sealed(ctx, ledger, bounds, s.ID)
 		if err != nil {
 			return nil, err
 		}
-		if seal != nil {
-			rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: true})
-			continue
+		if seal != nil && seal.Split != s.Split.String() {
+			return nil, &SplitError{Topic: p.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files, KnownSplit: seal.Split}
 		}
-		seal, err = p.publishSource(ctx, s, job.Examples.Partitions, rec)
-		if err != nil {
-			return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
+		known := seal != nil
+		if !known {
+			if seal, err = p.publishSource(ctx, s, job.Examples, tails, rec); err != nil {
+				return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
+			}
 		}
-		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
-			return nil, fmt.Errorf("seal %v: %w", s.Files, err)
-		}
-		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true})
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: known})
+		seals = append(seals, *seal)
 	}
-	return ids, nil
+	return seals, nil
 }
 
-// publishSource writes a source to the examples topic, and returns its seal. The source counts once the seal is on the plans
-// topic.
-func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, partitions int, rec event.Recorder) (*schemas.SourceSeal, error) {
-	attempt, err := p.attempt(ctx, s.ID, partitions)
+// SplitError says that files are on the topic already, but for another split. An example is in one split only.
+type SplitError struct {
+	Topic      string   // the examples topic
+	Files      []string // that were to be ingested
+	Split      string   // as which they were to be ingested
+	KnownFiles []string // what they were called when they were ingested
+	KnownSplit string   // as which they were
+}
+
+// Error returns both splits, and both names.
+func (e *SplitError) Error() string {
+	return fmt.Sprintf("%s is named under examples.%s, but the same bytes are on %s already as %s under examples.%s: an example can't be in both; name it under examples.%[5]s",
+		strings.Join(e.Files, ", "), e.Split, e.Topic, strings.Join(e.KnownFiles, ", "), e.KnownSplit)
+}
+
+// publishSource writes a source to the examples topic and seals it.
+func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, o ingest.Options, tails *tails, rec event.Recorder) (*schemas.SourceSeal, error) {
+	attempt, err := tails.attempt(ctx, s.ID, o.BatchRows)
 	if err != nil {
 		return nil, err
 	}
 	write := func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error) {
 		return p.Log.Append(ctx, p.Topics.Examples, partition, messages...)
 	}
-	return ingest.Publish(ctx, s, attempt, write, p.memory, func(rows int64) {
+	seal, err := ingest.Publish(ctx, s, attempt, write, p.memory, func(rows int64) {
 		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
+		return nil, fmt.Errorf("seal the source: %w", err)
+	}
+	return seal, nil
 }
 
-// attempt returns the attempt to write a source. If the partitions end with messages of an interrupted attempt, ingest continues
-// that attempt, and the examples get the offsets that they would have had without the interruption. If other messages follow, or
-// a write was repeated, a new attempt begins and the earlier messages never count.
-func (p *pipeline) attempt(ctx context.Context, id string, partitions int) (begun ingest.Attempt, err error) {
-	fresh := ingest.Attempt{Spans: make([]schemas.Span, partitions)}
-	begun.Spans = make([]schemas.Span, partitions)
-	whole, ends := true, make([]string, partitions)
-	for n := range partitions {
-		first, end, err := p.Log.Bounds(ctx, p.Topics.Examples, n)
-		if err != nil {
-			return begun, err
+// tails are the origins of the last messages of all partitions, as an interrupted ingest left them. They are read once, when the
+// first source is published: what comes after them is our own.
+type tails struct {
+	*pipeline
+	ledger  *run.Ledger
+	bounds  []schemas.Span
+	origins []schemas.Origin // nil: not read yet; the zero origin: another producer wrote the last message, or there is none
+}
+
+// attempt returns the attempt to write a source in messages of that many rows. If the partitions end with messages of an
+// interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have had without the
+// interruption. If other messages follow, a message is missing, a write was repeated, or the messages had another number of rows, a
+// new attempt begins, and the earlier messages never count.
+func (t *tails) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
+	if t.origins == nil {
+		t.origins = make([]schemas.Origin, len(t.bounds))
+		for n, bounds := range t.bounds {
+			var err error
+			if t.origins[n], _, err = t.origin(ctx, n, bounds.To-1, bounds.From); err != nil {
+				return ingest.Attempt{}, err
+			}
 		}
-		ends[n] = strconv.FormatInt(end, 10)
-		fresh.Spans[n] = schemas.Span{Partition: n, From: end, To: end}
+	}
+	begun := ingest.Attempt{Spans: make([]schemas.Span, len(t.bounds))}
+	fresh := ingest.Attempt{Spans: make([]schemas.Span, len(t.bounds))}
+	whole := true
+	for n, bounds := range t.bounds {
+		fresh.Spans[n] = schemas.Span{Partition: n, From: bounds.To, To: bounds.To}
 		begun.Spans[n] = fresh.Spans[n]
-		last, ok, err := p.origin(ctx, n, end-1, first)
-		if err != nil {
-			return begun, err
-		}
-		if !ok || last.Source != id {
+		last := t.origins[n]
+		if last.Source != id {
 			continue
 		}
-		begun.Spans[n].From = end - (last.Sequence/int64(partitions) + 1)
-		head, ok, err := p.origin(ctx, n, begun.Spans[n].From, first)
+		begun.ID = last.Attempt
+		begun.Spans[n].From = bounds.To - (last.Sequence/int64(len(t.bounds)) + 1)
+		head, _, err := t.origin(ctx, n, begun.Spans[n].From, bounds.From)
 		if err != nil {
 			return begun, err
 		}
-		whole = whole && ok && head.Source == id && head.Attempt == last.Attempt && head.Sequence == int64(n) && (begun.ID == "" || begun.ID == last.Attempt)
-		begun.ID = last.Attempt
+		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
 	}
-	if whole && begun.ID != "" {
+	clear(t.origins) // the next source comes after this one
+	whole = whole && !t.ledger.Incomplete(schemas.SourceName(id, begun.ID))
+	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
 		return begun, nil
 	}
-	// The partitions' ends make a new id: every earlier attempt that has written a message began at other ends.
-	fresh.ID = schemas.DigestJSON(ends).Short()
+	fresh.ID = attemptID(fresh.Spans, batchRows)
 	return fresh, nil
+}
+
+// attemptID returns the id of an attempt that begins where the spans begin. Every earlier attempt that has written a message began
+// at other offsets. Attempts that cut a source into other messages have another id too.
+func attemptID(spans []schemas.Span, batchRows int) string {
+	begins := []string{strconv.Itoa(batchRows)}
+	for _, s := range spans {
+		begins = append(begins, strconv.FormatInt(s.From, 10))
+	}
+	return schemas.DigestJSON(begins).Short()
 }
 
 // origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is before
@@ -118,46 +164,67 @@ func (p *pipeline) origin(ctx context.Context, partition int, at, first int64) (
 	}
 	err = p.Between(ctx, p.Topics.Examples, partition, at, at+1, func(m run.Message) error {
 		found, ok = schemas.OriginOf(m.Message)
-		ok = ok && found.Sequence >= 0
 		return nil
 	})
 	return found, ok, err
 }
 
 // sealed returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal, even
-// if two have ingested the source at the same time.
-func (p *pipeline) sealed(ctx context.Context, l *run.Ledger, id string) (*schemas.SourceSeal, error) {
-	for i := range l.Sources {
-		if l.Sources[i].ID != id {
-			continue
-		}
-		present, err := p.present(ctx, &l.Sources[i])
+// if two have ingested the source at the same time. bounds are those of the examples topic.
+func (p *pipeline) sealed(ctx context.Context, l *run.Ledger, bounds []schemas.Span, id string) (*schemas.SourceSeal, error) {
+	for _, seal := range l.Seals(id) {
+		present, err := p.present(ctx, seal, bounds)
 		if err != nil {
 			return nil, err
 		}
 		if present {
-			return &l.Sources[i], nil
+			return seal, nil
 		}
 	}
 	return nil, nil
 }
 
-// present reports whether the messages of a sealed source are still on the topic. It looks at the first and the last message in
-// each partition: both must belong to the source.
-func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal) (bool, error) {
+// present reports whether the messages of a sealed source are still on the topic. They are if the topic has their offsets, and the
+// source's last message is where its seal says: it is of another source if the topic was made anew. The survey finds out if a
+// message between is missing.
+func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal, bounds []schemas.Span) (bool, error) {
+	if held(seal, bounds) != whole {
+		return false, nil
+	}
+	last := int((seal.Messages - 1) % int64(seal.Partitions))
 	for _, span := range seal.Spans {
-		first, end, err := p.Log.Bounds(ctx, p.Topics.Examples, span.Partition)
-		if err != nil {
-			return false, err
-		}
-		if first > span.From || end < span.To {
-			return false, nil
-		}
-		for _, at := range slices.Compact([]int64{span.From, span.To - 1}) {
-			if m, ok, err := p.origin(ctx, span.Partition, at, first); err != nil || !ok || !m.Of(seal) {
-				return false, err
-			}
+		if span.Partition == last {
+			m, ok, err := p.origin(ctx, last, span.To-1, span.From)
+			return ok && m.Of(seal), err
 		}
 	}
-	return true, nil
+	return seal.Messages == 0, nil
+}
+
+// holding says how much of a source a topic has.
+type holding int
+
+const (
+	nothing holding = iota
+	part
+	whole
+)
+
+// held returns how much a topic with those bounds has of a sealed source, by the offsets.
+func held(seal *schemas.SourceSeal, bounds []schemas.Span) holding {
+	some, all := false, true
+	for _, span := range seal.Spans {
+		if span.Partition >= len(bounds) || bounds[span.Partition].To < span.To {
+			return nothing // the topic was made anew
+		}
+		all = all && bounds[span.Partition].From <= span.From
+		some = some || bounds[span.Partition].From < span.To
+	}
+	switch {
+	case all:
+		return whole
+	case some:
+		return part
+	}
+	return nothing
 }

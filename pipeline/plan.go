@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -13,9 +13,9 @@ import (
 )
 
 // plan returns the plan of a run of the job. The plan fixes the spans of the examples topic as they are now, and what counts in
-// them: the sources of the job's files, or, if the job has no files to train on, all sealed sources and all messages without a
-// source.
-func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []string, l *run.Ledger, rec event.Recorder) (*schemas.Plan, error) {
+// them: the sources of the job's files, whose seals are given, or, if the job has no files to train on, all sealed sources and all
+// messages without a source.
+func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, rec event.Recorder) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
@@ -28,15 +28,18 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	if err := p.checkRetention(ctx, rec); err != nil {
 		return nil, err
 	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
 	if plan.Foreign {
-		sources = l.SourceIDs()
+		sources = left(l, bounds)
 	}
-	if plan.Sources, err = p.seals(ctx, l, sources, !plan.Foreign); err != nil {
-		return nil, err
+	for _, seal := range sources {
+		seal.Files = nil
+		plan.Sources = append(plan.Sources, seal)
 	}
-	if plan.Spans, err = p.spans(ctx); err != nil {
-		return nil, err
-	}
+	plan.Spans = slices.DeleteFunc(schemas.Spans(slices.Clone(bounds)), schemas.Span.Empty)
 	if !plan.Foreign {
 		plan.Spans = narrow(plan.Spans, plan.Sources)
 	}
@@ -60,54 +63,39 @@ func inputOf(o ingest.Options) schemas.Input {
 	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
 }
 
-// seals returns the seals of the sources whose messages are still on the topic. With all, a source that is missing is an error;
-// otherwise it is skipped.
-func (p *pipeline) seals(ctx context.Context, l *run.Ledger, ids []string, all bool) (seals []schemas.SourceSeal, err error) {
-	for _, id := range ids {
-		seal, err := p.sealed(ctx, l, id)
-		if err != nil {
-			return nil, err
+// left returns a seal of each source of which a topic with those bounds has something left: the latest of those that it has whole,
+// or else the latest of those that it has in part.
+func left(l *run.Ledger, bounds []schemas.Span) (seals []schemas.SourceSeal) {
+	for id := range l.Sources() {
+		var best *schemas.SourceSeal
+		most := nothing
+		for _, seal := range l.Seals(id) {
+			if have := held(seal, bounds); have >= most && have > nothing {
+				best, most = seal, have
+			}
 		}
-		switch {
-		case seal != nil:
-			seals = append(seals, *seal)
-		case all:
-			return nil, fmt.Errorf("source %s is no longer on %s", schemas.Digest(id).Short(), p.Topics.Examples)
-		}
-	}
-	return seals, nil
-}
-
-// spans returns the offsets that each partition of the examples topic has now, without empty partitions.
-func (p *pipeline) spans(ctx context.Context) (spans schemas.Spans, err error) {
-	partitions, err := p.Log.Partitions(ctx, p.Topics.Examples)
-	if err != nil {
-		return nil, err
-	}
-	for n := range partitions {
-		first, end, err := p.Log.Bounds(ctx, p.Topics.Examples, n)
-		if err != nil {
-			return nil, err
-		}
-		if span := (schemas.Span{Partition: n, From: first, To: end}); !span.Empty() {
-			spans = append(spans, span)
+		if best != nil {
+			seals = append(seals, *best)
 		}
 	}
-	return spans, nil
+	return seals
 }
 
 // narrow cuts each span to the range from the first to the last message of the sources. Spans without such messages are dropped.
 func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas.Spans) {
-	for _, span := range spans {
-		from, to := int64(math.MaxInt64), int64(0)
-		for _, s := range sources {
-			for _, source := range s.Spans {
-				if source.Partition == span.Partition {
-					from, to = min(from, source.From), max(to, source.To)
-				}
+	used := map[int]schemas.Span{}
+	for _, s := range sources {
+		for _, span := range s.Spans {
+			if all, known := used[span.Partition]; known {
+				span.From, span.To = min(all.From, span.From), max(all.To, span.To)
 			}
+			used[span.Partition] = span
 		}
-		if cut := (schemas.Span{Partition: span.Partition, From: max(from, span.From), To: min(to, span.To)}); !cut.Empty() {
+	}
+	for _, span := range spans {
+		cut := used[span.Partition]
+		cut = schemas.Span{Partition: span.Partition, From: max(cut.From, span.From), To: min(cut.To, span.To)}
+		if !cut.Empty() {
 			narrowed = append(narrowed, cut)
 		}
 	}
@@ -119,17 +107,11 @@ func (p *pipeline) since(ctx context.Context) (s schemas.Since, err error) {
 	if _, s.Weights, err = p.Log.Bounds(ctx, p.Topics.Weights, 0); err != nil {
 		return s, err
 	}
-	partitions, err := p.Log.Partitions(ctx, p.Topics.Statistics)
-	if err != nil {
-		return s, err
+	statistics, err := p.Log.Spans(ctx, p.Topics.Statistics)
+	for _, bounds := range statistics {
+		s.Statistics = append(s.Statistics, bounds.To)
 	}
-	s.Statistics = make([]int64, partitions)
-	for n := range s.Statistics {
-		if _, s.Statistics[n], err = p.Log.Bounds(ctx, p.Topics.Statistics, n); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	return s, err
 }
 
 // warm returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warm

@@ -145,6 +145,17 @@ func (l actorLog) Bounds(_ context.Context, topic string, partition int) (first,
 	return p.first, p.end, nil
 }
 
+// Spans returns the offsets that each partition has.
+func (l actorLog) Spans(_ context.Context, topic string) (spans []schemas.Span, err error) {
+	if err := l.giveWay(); err != nil {
+		return nil, err
+	}
+	for n, p := range l.topics[topic] {
+		spans = append(spans, schemas.Span{Partition: n, From: p.first, To: p.end})
+	}
+	return spans, nil
+}
+
 // Partitions returns how many partitions a topic has.
 func (l actorLog) Partitions(_ context.Context, topic string) (int, error) {
 	return len(l.topics[topic]), l.giveWay()

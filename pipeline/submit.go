@@ -47,7 +47,7 @@ type submission struct {
 // ingestAndSubmit ingests the job's files, and submits its run.
 func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*submission, error) {
 	began := time.Now()
-	sources, err := p.ingest(ctx, job, rec)
+	seals, err := p.ingest(ctx, job, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job J
 			return nil, err
 		}
 	}
-	plan, err := p.plan(ctx, job, blas, sources, l, rec)
+	plan, err := p.plan(ctx, job, blas, seals, l, rec)
 	if err != nil {
 		return nil, err
 	}

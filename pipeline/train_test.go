@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -244,7 +245,11 @@ func TestReportOfManyClasses(t *testing.T) {
 	for i := range 600 {
 		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))
 	}
-	job := newJob(t, data, data, rffStage(link.Identity, 10, 1))
+	test := data
+	test.rows, test.labels = slices.Clone(data.rows), slices.Clone(data.labels)
+	slices.Reverse(test.rows)
+	slices.Reverse(test.labels)
+	job := newJob(t, data, test, rffStage(link.Identity, 10, 1))
 	job.Examples.Partitions = 1
 	report, _ := train(t, openEmbedded(t), job)
 	if got := report.Splits["test"].Confusion; len(got) != 600 || len(got[599]) != 600 {

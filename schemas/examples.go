@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// KindExamples is the kind of an examples message that stagewise ingested. Other producers may leave it out.
+// KindExamples is the kind of an examples message. No header says it, as other producers write to the same topic.
 const KindExamples Kind = "examples"
 
 // Columns of an examples message.

@@ -9,8 +9,9 @@ const KindFailure Kind = "failure"
 // then ends the run.
 type Failure struct {
 	Run       string `json:"run"`
-	Partition int    `json:"partition"` // of the examples topic
-	Reason    string `json:"reason"`    // for people
+	Partition int    `json:"partition"`        // of the examples topic
+	Source    string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
+	Reason    string `json:"reason"`           // for people
 }
 
 // Message encodes the failure for the statistics topic.

@@ -32,7 +32,7 @@ func layouts() []layout {
 				{FieldSums, "[d], survey"}, {FieldSquares, "[d], survey"}, {FieldPresent, "[d], survey"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"},
 			},
-			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}},
+			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages that do not count, by the reason, as JSON"}},
 		},
 		{
 			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",
@@ -61,7 +61,7 @@ func layouts() []layout {
 				{TensorBasis, "[d, m]: principal directions; absent without PCA"}, {TensorSpread, "[1]: the median squared distance between inputs"},
 				{TensorLabels, "text: the classes"}, {TensorCovered, "text: the coverage of each span of the plan, as JSON"},
 			},
-			notes: []part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}},
+			notes: []part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}, {notePassedOver, "messages that do not count, by the reason, as JSON"}},
 		},
 		{
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",

@@ -15,14 +15,16 @@ type Origin struct {
 	Sequence int64  // 0, 1, …: its number in the source
 }
 
-// The headers of an origin.
+// The headers of a message that was ingested. Other producers write to the same topic, with headers of their own: these names
+// are nobody else's.
 const (
-	headerSource   = "source"
-	headerSequence = "sequence"
+	headerSource   = "stagewise-source"
+	headerSequence = "stagewise-sequence"
+	headerSchema   = "stagewise-schema"
 )
 
-// sourceHeader returns the value of the header `source` of a source's messages.
-func sourceHeader(id, attempt string) string { return id + "/" + attempt }
+// SourceName returns the name of an ingest of a source. The source's messages have it in a header.
+func SourceName(id, attempt string) string { return id + "/" + attempt }
 
 // Message encodes rows as the examples message of that origin. Errors are those of [EncodeExamples], with the origin.
 func (o Origin) Message(rows *ExampleRows, mem memory.Allocator) (Message, error) {
@@ -32,28 +34,27 @@ func (o Origin) Message(rows *ExampleRows, mem memory.Allocator) (Message, error
 	if err != nil {
 		return Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", Digest(o.Source).Short(), o.Sequence, err)
 	}
-	source := sourceHeader(o.Source, o.Attempt)
+	source := SourceName(o.Source, o.Attempt)
 	return Message{
 		Key: fmt.Sprintf("%s/%d", source, o.Sequence), Value: value,
 		Headers: []Header{
-			{"kind", string(KindExamples)}, {"schema", fingerprint(record.Schema())},
-			{headerSource, source}, {headerSequence, strconv.FormatInt(o.Sequence, 10)},
+			{headerSchema, fingerprint(record.Schema())}, {headerSource, source}, {headerSequence, strconv.FormatInt(o.Sequence, 10)},
 		},
 	}, nil
 }
 
-// OriginOf decodes the origin of an examples message. ok is false if the message does not name a source: another producer wrote
-// it. An origin that can't be read has sequence −1.
+// OriginOf decodes the origin of an examples message. ok is false if the message does not say one that can be read: another
+// producer wrote it.
 func OriginOf(m Message) (o Origin, ok bool) {
-	source := m.Get(headerSource)
-	if source == "" {
+	o.Source, o.Attempt, ok = strings.Cut(m.Get(headerSource), "/")
+	if !ok {
 		return Origin{}, false
 	}
-	o.Source, o.Attempt, ok = strings.Cut(source, "/")
 	sequence, err := strconv.ParseInt(m.Get(headerSequence), 10, 64)
-	if o.Sequence = sequence; err != nil || sequence < 0 || !ok {
-		o.Sequence = -1
+	if err != nil || sequence < 0 {
+		return Origin{}, false
 	}
+	o.Sequence = sequence
 	return o, true
 }
 

@@ -9,7 +9,7 @@ import (
 
 func plan() *Plan {
 	header := true
-	seal := SourceSeal{ID: "source", Attempt: "1", Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
+	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
 		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal},
 		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},

@@ -19,6 +19,7 @@ type Report struct {
 	Classes       int                    `json:"classes"`
 	Labels        []string               `json:"labels"`         // of the classes, in order
 	Quarantined   int64                  `json:"quarantined"`    // messages in quarantine
+	PassedOver    PassedOver             `json:"passed_over"`    // messages that the run leaves out, by the reason
 	IngestSeconds float64                `json:"ingest_seconds"` // before the plan
 	Seconds       float64                `json:"seconds"`        // from the plan to the last weights on their topic
 	Stages        []StageReport          `json:"stages"`

@@ -5,21 +5,25 @@ import "fmt"
 // KindSource is the kind of a [SourceSeal] message.
 const KindSource Kind = "source"
 
-// SourceSeal says that all messages of an ingested source are on the examples topic. Each message has ID and Attempt in
-// the header `source` and its number in the header `sequence`. Sequence s is in partition s mod Partitions.
+// SourceSeal says that all messages of an ingested source are on the examples topic. The headers of each message have ID,
+// Attempt and its number, the sequence: see [Origin]. Sequence s is in partition s mod Partitions.
 type SourceSeal struct {
-	ID         string `json:"id"`         // digest of the source's content and settings
-	Attempt    string `json:"attempt"`    // tells this ingest from an interrupted one of the same source
-	Split      string `json:"split"`      // of its rows
-	Partitions int    `json:"partitions"` // of the examples topic
-	Messages   int64  `json:"messages"`
-	Rows       int64  `json:"rows"`
-	Spans      Spans  `json:"spans"` // of the offsets of its messages
+	ID         string   `json:"id"`              // digest of the source's content
+	Attempt    string   `json:"attempt"`         // tells this ingest from an interrupted one of the same source
+	Files      []string `json:"files,omitempty"` // as they were called, without their folders; a plan does not have them
+	Split      string   `json:"split"`           // of its rows
+	Partitions int      `json:"partitions"`      // of the examples topic
+	Messages   int64    `json:"messages"`
+	Rows       int64    `json:"rows"`
+	Spans      Spans    `json:"spans"` // of the offsets of its messages
 }
+
+// Name returns the source's name: see [SourceName].
+func (s *SourceSeal) Name() string { return SourceName(s.ID, s.Attempt) }
 
 // Message encodes the seal for the plans topic.
 func (s *SourceSeal) Message() Message {
-	return jsonMessage(KindSource, "", "source/"+sourceHeader(s.ID, s.Attempt), s)
+	return jsonMessage(KindSource, "", "source/"+s.Name(), s)
 }
 
 // Check returns an error for a seal with no partitions or with impossible spans.

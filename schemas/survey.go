@@ -15,6 +15,7 @@ type SurveyResult struct {
 	Identity
 	Rows        [Splits]int64 // labelled rows of each split
 	Quarantined int64         // messages in quarantine
+	PassedOver  PassedOver
 	// Preparation holds center, scale, basis, spread and labels, which are part of a model.
 	Preparation Tensors[float32]
 	Covered     []Coverage // of each span of the plan, in the plan's order
@@ -28,7 +29,7 @@ func (s *SurveyResult) Record() *Record[float32] {
 	}
 	rows := strings.Trim(fmt.Sprint(s.Rows), "[]")
 	return &Record[float32]{
-		Identity: s.Identity, Notes: []Header{{noteRows, rows}, {noteQuarantined, strconv.FormatInt(s.Quarantined, 10)}},
+		Identity: s.Identity, Notes: []Header{{noteRows, rows}, {noteQuarantined, strconv.FormatInt(s.Quarantined, 10)}, s.PassedOver.note()},
 		Tensors: append(s.Preparation[:len(s.Preparation):len(s.Preparation)], Words[float32](TensorCovered, covered)),
 	}
 }
@@ -42,6 +43,9 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 	var err error
 	if s.Quarantined, err = r.number(noteQuarantined); err != nil {
 		return nil, err
+	}
+	if s.PassedOver, err = parsePassedOver(r.Note(notePassedOver)); err != nil {
+		return nil, r.damaged(err)
 	}
 	covered, ok := r.Tensors.Find(TensorCovered)
 	if !ok {

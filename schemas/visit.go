@@ -33,6 +33,7 @@ type SurveyVisit struct {
 	Shift       []float32 // d: the point that the moments are taken about
 	Labels      []string  // of its rows, sorted; none if the plan names the classes
 	Quarantined int64     // messages in quarantine
+	PassedOver  PassedOver
 }
 
 // Names of the content of a survey's visit beside its sums.
@@ -48,7 +49,7 @@ func (v *SurveyVisit) Record() *Record[float64] {
 		shift[j] = float64(x)
 	}
 	r := v.Visit.Record()
-	r.Notes = append(r.Notes, Header{noteQuarantined, strconv.FormatInt(v.Quarantined, 10)})
+	r.Notes = append(r.Notes, Header{noteQuarantined, strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.note())
 	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], Vector(tensorShift, shift), Words[float64](FieldLabels, v.Labels))
 	return r
 }
@@ -62,6 +63,9 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	v := &SurveyVisit{Visit: *visit}
 	if v.Quarantined, err = r.number(noteQuarantined); err != nil {
 		return nil, err
+	}
+	if v.PassedOver, err = parsePassedOver(r.Note(notePassedOver)); err != nil {
+		return nil, r.damaged(err)
 	}
 	v.Sums = nil
 	for _, t := range r.Tensors {

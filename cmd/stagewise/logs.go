@@ -34,7 +34,7 @@ func (l *logs) Record(e event.Event) {
 	case event.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:
-		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "elapsed", e.Elapsed)
+		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "passed_over", e.PassedOver, "elapsed", e.Elapsed)
 	case event.Passed:
 		train := e.Metrics[schemas.Train]
 		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", train.Loss, "train_error", train.Error}

@@ -19,6 +19,21 @@ func (b brokers) Append(ctx context.Context, topic string, partition int, messag
 	return b.Log.Append(ctx, topic, partition, toKafka(messages)...)
 }
 
+func (b brokers) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+	n, err := b.Partitions(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	spans := make([]schemas.Span, n)
+	for p := range spans {
+		spans[p].Partition = p
+		if spans[p].From, spans[p].To, err = b.Bounds(ctx, topic, p); err != nil {
+			return nil, err
+		}
+	}
+	return spans, nil
+}
+
 // Scatter sends a few requests at once, as a large Gram matrix takes many messages.
 func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
 	requests, ctx := errgroup.WithContext(ctx)

@@ -3,7 +3,9 @@ package run
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -13,22 +15,23 @@ import (
 // examples topic. [Client.ReadLedger] reads a ledger, and [Ledger.Add] adds what comes after it. A ledger belongs to one
 // goroutine.
 type Ledger struct {
-	// Sources are the seals of sources, in the order of the topic. A source may have several.
-	Sources []schemas.SourceSeal
 	// Next is the offset after the last message that was read.
 	Next int64
 
-	codec   Codec
-	topic   string
-	plans   []*schemas.Plan // the first of each run
-	runs    []string        // of plans
-	ends    map[string]*schemas.End
-	damaged []error // why messages were skipped
+	codec      Codec
+	topic      string
+	sources    []string // that have seals, in the order of their first
+	seals      map[string][]*schemas.SourceSeal
+	incomplete map[string]bool // names of sources that a run found to lack messages
+	plans      []*schemas.Plan // the first of each run
+	runs       []string        // of plans
+	ends       map[string]*schemas.End
+	damaged    []error // why messages were skipped
 }
 
 // ReadLedger reads all that the plans topic has now. It skips damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
-	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, ends: map[string]*schemas.End{}}
+	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, ends: map[string]*schemas.End{}}
 	first, end, err := c.Log.Bounds(ctx, l.topic, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
@@ -81,6 +84,11 @@ func (l *Ledger) take(m schemas.Message) error {
 		if err != nil {
 			return err
 		}
+		if end.Source != "" {
+			id, _, _ := strings.Cut(end.Source, "/")
+			l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Name() == end.Source })
+			l.incomplete[end.Source] = true
+		}
 		if known := l.ends[end.Run]; known == nil || outranks(end.State, known.State) {
 			l.ends[end.Run] = end
 		}
@@ -89,7 +97,10 @@ func (l *Ledger) take(m schemas.Message) error {
 		if err != nil {
 			return err
 		}
-		l.Sources = append(l.Sources, *seal)
+		if len(l.seals[seal.ID]) == 0 {
+			l.sources = append(l.sources, seal.ID)
+		}
+		l.seals[seal.ID] = append(l.seals[seal.ID], seal)
 	}
 	return nil
 }
@@ -153,12 +164,11 @@ func (l *Ledger) Ended(content schemas.Digest) (n int) {
 	return n
 }
 
-// SourceIDs returns the sources that are sealed, each once, in the order of their first seals.
-func (l *Ledger) SourceIDs() (ids []string) {
-	for _, s := range l.Sources {
-		if !slices.Contains(ids, s.ID) {
-			ids = append(ids, s.ID)
-		}
-	}
-	return ids
-}
+// Sources returns the ids of the sources that were sealed, in the order of their first seals.
+func (l *Ledger) Sources() iter.Seq[string] { return slices.Values(l.sources) }
+
+// Seals returns the seals of a source that count, in the order of the topic. A source that was ingested again may have several.
+func (l *Ledger) Seals(source string) []*schemas.SourceSeal { return l.seals[source] }
+
+// Incomplete reports whether a run has found that a sealed source, given by its name, lacks messages.
+func (l *Ledger) Incomplete(source string) bool { return l.incomplete[source] }

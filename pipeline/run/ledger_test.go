@@ -39,8 +39,8 @@ func TestLedger(t *testing.T) {
 	if len(unfinished) != 2 || l.Run(unfinished[0]) != first.Run() || l.Run(unfinished[1]) != second.Run() {
 		t.Errorf("unfinished: %v", unfinished)
 	}
-	if got := l.SourceIDs(); !slices.Equal(got, []string{"s", "r"}) || len(l.Sources) != 3 {
-		t.Errorf("sources %q of %d seals", got, len(l.Sources))
+	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"s", "r"}) || len(l.Seals("s")) != 2 || len(l.Seals("r")) != 1 {
+		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
 	if l.Plan(second.Run()) != unfinished[1] || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
 		t.Error("a plan is not found by its run, or one that is not there is")

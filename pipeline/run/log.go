@@ -17,6 +17,8 @@ type Log interface {
 	Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error
 	// Bounds returns the first offset that a partition has, and the one after its last.
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
+	// Spans returns the offsets that each partition has, the empty ones too, in the order of the partitions.
+	Spans(ctx context.Context, topic string) ([]schemas.Span, error)
 	// Partitions returns how many partitions a topic has.
 	Partitions(ctx context.Context, topic string) (int, error)
 	// Range reads the messages with offsets from (included) to to (excluded). The caller closes the reader.

@@ -34,6 +34,10 @@ func (l memoryLog) Bounds(_ context.Context, topic string, _ int) (first, end in
 	return 0, int64(len(l[topic])), nil
 }
 
+func (l memoryLog) Spans(_ context.Context, topic string) ([]schemas.Span, error) {
+	return []schemas.Span{{To: int64(len(l[topic]))}}, nil
+}
+
 func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
 func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {

@@ -73,7 +73,7 @@ func (s *Solver) report(version int) *schemas.Report {
 	labels := s.chain.Prepared.Labels
 	r := &schemas.Report{
 		Name: s.plan.Name, Version: version, Run: s.run, Rows: s.chain.Survey.Rows[schemas.Train], Classes: labels.Len(), Labels: labels.Text(),
-		Quarantined: s.chain.Survey.Quarantined, Stages: s.stages, Splits: map[string]schemas.SplitReport{},
+		Quarantined: s.chain.Survey.Quarantined, PassedOver: s.chain.Survey.PassedOver, Stages: s.stages, Splits: map[string]schemas.SplitReport{},
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError = last.TrainError, last.TestError

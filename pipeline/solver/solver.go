@@ -67,6 +67,9 @@ func (s *Solver) Solve(ctx context.Context) error {
 	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: s.Fresh()}
 	if err != nil {
 		end.State, end.Reason = schemas.Failed, err.Error()
+		if failure, ok := errors.AsType[*FailureError](err); ok {
+			end.Source = failure.Source
+		}
 	} else if err := s.publishReport(ctx, report); err != nil {
 		return fmt.Errorf("report run %s: %w", s.run, err)
 	}

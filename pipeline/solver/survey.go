@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -51,8 +52,9 @@ func (s *Solver) publishSurvey(ctx context.Context, kept schemas.Tensors[float32
 	}
 	result := schemas.SurveyResult{
 		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
-		Quarantined: found.quarantined, Preparation: preparation,
+		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation,
 	}
+	result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
 	for _, span := range s.plan.Spans {
 		result.Covered = append(result.Covered, found.covered[span.Partition])
 	}
@@ -69,6 +71,7 @@ type findings struct {
 	shift       []float32
 	covered     map[int]schemas.Coverage // of each partition
 	quarantined int64
+	passedOver  schemas.PassedOver
 }
 
 // surveySum gathers the survey's sums and samples, and its Gram matrices if the plan asks for principal components. It puts what is
@@ -95,6 +98,7 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 		found.labels.Add(visit.Labels...)
 		found.sample.MergeRecord(sample)
 		found.quarantined += visit.Quarantined
+		found.passedOver.Add(visit.PassedOver)
 		found.covered[span.Partition] = visit.Covered
 		return accumulate.NewSum(visit.Covered, visit.Sums), nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -39,7 +40,7 @@ func TestOrderOfSegments(t *testing.T) {
 		{8, partitions(2, 1), "[00 10 01]"},
 	} {
 		c := &runningScan{
-			scan: &scan{plan: &schemas.Plan{}}, ahead: semaphore.NewWeighted(1), loaded: make(chan *load, 20),
+			scan: &scan{counting: ingest.NewCounting(&schemas.Plan{})}, ahead: semaphore.NewWeighted(1), loaded: make(chan *load, 20),
 			outcomes: make(chan *finished, test.processors), tokens: make(chan struct{}, 20),
 		}
 		if err := c.read(context.Background(), test.partitions); err != nil {
@@ -59,7 +60,7 @@ func TestOrderOfSegments(t *testing.T) {
 	// A scan that is cancelled stops reading, wherever it is.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c := &runningScan{scan: &scan{plan: &schemas.Plan{}}, ahead: semaphore.NewWeighted(1), loaded: make(chan *load), outcomes: make(chan *finished, 2), tokens: make(chan struct{})}
+	c := &runningScan{scan: &scan{counting: ingest.NewCounting(&schemas.Plan{})}, ahead: semaphore.NewWeighted(1), loaded: make(chan *load), outcomes: make(chan *finished, 2), tokens: make(chan struct{})}
 	if err := c.read(ctx, partitions(2, 2, 2)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a scan that is cancelled ends with %v", err)
 	}

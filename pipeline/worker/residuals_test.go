@@ -61,6 +61,11 @@ func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (firs
 	return l.first[p], int64(len(l.partitions[p])), nil
 }
 
+func (l *memoryLog) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+	first, end, err := l.Bounds(ctx, topic, 0)
+	return []schemas.Span{{From: first, To: end}}, err
+}
+
 func (l *memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
 func (l *memoryLog) Range(topic string, partition int, from, to int64) run.Reader {
@@ -194,7 +199,7 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *run.Client, bytes i
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	s := &scan{
-		client: w.Client, plan: w.plan, sequential: true, scores: w.scoresBefore(2),
+		client: w.Client, counting: w.counting, sequential: true, scores: w.scoresBefore(2),
 		process: func() func(context.Context, *load) (*outcome, error) {
 			return func(_ context.Context, l *load) (*outcome, error) {
 				for _, b := range l.segment().Batches() {

@@ -25,7 +25,8 @@ import (
 // in.
 type scan struct {
 	client *run.Client
-	plan   *schemas.Plan
+	// counting says which messages count.
+	counting *ingest.Counting
 	// sequential says that run takes one segment after the other in the calling goroutine, and waits for each write.
 	sequential bool
 	// scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
@@ -57,8 +58,10 @@ type load struct {
 	index     int // of the segment in its partition
 	round     int
 	messages  []partition.Message
-	scores    []kernel.Dense // of the messages, if the scan reads scores
-	bytes     int64          // taken from readAhead, until the outcome is collected
+	// passedOver counts the messages that were read and do not count; in a whole scan also those that are not there.
+	passedOver schemas.PassedOver
+	scores     []kernel.Dense // of the messages, if the scan reads scores
+	bytes      int64          // taken from readAhead, until the outcome is collected
 }
 
 func (l *load) segment() *partition.Segment { return l.partition.Segments()[l.index] }
@@ -147,7 +150,7 @@ func (s *scan) runInTurn(ctx context.Context, partitions []*partition.State) err
 // may wait, before each.
 func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*load, error] {
 	return func(yield func(*load, error) bool) {
-		r := &reader{scan: s, partition: p, replay: ingest.NewReplay(s.plan, p.Partition())}
+		r := &reader{scan: s, partition: p, replay: s.counting.Replay(p.Span())}
 		defer r.close()
 		for i := range p.Segments() {
 			l := &load{partition: p, index: i}
@@ -155,13 +158,13 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 			if err == nil {
 				err = r.read(ctx, l)
 			}
+			if err == nil && s.whole && p.Last(i) {
+				var missing schemas.PassedOver
+				missing, err = r.replay.Complete()
+				l.passedOver.Add(missing)
+			}
 			if !yield(l, err) || err != nil {
 				return
-			}
-		}
-		if s.whole {
-			if err := r.replay.Complete(); err != nil {
-				yield(nil, err)
 			}
 		}
 	}
@@ -235,7 +238,11 @@ func (r *reader) readMessages(ctx context.Context, l *load) error {
 			return nil
 		}
 		r.ahead = nil
-		if r.replay.Accept(m.Message) && m.Offset >= span.From {
+		switch reason := r.replay.Accept(m.Message); {
+		case m.Offset < span.From:
+		case reason != "":
+			l.passedOver.Count(reason, 1)
+		default:
 			l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -95,7 +96,7 @@ func TestScanInTwoRounds(t *testing.T) {
 }
 
 func twoRounds(work func(context.Context, *load) (*outcome, error)) *scan {
-	return &scan{plan: &schemas.Plan{}, twice: true, process: func() func(context.Context, *load) (*outcome, error) { return work }}
+	return &scan{counting: ingest.NewCounting(&schemas.Plan{}), twice: true, process: func() func(context.Context, *load) (*outcome, error) { return work }}
 }
 
 // inMemory returns a partition whose segments need not be read.
@@ -123,7 +124,7 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 		var ahead atomic.Int64
 		rows := int64(0)
 		s := &scan{
-			client: run.NewClient(log, "test", nil), plan: &schemas.Plan{Foreign: true}, readAhead: readAhead,
+			client: run.NewClient(log, "test", nil), counting: ingest.NewCounting(&schemas.Plan{Foreign: true}), readAhead: readAhead,
 			process: func() func(context.Context, *load) (*outcome, error) {
 				return func(_ context.Context, l *load) (*outcome, error) {
 					if n := ahead.Add(1); n > limit {

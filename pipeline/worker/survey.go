@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -23,6 +22,7 @@ type findings struct {
 	labels      accumulate.LabelSet
 	quarantined []event.Quarantined // of a segment, until they are recorded
 	bad         int                 // how many messages are in quarantine
+	passedOver  schemas.PassedOver
 }
 
 // shift returns the mean of the plan's first usable message (d values). The survey takes moments about it. The error is a
@@ -38,7 +38,7 @@ func (w *Worker) shift(ctx context.Context) ([]float32, error) {
 
 // shiftOf returns the mean of a span's first usable message; nil if it has none.
 func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, error) {
-	replay := ingest.NewReplay(w.plan, span.Partition)
+	replay := w.counting.Replay(span)
 	r := w.Log.Range(w.Topics.Examples, span.Partition, span.From, span.To)
 	defer r.Close()
 	for {
@@ -49,7 +49,7 @@ func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 		if err != nil {
 			return nil, err
 		}
-		if !replay.Accept(m.Message) {
+		if replay.Accept(m.Message) != "" {
 			continue
 		}
 		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, 0)
@@ -110,7 +110,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
 	bad := &quarantine{client: w.Client, plan: w.plan}
 	s := &scan{
-		client: w.Client, plan: w.plan, sequential: w.sequential, whole: true, maxWrites: maxWrites,
+		client: w.Client, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := &surveyProcessor{Worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			return p.segment
@@ -130,6 +130,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				found[p].sample.Merge(o.findings.sample)
 				found[p].labels.Merge(o.findings.labels)
 				found[p].bad += o.findings.bad
+				found[p].passedOver.Add(o.findings.passedOver)
 			}
 			if err := solve.CheckClasses(len(found[p].labels)); err != nil {
 				return nil, err
@@ -157,7 +158,7 @@ type surveyProcessor struct {
 // segment surveys one segment.
 func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error) {
 	number := l.partition.Partition()
-	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}}
+	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}, passedOver: l.passedOver}
 	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
 	var bad []schemas.Quarantined
@@ -255,7 +256,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
-		Shift: shift, Labels: found.labels.Text(), Quarantined: int64(found.bad),
+		Shift: shift, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err

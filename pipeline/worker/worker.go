@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -27,6 +28,7 @@ type Worker struct {
 	chain      *run.Chain
 	partitions []*partition.State // that it owns, in the plan's order
 	seals      seals
+	counting   *ingest.Counting
 	budget     *partition.Budget
 	buffers    accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
@@ -48,7 +50,7 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		budget: partition.NewBudget(o.Bytes), sequential: o.Sequential,
+		budget: partition.NewBudget(o.Bytes), counting: ingest.NewCounting(plan), sequential: o.Sequential,
 	}
 }
 
@@ -66,6 +68,9 @@ func (w *Worker) Work(ctx context.Context) error {
 	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
 	if len(w.partitions) > 0 {
 		failure.Partition = w.partitions[0].Partition()
+	}
+	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
+		failure.Partition, failure.Source = lost.Partition, schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	return w.reportFailure(ctx, failure)
 }

@@ -78,7 +78,9 @@ type (
 		Features int // before preparation
 		Inputs   int // after preparation
 		Classes  int
-		Elapsed  time.Duration // since this process began the run; 0 if others solve it
+		// PassedOver counts the messages that the run leaves out.
+		PassedOver schemas.PassedOver
+		Elapsed    time.Duration // since this process began the run; 0 if others solve it
 	}
 	// Passed says that the solver has reduced a visit with a gradient.
 	Passed struct {

@@ -1,0 +1,121 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A run passes over the messages that it does not want, says why, and never counts a message twice.
+func TestReplayPassesOver(t *testing.T) {
+	whole := schemas.SourceSeal{ID: "a", Attempt: "1", Partitions: 2, Messages: 7, Spans: schemas.Spans{{Partition: 0, From: 10, To: 14}, {Partition: 1, From: 0, To: 3}}}
+	other := schemas.SourceSeal{ID: "b", Attempt: "1", Partitions: 2, Messages: 4, Spans: schemas.Spans{{Partition: 0, From: 14, To: 16}, {Partition: 1, From: 3, To: 5}}}
+	of := func(source string, sequence int) schemas.Message {
+		return schemas.Message{Headers: []schemas.Header{{Key: "stagewise-source", Value: source}, {Key: "stagewise-sequence", Value: strconv.Itoa(sequence)}}}
+	}
+	common := schemas.Message{Headers: []schemas.Header{{Key: "source", Value: "shop/1"}, {Key: "sequence", Value: "0"}}}
+	const counts schemas.PassOver = ""
+	type step struct {
+		m    schemas.Message
+		want schemas.PassOver
+	}
+	for name, test := range map[string]struct {
+		plan  schemas.Plan
+		span  schemas.Span
+		steps []step
+		lost  schemas.PassedOver // at the end of the span
+		err   bool
+	}{
+		"files": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole}}, schemas.Span{From: 10, To: 20},
+			[]step{
+				{of("a/1", 0), counts}, {of("a/1", 0), schemas.Repeated}, {of("a/1", 2), counts}, {of("a/1", 0), schemas.Repeated},
+				{schemas.Message{}, schemas.OtherProducer}, {common, schemas.OtherProducer}, {of("a", 4), schemas.OtherProducer}, {of("a/1", -4), schemas.OtherProducer},
+				{of("b/1", 0), schemas.OtherSource}, {of("a/2", 4), schemas.OtherSource}, {of("a/1", 8), schemas.OtherSource}, {of("a/1", 3), schemas.OtherSource},
+				{of("a/1", 4), counts}, {of("a/1", 6), counts},
+			}, nil, false,
+		},
+		"files lack a message": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole}}, schemas.Span{From: 11, To: 20},
+			[]step{{of("a/1", 2), counts}, {of("a/1", 4), counts}, {of("a/1", 6), counts}}, nil, true,
+		},
+		"a topic": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true}, schemas.Span{From: 10, To: 20},
+			[]step{
+				{of("a/1", 0), counts}, {of("a/1", 2), counts}, {of("a/1", 4), counts}, {of("a/1", 6), counts}, {of("a/1", 2), schemas.Repeated},
+				{schemas.Message{}, counts}, {common, counts}, {of("a/2", 4), schemas.Unsealed}, {of("b/1", 0), counts}, {of("b/1", 2), counts},
+			}, nil, false,
+		},
+		"what is left of a source": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true}, schemas.Span{From: 12, To: 20},
+			[]step{{of("a/1", 4), counts}, {of("a/1", 2), schemas.Repeated}, {of("a/1", 6), counts}, {of("b/1", 0), counts}},
+			schemas.PassedOver{schemas.Expired: 2, schemas.Missing: 1}, false,
+		},
+		"nothing is left of a source": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true}, schemas.Span{From: 14, To: 20},
+			[]step{}, schemas.PassedOver{schemas.Expired: 4, schemas.Missing: 2}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replay := NewCounting(&test.plan).Replay(test.span)
+			for i, s := range test.steps {
+				if got := replay.Accept(s.m); got != s.want {
+					t.Errorf("message %d: %q, expected %q", i, got, s.want)
+				}
+			}
+			lost, err := replay.Complete()
+			if !maps.Equal(lost, test.lost) || (err != nil) != test.err {
+				t.Errorf("not seen: %v, %v; expected %v", lost, err, test.lost)
+			}
+		})
+	}
+	plan := schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 10, To: 16}}}
+	if n := NewCounting(&plan).WithoutSpan(); n != 3+2 {
+		t.Errorf("%d messages in a partition without a span, expected 5", n)
+	}
+}
+
+// However a source is cut by retention and repeated by clients, each of its messages counts once or is counted as lost.
+func FuzzReplayCountsOnce(f *testing.F) {
+	f.Add(uint8(9), uint8(2), uint8(1), []byte{0, 1, 1, 0, 2})
+	f.Fuzz(func(t *testing.T, messages, partitions, first uint8, repeats []byte) {
+		seal := schemas.SourceSeal{ID: "a", Attempt: "1", Partitions: 1 + int(partitions%4), Messages: int64(messages % 64)}
+		total := schemas.PassedOver{}
+		counted, there := int64(0), int64(0)
+		for p := range seal.Partitions {
+			n := want(&seal, p)
+			seal.Spans = append(seal.Spans, schemas.Span{Partition: p, To: n})
+		}
+		plan := schemas.Plan{Sources: []schemas.SourceSeal{seal}, Foreign: true}
+		for p, span := range seal.Spans {
+			from := min(int64(first), span.To)
+			replay := NewCounting(&plan).Replay(schemas.Span{Partition: p, From: from, To: span.To})
+			for i := from; i < span.To; i++ {
+				there++
+				again := 0
+				if len(repeats) > 0 {
+					again = int(repeats[int(i)%len(repeats)]) % 3
+				}
+				for back := range int64(again) + 1 {
+					if at := i - back; at >= from {
+						m := schemas.Message{Headers: []schemas.Header{{Key: "stagewise-source", Value: "a/1"}, {Key: "stagewise-sequence", Value: fmt.Sprint(at*int64(seal.Partitions) + int64(p))}}}
+						if replay.Accept(m) == "" {
+							counted++
+						}
+					}
+				}
+			}
+			lost, err := replay.Complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			total.Add(lost)
+		}
+		if counted != there || total[schemas.Missing] != 0 || counted+total[schemas.Expired] != seal.Messages {
+			t.Errorf("%d of %d messages counted, lost %v, of %d", counted, there, total, seal.Messages)
+		}
+	})
+}

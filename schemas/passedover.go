@@ -1,0 +1,92 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// PassedOver counts the messages of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
+// zero value counts none, and is read-only. Messages that can't be used are not in it: they are in quarantine.
+type PassedOver map[PassOver]int64
+
+// PassOver is a reason why a run leaves out a message.
+type PassOver string
+
+// The reasons.
+const (
+	// OtherProducer: the run is of files, and another producer wrote the message.
+	OtherProducer PassOver = "other_producer"
+	// OtherSource: the run is of files, and the message is of none of them, or of an ingest of them that was interrupted.
+	OtherSource PassOver = "other_source"
+	// Unsealed: the ingest that wrote the message was interrupted, or goes on.
+	Unsealed PassOver = "unsealed"
+	// Repeated: the message is on the topic twice, and counts once.
+	Repeated PassOver = "repeated"
+	// Expired: retention has deleted the message of a source before the run began.
+	Expired PassOver = "expired"
+	// Missing: the message of a source is not on the topic, and retention has not deleted it.
+	Missing PassOver = "missing"
+)
+
+// PassOvers returns the reasons, each with its meaning for people, in the order of the documentation.
+func PassOvers() []struct {
+	Reason  PassOver
+	Meaning string
+} {
+	return []struct {
+		Reason  PassOver
+		Meaning string
+	}{
+		{OtherProducer, "of other producers, as the run is of files"},
+		{OtherSource, "of other files, or of an interrupted ingest"},
+		{Unsealed, "of an ingest that is not finished"},
+		{Repeated, "that are on the topic twice"},
+		{Expired, "that retention had deleted before the run began"},
+		{Missing, "of a source that are no longer on the topic"},
+	}
+}
+
+// Add adds the counts of o.
+func (p *PassedOver) Add(o PassedOver) {
+	for reason, n := range o {
+		p.Count(reason, n)
+	}
+}
+
+// Count adds n messages that are left out for a reason.
+func (p *PassedOver) Count(reason PassOver, n int64) {
+	if n == 0 {
+		return
+	}
+	if *p == nil {
+		*p = PassedOver{}
+	}
+	(*p)[reason] += n
+}
+
+// notePassedOver is the note that says how many messages were passed over.
+const notePassedOver = "passed_over"
+
+// MarshalJSON returns the counts as a JSON object, also if there are none.
+func (p PassedOver) MarshalJSON() ([]byte, error) {
+	if p == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(map[PassOver]int64(p))
+}
+
+// note returns the counts as JSON.
+func (p PassedOver) note() Header { return Header{notePassedOver, string(mustJSON(p))} }
+
+// parsePassedOver is the inverse of note.
+func parsePassedOver(text string) (p PassedOver, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, fmt.Errorf("passed over %s: %w", stream.Quote(text), err)
+	}
+	if len(p) == 0 {
+		p = nil
+	}
+	return p, nil
+}
