@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -62,6 +63,13 @@ func (c *Config) problems() []schemas.Problem {
 	}
 	if c.DataDir == "" {
 		wrong("data_dir", c.DataDir, "the path of a folder")
+	}
+	switch {
+	case c.Listen == "":
+	case len(c.Brokers) > 0:
+		wrong("listen", c.Listen, "no value here, because the brokers are set: only the embedded broker listens")
+	case !isBrokerAddress(c.Listen) || !kafkalog.IsLoopback(c.Listen):
+		wrong("listen", c.Listen, "a loopback address with a port, such as 127.0.0.1:9092, because the embedded broker has no authentication")
 	}
 	under("examples", c.Examples.Check())
 	under("prepare", stages.CheckPrepare(c.Prepare))

@@ -33,10 +33,10 @@ func openEmbedded(t testing.TB) *kafkalog.Log {
 	return openAt(t, t.TempDir())
 }
 
-// openAt opens an embedded broker on a directory.
+// openAt opens an embedded broker on a directory. Other connections reach it too: see connect.
 func openAt(t testing.TB, dir string) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir})
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,11 @@ func describe(w io.Writer, c *config.Config, blas *kernel.BLAS) {
 // brokers describes how the brokers of a configuration are reached.
 func brokers(c *config.Config) string {
 	if len(c.Brokers) == 0 {
-		return "the embedded broker in " + c.DataDir
+		text := "the embedded broker in " + c.DataDir
+		if c.Listen != "" {
+			text += " at " + c.Listen
+		}
+		return text
 	}
 	text := "Kafka at " + strings.Join(c.Brokers, ", ")
 	if c.Security.TLS.Enabled {

@@ -130,6 +130,10 @@ func TestCheck(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
+	_, stdout, _ = stagewise("check", "-c", "good.yaml", "--set", "listen=localhost:9092")
+	if want := "blobs on the embedded broker in .stagewise at localhost:9092\n"; !strings.Contains(stdout, want) {
+		t.Errorf("no %q in\n%s", want, stdout)
+	}
 }
 
 // The configuration is not wrong if a file is missing: the file may be there before the run begins. So the exit code is 1.

@@ -15,7 +15,7 @@ import (
 // A worker and a solver work on all submitted runs, whether or not a process follows them, and exit with 0 when stopped.
 func TestServices(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
-	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker"})
+	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

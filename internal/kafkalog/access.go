@@ -47,7 +47,7 @@ func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn,
 }
 
 func (l *Log) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	if l.broker != nil && address == l.addresses[0] {
+	if l.broker != nil {
 		return l.broker.listener.pipe(ctx)
 	}
 	return new(net.Dialer).DialContext(ctx, network, address)

@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// broker is the embedded broker. kfake speaks Kafka's protocol on a port of the loopback interface and keeps its log in the
-// data directory. Its log survives SIGKILL: acknowledged messages are in the page cache, and a torn last batch is cut off
-// on load. kfake does not lock the directory, so broker does.
+// broker is the embedded broker. kfake speaks Kafka's protocol to whoever connects to the listener, without authentication, and
+// keeps its log in the data directory. Its log survives SIGKILL: acknowledged messages are in the page cache, and a torn last
+// batch is cut off on load. kfake does not lock the directory, so broker does.
 type broker struct {
 	lock     *flock.Flock
 	cluster  *kfake.Cluster
@@ -27,7 +27,7 @@ type broker struct {
 // partition's files before it writes them again.
 const compactionInterval = 100 * 365 * 24 * time.Hour
 
-func startBroker(dir string) (*broker, error) {
+func startBroker(dir, address string) (*broker, error) {
 	if dir == "" {
 		return nil, errors.New("open log: set brokers or a data directory")
 	}
@@ -36,21 +36,17 @@ func startBroker(dir string) (*broker, error) {
 		return nil, err
 	}
 	b := &broker{lock: lock}
+	if b.listener, err = listen(address); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), unlock(lock))
+	}
 	b.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(1),
 		kfake.DataDir(filepath.Join(dir, "log")),
-		kfake.ListenFn(func(network, address string) (net.Listener, error) {
-			port, err := net.Listen(network, address)
-			if err != nil {
-				return nil, err
-			}
-			b.listener = newListener(port)
-			return b.listener, nil
-		}),
+		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener, nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
 	)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the embedded broker on %s: %w", dir, err), unlock(lock))
+		return nil, errors.Join(fmt.Errorf("start the embedded broker on %s: %w", dir, err), b.listener.Close(), unlock(lock))
 	}
 	return b, nil
 }

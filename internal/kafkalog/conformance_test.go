@@ -19,7 +19,7 @@ import (
 )
 
 func TestEmbedded(t *testing.T) {
-	testLog(t, openEmbedded, func(t *testing.T, l *Log, topic string) { l.broker.cluster.Compact() })
+	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { l.broker.cluster.Compact() })
 }
 
 // testLog runs the tests that must pass on every broker. compact makes the broker compact a topic except its last message.

@@ -100,7 +100,7 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 
 // Open retries if a broker accepts a connection and breaks it. If no broker accepts a connection it fails at once.
 func TestOpenOutlivesAConnection(t *testing.T) {
-	broker := openEmbedded(t).Addr()[0]
+	broker := openListening(t).Addr()[0]
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
 	defer front.Close()
@@ -441,8 +441,9 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 
 // A topic that another process has just created is found, although our copy of the cluster's layout is older.
 func TestTopicCreatedElsewhere(t *testing.T) {
-	l := openTopic(t)
+	l := openListening(t)
 	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	other, err := Open(ctx, Options{Brokers: l.Addr()})
 	noError(t, err)
 	defer other.Close()

@@ -52,6 +52,9 @@ type Options struct {
 	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. Messages are deleted from
 	// it only with their topic: the broker's own compaction is not safe against a crash.
 	DataDir string
+	// Listen is a host:port of the loopback interface at which other programs reach the embedded broker, which has no
+	// authentication; with port 0 it is any free port. Empty: the broker listens nowhere, and only this Log reaches it.
+	Listen string
 	// Waiting is called when an operation has been retried for longer than a second, then at growing intervals, and when it
 	// ends. Many goroutines call it, and each waits for it to return. nil: no reports.
 	Waiting func(Wait)
@@ -112,7 +115,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 	} else {
 		var err error
-		if l.broker, err = startBroker(o.DataDir); err != nil {
+		if l.broker, err = startBroker(o.DataDir, o.Listen); err != nil {
 			return nil, err
 		}
 		l.addresses = l.broker.cluster.ListenAddrs()
@@ -163,8 +166,14 @@ func (l *Log) Close() error { return l.close() }
 // Embedded reports whether the broker runs inside this process.
 func (l *Log) Embedded() bool { return l.broker != nil }
 
-// Addr returns the addresses of the brokers that the log was opened with, or that of the embedded broker.
-func (l *Log) Addr() []string { return slices.Clone(l.addresses) }
+// Addr returns the addresses of the brokers that the log was opened with, or the one at which the embedded broker listens: none
+// if it listens nowhere.
+func (l *Log) Addr() []string {
+	if l.broker != nil && l.broker.listener.port == nil {
+		return nil
+	}
+	return slices.Clone(l.addresses)
+}
 
 // metadata requests the cluster's layout and that of the topics; nil means all topics. The shared transport would answer from a
 // copy up to six seconds old, so metadata makes a transport for this one request.

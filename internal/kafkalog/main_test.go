@@ -78,9 +78,16 @@ func testContext(t testing.TB) context.Context {
 
 func openEmbedded(t testing.TB) *Log { return openDir(t, t.TempDir()) }
 
-func openDir(t testing.TB, dir string) *Log {
+func openDir(t testing.TB, dir string) *Log { return open(t, Options{DataDir: dir}) }
+
+// openListening opens an embedded broker that other clients can reach.
+func openListening(t testing.TB) *Log {
+	return open(t, Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
+}
+
+func open(t testing.TB, o Options) *Log {
 	t.Helper()
-	l, err := Open(testContext(t), Options{DataDir: dir})
+	l, err := Open(testContext(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}

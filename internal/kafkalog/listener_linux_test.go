@@ -1,0 +1,54 @@
+package kafkalog
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Without an address to listen on, no TCP port of this process is open while the embedded broker is in use. With one, one is.
+func TestListensOnlyIfToldTo(t *testing.T) {
+	before := listening(t)
+	for address, want := range map[string]int{"": 0, "127.0.0.1:0": 1} {
+		l, err := Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address})
+		noError(t, err)
+		noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+		if got := listening(t) - before; got != want {
+			t.Errorf("listen on %q: %d open ports, want %d", address, got, want)
+		}
+		noError(t, l.Close())
+		if left := listening(t) - before; left != 0 {
+			t.Errorf("listen on %q: %d open ports after Close", address, left)
+		}
+	}
+}
+
+// listening returns the number of TCP ports on which this process listens, by the tables of proc(5).
+func listening(t *testing.T) int {
+	t.Helper()
+	const listen = "0A" // TCP_LISTEN in the kernel's include/net/tcp_states.h
+	sockets := map[string]bool{}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		content, err := os.ReadFile(table)
+		if os.IsNotExist(err) && strings.HasSuffix(table, "6") {
+			continue // a kernel without IPv6
+		}
+		noError(t, err)
+		for line := range strings.Lines(string(content)) {
+			if fields := strings.Fields(line); len(fields) > 9 && fields[3] == listen {
+				sockets["socket:["+fields[9]+"]"] = true
+			}
+		}
+	}
+	files, err := filepath.Glob("/proc/self/fd/*")
+	noError(t, err)
+	n := 0
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && sockets[target] { // the folder's own handle is closed by now
+			n++
+		}
+	}
+	return n
+}
