@@ -37,6 +37,8 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"a follower sees what is appended":         testFollow,
 		"partitions do not disturb each other":     testPartitions,
 		"topics":                                   testTopics,
+		"bounds of all partitions":                 testAllBounds,
+		"offsets at a time":                        testOffsetsAt,
 		"a group divides the partitions":           testGroup,
 		"compacted offsets are skipped": func(t *testing.T, l *Log, topic string) {
 			testCompacted(t, l, topic, compact)

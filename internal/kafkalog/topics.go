@@ -263,38 +263,3 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	}
 	return nil
 }
-
-// Bounds returns the first offset that a partition still holds, and its end: the offset after the last that a reader may see,
-// or the first offset of an open transaction.
-func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	// Not in one call: kafka-go would send two requests, and report only kafka.Unknown if one of them finds no broker.
-	if first, err = l.offset(ctx, topic, partition, kafka.FirstOffsetOf(partition)); err == nil {
-		end, err = l.offset(ctx, topic, partition, kafka.LastOffsetOf(partition))
-	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("find the bounds of %s[%d]: %w", topic, partition, err)
-	}
-	return first, end, nil
-}
-
-// offset returns the first offset of a partition, or its end.
-func (l *Log) offset(ctx context.Context, topic string, partition int, which kafka.OffsetRequest) (offset int64, err error) {
-	err = l.retryOn(ctx, topic, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), func(ctx context.Context) error {
-		response, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-			Topics:         map[string][]kafka.OffsetRequest{topic: {which}},
-			IsolationLevel: kafka.ReadCommitted,
-		})
-		if err != nil {
-			return err
-		}
-		offsets := response.Topics[topic]
-		if len(offsets) != 1 {
-			return kafka.UnknownTopicOrPartition
-		}
-		if offset = offsets[0].LastOffset; which.Timestamp == kafka.FirstOffset {
-			offset = offsets[0].FirstOffset
-		}
-		return offsets[0].Error
-	})
-	return offset, err
-}
