@@ -31,8 +31,8 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	}{
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, nil), moment{}},
 		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{}}, // the other topic is read first
-		{plan.Message(), moment{0, 0}},
-		{other.Message(), moment{0, 0}},
+		{planMessage(t, plan), moment{0, 0}},
+		{planMessage(t, other), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, run, 0, 1, nil), moment{0, 1}},
 		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{0, 1}},
@@ -68,7 +68,7 @@ func TestSlowestRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after(0, plan.Message())
+	after(0, planMessage(t, plan))
 	w.faulted(killWorker, began.Add(1*time.Second))
 	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5, nil))
 	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
@@ -79,4 +79,13 @@ func TestSlowestRecovery(t *testing.T) {
 	if slowest := w.slowestRecovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
 		t.Errorf("%+v", slowest)
 	}
+}
+
+func planMessage(t *testing.T, plan *schemas.Plan) schemas.Message {
+	t.Helper()
+	messages, err := plan.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages[0]
 }

@@ -19,6 +19,8 @@ const (
 	maxNameLength = 200
 	// maxStages is more than any run needs, and few enough to list in a plan.
 	maxStages = 10_000
+	// maxKeep is more versions than anybody compares.
+	maxKeep = 100_000
 )
 
 // topicName is Kafka's own rule for the names of topics.
@@ -91,6 +93,10 @@ func (c *Config) problems() []schemas.Problem {
 	}
 	if c.Segment < 1 {
 		wrong("segment", c.Segment, "a whole number of at least 1")
+	}
+	under("topics", c.Topics.Check())
+	if c.Keep < 1 || c.Keep > maxKeep {
+		wrong("keep", c.Keep, fmt.Sprintf("a whole number from 1 to %d", maxKeep))
 	}
 	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != run.Latest && (err != nil || n == 0) {
 		wrong("warm", c.Warm, run.Latest+", or the number of a version, from 1")

@@ -19,13 +19,15 @@ type Config struct {
 	Listen       string            // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []Stage // as listed: an entry may stand for several stages
-	Seed         uint64  // of everything random
-	Intercept    bool    // whether the first stage has one
-	OnBadMessage string  `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       Bytes   // for prepared rows and blocks; 0: half of the free memory
-	Segment      int     // number of messages that are summed as one
-	Warm         string  // version to start from: its number, or run.Latest; empty: none
+	Stages       []Stage        // as listed: an entry may stand for several stages
+	Seed         uint64         // of everything random
+	Intercept    bool           // whether the first stage has one
+	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Memory       pipeline.Bytes // for prepared rows and blocks; 0: half of the free memory
+	Topics       pipeline.TopicOptions
+	Keep         int    // how many versions stay
+	Segment      int    // number of messages that are summed as one
+	Warm         string // version to start from: its number, or run.Latest; empty: none
 	Metrics      Metrics
 
 	path string // of the file, for CheckStages
@@ -56,6 +58,8 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
+		Keep:         pipeline.DefaultKeep,
+		Topics:       pipeline.DefaultTopics(),
 		Metrics:      Metrics{Listen: DefaultListen},
 	}
 }
@@ -95,6 +99,8 @@ func (c *Config) Job() pipeline.Job {
 		OnBadMessage: c.OnBadMessage,
 		Segment:      int64(c.Segment),
 		Memory:       int64(c.Memory),
+		Topics:       c.Topics,
+		Keep:         c.Keep,
 		Warm:         c.Warm,
 	}
 }

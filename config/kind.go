@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
 )
 
 // A kind is the type of a key's value.
@@ -24,7 +26,8 @@ const (
 	kindNatural             // uint64
 	kindReal                // float64, finite
 	kindFlag                // bool
-	kindSize                // Bytes
+	kindSize                // pipeline.Bytes
+	kindTime                // time.Duration
 	kindColumn              // ingest.Column
 	kindSecret              // kafkalog.Secret
 )
@@ -34,6 +37,7 @@ func (k kind) String() string {
 	return [...]string{
 		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
 		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB",
+		kindTime:   "a time such as 24h, 90m or 30s",
 		kindColumn: "the number or the name of a column",
 		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
 	}[k]
@@ -42,8 +46,10 @@ func (k kind) String() string {
 // kindOf returns the kind of a field's type, or false if the field is not a value.
 func kindOf(t reflect.Type) (kind, bool) {
 	switch t {
-	case reflect.TypeFor[Bytes]():
+	case reflect.TypeFor[pipeline.Bytes]():
 		return kindSize, true
+	case reflect.TypeFor[time.Duration]():
+		return kindTime, true
 	case reflect.TypeFor[ingest.Column]():
 		return kindColumn, true
 	case reflect.TypeFor[kafkalog.Secret]():
@@ -111,9 +117,12 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		ok := tag == "!!bool" && n.Decode(&v) == nil
 		return v, ok
 	case kindSize:
-		var v Bytes
+		var v pipeline.Bytes
 		ok := v.UnmarshalText([]byte(n.Value)) == nil
 		return v, ok
+	case kindTime:
+		v, err := time.ParseDuration(n.Value) // "0" needs no unit
+		return v, err == nil
 	}
 	panic(fmt.Sprintf("config: kind %d", k))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -30,6 +31,7 @@ func Keys() []schemas.Key {
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
 		{Name: "memory", Meaning: "memory for prepared rows and blocks: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory"},
 		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
+		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the latest. A version that an unfinished run starts from stays too"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `\"\"`: do not serve. " +
 			"If another process of the machine has the default port, a free port is used and logged"},
@@ -43,6 +45,7 @@ func Keys() []schemas.Key {
 		under("security", []schemas.Key{schemas.Key(k)})
 	}
 	under("examples", ingest.Keys())
+	under("topics", pipeline.TopicKeys())
 	under("prepare", stages.PrepareKeys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())

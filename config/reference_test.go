@@ -6,8 +6,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
 )
 
 const (
@@ -59,7 +61,7 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 func reference(t *testing.T) string {
 	t.Helper()
 	types := [...]string{kindText: "text", kindTexts: "list", kindWhole: "whole number", kindNatural: "whole number",
-		kindReal: "number", kindFlag: "flag", kindSize: "size", kindColumn: "column", kindSecret: "secret"}
+		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret"}
 	meanings := map[string]string{}
 	for _, k := range Keys() {
 		meanings[k.Name] = k.Meaning
@@ -96,10 +98,15 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 		}
 	}
 	switch value := v.Interface().(type) {
-	case Bytes:
+	case pipeline.Bytes:
 		return fmt.Sprintf("`%d`", int64(value))
 	case []string:
 		return fmt.Sprintf("`%v`", value)
+	case time.Duration:
+		if value == 0 {
+			return "`0`"
+		}
+		return fmt.Sprintf("`%gh`", value.Hours())
 	case *bool, kafkalog.Secret:
 		return "none"
 	}

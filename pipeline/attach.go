@@ -45,6 +45,9 @@ func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*m
 func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	p := open(log, name, nil)
 	l, err := p.ReadLedger(ctx)
+	if err == nil && l.Plan(id) == nil {
+		l, err = p.ReadHistory(ctx)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +56,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
-	report, err := p.follow(ctx, plan, rec)
+	report, err := p.follow(ctx, plan, l, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,37 +64,35 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	return report, m, err
 }
 
-// follow follows a run to its end, records its progress, and returns its report.
-func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, rec event.Recorder) (*schemas.Report, error) {
+// follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
+func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger, rec event.Recorder) (*schemas.Report, error) {
 	chain := run.NewChain(plan, p.Codec, event.Ignore{})
-	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain}
-	if err := f.untilEnd(ctx); err != nil {
-		return nil, err
+	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, end: l.End(chain.Run)}
+	if f.end == nil {
+		if err := f.untilEnd(ctx, l.Next); err != nil {
+			return nil, err
+		}
 	}
 	if f.end.State != schemas.Done { // a solver that had not read this end may have finished the run: that end counts
 		l, err := p.ReadLedger(ctx)
 		if err != nil {
 			return nil, err
 		}
-		f.end = l.End(f.run)
+		if end := l.End(f.run); end != nil {
+			f.end = end
+		}
 	}
 	rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
-	if f.report == nil { // after compaction the report may be behind the end
-		err := p.Each(ctx, p.Topics.Plans, 0, func(m run.Message) error {
-			if m.Run() == f.run {
-				f.takePlans(m.Message)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	if f.report == nil { // it precedes the end, but on another topic
+		if err := f.readReport(ctx); err != nil {
+			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
 		}
 	}
 	if f.report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is not on %s", f.run, p.Topics.Plans)
+		return nil, fmt.Errorf("run %s is done, but its report is no longer on %s", f.run, p.Topics.Weights)
 	}
 	return f.report, nil
 }
@@ -103,21 +104,25 @@ type follower struct {
 	run     string // the id
 	rec     event.Recorder
 	chain   *run.Chain
-	reports schemas.Collector[float32] // chunks of the report
-	report  *schemas.Report            // nil: not read yet
-	end     *schemas.End               // nil: not read yet
+	reports schemas.Documents // chunks of the report
+	report  *schemas.Report   // nil: not read yet
+	end     *schemas.End      // nil: not read yet
 }
 
-// untilEnd reads the run's messages until its end.
-func (f *follower) untilEnd(ctx context.Context) error {
+// untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report, which was
+// written before that on the weights topic.
+func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 	subscription := f.Log.Subscribe(ctx, nil,
-		run.Position{Topic: f.Topics.Plans, Compacted: true},
+		run.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
 		run.Position{Topic: f.Topics.Weights, Offset: f.plan.Since.Weights, Compacted: true})
 	defer subscription.Close()
-	for wait := run.MinPatience; f.end == nil; {
+	for wait := run.MinPatience; f.end == nil || f.end.State == schemas.Done && f.report == nil; {
 		delivery, late, err := subscription.Next(ctx, wait)
 		if err != nil {
 			return err
+		}
+		if late && f.end != nil {
+			return nil
 		}
 		if late {
 			v, _ := f.chain.Due()
@@ -131,43 +136,57 @@ func (f *follower) untilEnd(ctx context.Context) error {
 		switch m := delivery.Message.Message; {
 		case m.Run() != f.run:
 		case delivery.Topic == f.Topics.Weights:
-			f.takeWeights(m)
-		default:
-			f.takePlans(m)
+			f.take(m)
+		case f.end == nil:
+			f.end = run.EndOf(m)
 		}
 	}
 	return nil
 }
 
-// takeWeights adds a message of the weights topic to the chain.
-func (f *follower) takeWeights(m schemas.Message) {
-	if grown, err := f.chain.Add(m); err != nil || !grown {
-		return
-	}
-	if f.chain.Began() {
-		v, _ := f.chain.Due()
-		f.rec.Record(event.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
-		return
-	}
-	f.rec.Record(f.chain.Surveyed(0))
-}
-
-// takePlans takes the run's stage reports, report and end from a message of the plans topic.
-func (f *follower) takePlans(m schemas.Message) {
+// take takes what the weights topic has of the run: the report, stage reports, and records of the chain.
+func (f *follower) take(m schemas.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
 			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
-		if r, err := f.Codec.CollectSingle(&f.reports, m); err == nil && r != nil && f.report == nil {
-			if report, err := schemas.ReportOf(r); err == nil {
-				f.report = report
-			}
+		f.takeReport(m)
+	default:
+		if grown, err := f.chain.Add(m); err != nil || !grown {
+			return
 		}
-	case schemas.KindEnd:
-		if f.end == nil {
-			f.end = run.EndOf(m)
+		if f.chain.Began() {
+			v, _ := f.chain.Due()
+			f.rec.Record(event.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
+			return
 		}
+		f.rec.Record(f.chain.Surveyed(0))
 	}
+}
+
+// takeReport takes a chunk of the run's report. The first complete report counts.
+func (f *follower) takeReport(m schemas.Message) {
+	whole, ok, err := f.reports.Add(m)
+	if err != nil || !ok || f.report != nil {
+		return
+	}
+	if report, err := schemas.DecodeJSON[schemas.Report](whole); err == nil {
+		f.report = report
+	}
+}
+
+// readReport reads the report from the weights topic.
+func (f *follower) readReport(ctx context.Context) error {
+	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
+	if err != nil {
+		return err
+	}
+	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, end, func(m run.Message) error {
+		if m.Run() == f.run && m.Kind() == schemas.KindReport {
+			f.takeReport(m.Message)
+		}
+		return nil
+	})
 }

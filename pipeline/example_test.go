@@ -197,7 +197,8 @@ func ExampleTopics() {
 	// digits.examples 4 compacted: false
 	// digits.residuals 4 compacted: false
 	// digits.statistics 4 compacted: false
-	// digits.weights 1 compacted: true
+	// digits.weights 1 compacted: false
+	// digits.versions 1 compacted: true
 	// digits.plans 1 compacted: true
 	// digits.quarantine 1 compacted: false
 }

@@ -263,7 +263,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 	if err := p.create(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
-	sources, err := p.ingest(t.Context(), job, rec)
+	sources, err := p.ingest(t.Context(), job, retention{}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := p.plan(t.Context(), job, openBLAS(t), sources, l, &eventRecorder{})
+	plan, err := p.plan(t.Context(), job, openBLAS(t), sources, l, retention{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,6 +279,16 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 		t.Fatal(err)
 	}
 	return p, plan
+}
+
+// readLedger returns the ledger of the plans topic as it is now.
+func readLedger(t *testing.T, p *pipeline) *run.Ledger {
+	t.Helper()
+	l, err := p.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // newSoleMembers returns a worker and a solver that own all partitions.

@@ -21,12 +21,16 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder)
 	if err := p.create(ctx, &job); err != nil {
 		return err
 	}
-	_, err := p.ingest(ctx, job, rec)
+	retention, err := p.checkRetention(ctx, rec)
+	if err == nil {
+		_, err = p.ingest(ctx, job, retention, rec)
+	}
 	return err
 }
 
-// ingest ingests the job's files, and returns the seals of their sources.
-func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (seals []schemas.SourceSeal, err error) {
+// ingest ingests the job's files, and returns the seals of their sources. A source that retention may delete before a run has ended is
+// ingested again.
+func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.Recorder) (seals []schemas.SourceSeal, err error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
 	if err != nil || len(sources) == 0 {
 		return nil, err
@@ -39,9 +43,13 @@ func (p *pipeline) ingest(ctx context.Context, job Job, rec event.Recorder) (sea
 	if err != nil {
 		return nil, err
 	}
+	staying, err := p.staying(ctx, r, bounds)
+	if err != nil {
+		return nil, err
+	}
 	tails := &tails{pipeline: p, ledger: ledger, bounds: bounds}
 	for _, s := range sources {
-		seal, err := p.sealed(ctx, ledger, bounds, s.ID)
+		seal, err := p.sealed(ctx, ledger, staying, s.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +196,7 @@ func (p *pipeline) sealed(ctx context.Context, l *run.Ledger, bounds []schemas.S
 // source's last message is where its seal says: it is of another source if the topic was made anew. The survey finds out if a
 // message between is missing.
 func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal, bounds []schemas.Span) (bool, error) {
-	if held(seal, bounds) != whole {
+	if seal.Held(bounds) != schemas.HeldWhole {
 		return false, nil
 	}
 	last := int((seal.Messages - 1) % int64(seal.Partitions))
@@ -199,32 +207,4 @@ func (p *pipeline) present(ctx context.Context, seal *schemas.SourceSeal, bounds
 		}
 	}
 	return seal.Messages == 0, nil
-}
-
-// holding says how much of a source a topic has.
-type holding int
-
-const (
-	nothing holding = iota
-	part
-	whole
-)
-
-// held returns how much a topic with those bounds has of a sealed source, by the offsets.
-func held(seal *schemas.SourceSeal, bounds []schemas.Span) holding {
-	some, all := false, true
-	for _, span := range seal.Spans {
-		if span.Partition >= len(bounds) || bounds[span.Partition].To < span.To {
-			return nothing // the topic was made anew
-		}
-		all = all && bounds[span.Partition].From <= span.From
-		some = some || bounds[span.Partition].From < span.To
-	}
-	switch {
-	case all:
-		return whole
-	case some:
-		return part
-	}
-	return nothing
 }

@@ -5,6 +5,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
+// DefaultKeep is how many versions stay if nobody says how many.
+const DefaultKeep = 20
+
 // Job is what a user asks for: a configuration without the brokers. A job and the spans of the examples topic make a plan.
 type Job struct {
 	Name         string // prefix of the topics
@@ -16,5 +19,7 @@ type Job struct {
 	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64           // how many messages are summed as one
 	Memory       int64           // bytes for prepared rows and blocks; 0: half of the free memory
+	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
+	Keep         int             // how many versions stay; 0: DefaultKeep
 	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // plan returns the plan of a run of the job. The plan fixes the spans of the examples topic as they are now, and what counts in
 // them: the sources of the job's files, whose seals are given, or, if the job has no files to train on, all sealed sources and all
 // messages without a source.
-func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, rec event.Recorder) (*schemas.Plan, error) {
+func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, r retention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
@@ -25,14 +24,18 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	if plan.Arithmetic, err = arithmetic(blas); err != nil {
 		return nil, err
 	}
-	if err := p.checkRetention(ctx, rec); err != nil {
-		return nil, err
-	}
-	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	all, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return nil, err
 	}
+	bounds := all
 	if plan.Foreign {
+		if bounds, err = p.staying(ctx, r, all); err != nil {
+			return nil, err
+		}
+		for n := range all {
+			plan.Expiring += bounds[n].From - all[n].From
+		}
 		sources = left(l, bounds)
 	}
 	for _, seal := range sources {
@@ -52,10 +55,11 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	if plan.Warm, err = p.warm(ctx, job.Warm, plan); err != nil {
 		return nil, err
 	}
-	plan.Ended = l.Ended(plan.Content())
-	if plan.Since, err = p.since(ctx); err != nil {
+	plan.Submission = p.Fresh()
+	if plan.Since, err = p.Now(ctx); err != nil {
 		return nil, err
 	}
+	plan.Since.Plans = l.Next
 	return plan, nil
 }
 
@@ -68,9 +72,9 @@ func inputOf(o ingest.Options) schemas.Input {
 func left(l *run.Ledger, bounds []schemas.Span) (seals []schemas.SourceSeal) {
 	for id := range l.Sources() {
 		var best *schemas.SourceSeal
-		most := nothing
+		most := schemas.HeldNot
 		for _, seal := range l.Seals(id) {
-			if have := held(seal, bounds); have >= most && have > nothing {
+			if have := seal.Held(bounds); have >= most && have > schemas.HeldNot {
 				best, most = seal, have
 			}
 		}
@@ -100,18 +104,6 @@ func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas
 		}
 	}
 	return narrowed
-}
-
-// since returns the ends of weights and statistics as they are now: the run's own records begin there.
-func (p *pipeline) since(ctx context.Context) (s schemas.Since, err error) {
-	if _, s.Weights, err = p.Log.Bounds(ctx, p.Topics.Weights, 0); err != nil {
-		return s, err
-	}
-	statistics, err := p.Log.Spans(ctx, p.Topics.Statistics)
-	for _, bounds := range statistics {
-		s.Statistics = append(s.Statistics, bounds.To)
-	}
-	return s, err
 }
 
 // warm returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warm

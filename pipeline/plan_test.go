@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"testing"
 
@@ -20,7 +22,11 @@ func FuzzLedger(f *testing.F) {
 	twice := sound
 	twice.Classes = []string{"a", "a"}
 	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
-		f.Add(string(schemas.KindPlan), p.Message().Value)
+		messages, err := p.Messages()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(schemas.KindPlan), messages[0].Value)
 	}
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
 	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62, Spans: schemas.Spans{{To: 1 << 62}}}).Message().Value)
@@ -32,12 +38,17 @@ func FuzzLedger(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = l.Add(run.Message{Message: schemas.Message{Value: value, Headers: []schemas.Header{{Key: "kind", Value: kind}}}})
+		digest := sha256.Sum256(value)
+		headers := []schemas.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
+		for _, number := range []string{"stage", "visit", "partition", "chunk"} {
+			headers = append(headers, schemas.Header{Key: number, Value: "0"})
+		}
+		err = l.Add(run.Message{Message: schemas.Message{Value: value, Headers: headers}})
 		if err != nil && !errors.Is(err, schemas.ErrDamaged) {
 			t.Error(err)
 		}
 		for _, p := range l.Unfinished() {
-			l.Ended(p.Content())
+			p.Content()
 			narrow(p.Spans, left(l, p.Spans))
 			segments := 0.0
 			for _, s := range p.Spans {

@@ -130,10 +130,10 @@ func TestTwinsDoNoHarm(t *testing.T) {
 		report *schemas.Report
 		err    error
 	}
-	results, twins := make(chan result), 4
+	results, twins, ledger := make(chan result), 4, readLedger(t, p)
 	for range twins {
 		go func() {
-			report, err := newSoleMembers(t, p, job, recorder).execute(t.Context(), plan, 0)
+			report, err := newSoleMembers(t, p, job, recorder).execute(t.Context(), plan, ledger)
 			results <- result{report, err}
 		}()
 	}

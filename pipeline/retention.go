@@ -11,12 +11,14 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
 )
 
-// minRetention is how long a run may take. A topic that keeps messages for less time may delete what the run still has to read.
+// minRetention is how long a run may take, as far as its own records are concerned. A topic that keeps them for less time may delete
+// what the run still has to read.
 const minRetention = time.Hour
 
-// RetentionError says that a topic may delete messages before a run has read them.
+// RetentionError says that a topic may delete records of a run before the run has read them.
 type RetentionError struct {
 	Topic     string
 	Retention time.Duration // the topic's retention.ms
@@ -26,45 +28,94 @@ func (e *RetentionError) Error() string {
 	return fmt.Sprintf("%s keeps messages for only %v, a run needs them for at least %v: increase retention.ms", e.Topic, e.Retention, minRetention)
 }
 
-// CompactionError says that a topic may drop a record that a worker still waits for.
-type CompactionError struct {
-	Topic string
-	Lag   time.Duration // the topic's min.compaction.lag.ms
+// retention is what the settings of the examples topic say about the deletion of messages. The zero value deletes nothing.
+type retention struct {
+	time    time.Duration // 0: messages are not deleted by their age
+	bytes   int64         // of a partition; 0: they are not deleted by its size
+	segment int64         // bytes of a segment, which is deleted as a whole
 }
 
-func (e *CompactionError) Error() string {
-	return fmt.Sprintf("%s compacts messages after %v, a run needs them for at least %v: increase min.compaction.lag.ms", e.Topic, e.Lag, minRetention)
-}
-
-// checkRetention returns a *RetentionError or a *CompactionError if a topic may lose messages during a run. If the settings can't be
-// read for lack of permission, it records a notice and returns nil.
-func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) error {
+// checkRetention returns a *RetentionError if a topic may lose records of a run during the run, and the retention of the examples.
+// If the settings can't be read for lack of permission, it records a notice and returns the zero retention.
+func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) (examples retention, err error) {
 	t := p.Topics
-	for _, topic := range []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans} {
-		config, err := p.admin.Config(ctx, topic)
-		if errors.As(err, new(*kafkalog.AccessError)) {
-			event.Notice(rec, "the retention of the topics is not checked: %v", err)
-			return nil // the permission is usually missing for the other topics too
-		}
-		if err != nil {
-			return err
-		}
-		policy := config["cleanup.policy"]
-		if r, known := milliseconds(config["retention.ms"]); known && r < minRetention && policy != "compact" {
-			return &RetentionError{topic, r}
-		}
-		if lag, known := milliseconds(config["min.compaction.lag.ms"]); known && lag < minRetention && strings.Contains(policy, "compact") {
-			return &CompactionError{topic, lag}
+	configs, err := p.admin.Configs(ctx, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans, t.Versions)
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		event.Notice(rec, "the retention of the topics is not checked: %v", err)
+		return examples, nil
+	}
+	if err != nil {
+		return examples, err
+	}
+	for topic, config := range configs {
+		r := retentionOf(config)
+		switch {
+		case topic == t.Examples:
+			examples = r
+		case r.time > 0 && r.time < minRetention:
+			return examples, &RetentionError{topic, r.time}
 		}
 	}
-	return nil
+	return examples, nil
 }
 
-// milliseconds parses a duration in a topic's settings. known is false if the setting means no limit, or is not a number.
-func milliseconds(text string) (d time.Duration, known bool) {
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ms < 0 || ms >= math.MaxInt64/int64(time.Millisecond) {
+// retentionOf returns what a topic's settings say.
+func retentionOf(config map[string]string) (r retention) {
+	if !strings.Contains(config["cleanup.policy"], "delete") {
+		return r
+	}
+	if ms, known := limit(config["retention.ms"]); known && ms < math.MaxInt64/int64(time.Millisecond) {
+		r.time = max(time.Duration(ms)*time.Millisecond, 1)
+	}
+	r.bytes, _ = limit(config["retention.bytes"])
+	r.segment, _ = limit(config["segment.bytes"])
+	return r
+}
+
+// limit parses a limit in a topic's settings. known is false if the setting means no limit, or is not a number.
+func limit(text string) (n int64, known bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
 		return 0, false
 	}
-	return time.Duration(ms) * time.Millisecond, true
+	return n, true
+}
+
+// runTime is how long the examples of a run must stay. It is an hour, or a quarter of their retention if that is less: a run over a
+// topic that forgets within minutes has to be short.
+func (r retention) runTime() time.Duration { return min(minRetention, r.time/4) }
+
+// staying cuts from the bounds of the examples topic, at the beginning of each partition, what retention may delete before a run
+// that begins now has ended. It returns the bounds without it.
+//
+// A partition that is limited in bytes loses whole segments as others are written. Its size is not known, so staying leaves out
+// nothing before it has lost something for the first time. From then on it holds about r.bytes: it may lose as many messages as
+// came in the last hour, and the rest of their segment.
+func (p *pipeline) staying(ctx context.Context, r retention, bounds []schemas.Span) ([]schemas.Span, error) {
+	cut := append([]schemas.Span(nil), bounds...)
+	if r.time > 0 {
+		old, err := p.Log.Before(ctx, p.Topics.Examples, r.time-r.runTime())
+		if err != nil {
+			return nil, err
+		}
+		for n := range cut {
+			cut[n].From = min(max(cut[n].From, old[n]), cut[n].To)
+		}
+	}
+	if r.bytes == 0 {
+		return cut, nil
+	}
+	recent, err := p.Log.Before(ctx, p.Topics.Examples, minRetention)
+	if err != nil {
+		return nil, err
+	}
+	for n, all := range bounds {
+		if all.From == 0 || all.Empty() {
+			continue
+		}
+		held := float64(all.To - all.From)
+		lost := float64(all.To-min(max(recent[n], all.From), all.To)) + held*min(float64(r.segment)/float64(max(r.bytes, 1)), 1)
+		cut[n].From = min(max(cut[n].From, all.From+int64(math.Ceil(lost))), cut[n].To)
+	}
+	return cut, nil
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,7 +29,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 	}
 	p := open(log, job.Name, nil)
 	t := p.Topics
-	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans, t.Quarantine); err != nil {
+	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine); err != nil {
 		return err
 	}
 	rec = event.Serialised(rec)
@@ -47,14 +48,25 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 	}
 	p := open(log, job.Name, nil)
 	t := p.Topics
-	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Plans); err != nil {
+	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.Plans); err != nil {
 		return err
 	}
 	rec = event.Serialised(rec)
 	join := func() member { return log.Join(t.Solvers(), t.Plans) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-		return p.solveWhenOwner(ctx, blas, o, plan, watch, rec)
+		if err := p.solveWhenOwner(ctx, blas, o, plan, watch, rec); err != nil {
+			return err
+		}
+		p.prune(ctx, job.Keep, rec)
+		return nil
 	})
+}
+
+// prune removes what nobody needs any more. Trouble with that is no trouble for anybody else: the next run removes it.
+func (p *pipeline) prune(ctx context.Context, keep int, rec event.Recorder) {
+	if err := p.Prune(ctx, cmp.Or(keep, DefaultKeep)); err != nil && ctx.Err() == nil {
+		event.Notice(rec, "old versions and plans are not removed now, but after a later run: %v", err)
+	}
 }
 
 // member is an owner that can leave its consumer group.
@@ -98,13 +110,22 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 // serveAs does runs as a member of a group, until it gets a run with another arithmetic. It returns that run's plan.
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
-	defer q.subscription.Close()
+	defer func() { q.subscription.Close() }()
 	for {
+		if plans.Long() { // it would grow for as long as the process runs
+			latest, err := p.ReadLedger(ctx)
+			if err != nil {
+				return nil, err
+			}
+			*plans = *latest
+			q.subscription.Close()
+			q = p.queue(ctx, plans, group, rec)
+		}
 		plan, err := q.next(ctx)
 		if err != nil || plan.Arithmetic != here {
 			return plan, err
 		}
-		id := plans.Run(plan)
+		id := plan.Run()
 		rec.Record(event.Began{Run: id, Stages: plan.Stages})
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
@@ -133,8 +154,8 @@ func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, re
 // next waits for a run that has not ended, and returns its plan.
 func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 	for {
-		if unfinished := q.plans.Unfinished(); len(unfinished) > 0 {
-			return unfinished[0], nil
+		for _, plan := range q.plans.Unfinished() {
+			return plan, nil
 		}
 		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
 			q.owned = owned

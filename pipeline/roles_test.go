@@ -191,7 +191,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 		})
 	}()
 	<-left
-	if _, err := newSoleMembers(t, p, job, event.Ignore{}).execute(t.Context(), plan, 0); err != nil {
+	if _, err := newSoleMembers(t, p, job, event.Ignore{}).execute(t.Context(), plan, readLedger(t, p)); err != nil {
 		t.Fatal(err)
 	}
 	<-over

@@ -94,7 +94,7 @@ func (s *simulation) stopActors() {
 
 // pipeline returns the pipeline as an actor sees it.
 func (s *simulation) pipeline(a *actor) *pipeline {
-	return &pipeline{Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh}}
+	return &pipeline{Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh, LedgerMessages: s.ledgerMessages}}
 }
 
 // fresh returns a text that the simulation has not had before.
@@ -102,6 +102,9 @@ func (s *simulation) fresh() string {
 	s.texts++
 	return strconv.Itoa(s.texts)
 }
+
+// simKeep is how many versions a simulation keeps.
+const simKeep = 2
 
 var simArithmetic = schemas.Arithmetic{Build: "simulation"}
 
@@ -137,7 +140,10 @@ func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
 		p := s.pipeline(a)
 		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return membership }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			return p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{})
+			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
+				return err
+			}
+			return p.Prune(ctx, simKeep)
 		})
 	})
 }
@@ -178,18 +184,17 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede bool) (
 	for n := range simPartitions {
 		plan.Spans = append(plan.Spans, schemas.Span{Partition: n, From: 0, To: simMessages})
 	}
-	plan.Ended = l.Ended(plan.Content())
-	if plan.Since, err = p.since(ctx); err != nil {
+	s.drawn[seed]++
+	plan.Submission = strconv.Itoa(s.drawn[seed])
+	if plan.Since, err = p.Now(ctx); err != nil {
+		return nil, "", err
+	}
+	plan.Since.Plans = l.Next
+	if plan, l, err = p.submit(ctx, plan, l, supersede, event.Ignore{}); err != nil {
 		return nil, "", err
 	}
 	id := plan.Run()
-	if !slices.Contains(s.runs, id) {
-		s.runs = append(s.runs, id)
-	}
-	if plan, _, err = p.submit(ctx, plan, l, supersede, event.Ignore{}); err != nil {
-		return nil, id, err
-	}
-	report, err := p.follow(ctx, plan, event.Ignore{})
+	report, err := p.follow(ctx, plan, l, event.Ignore{})
 	return report, id, err
 }
 

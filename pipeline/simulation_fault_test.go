@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"slices"
 )
 
@@ -19,7 +18,7 @@ func (s *simulation) injectFault() {
 		s.trace("step %d: partitions are assigned again, and some actors are not notified", s.steps)
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
-		s.trace("step %d: plans and weights are compacted", s.steps)
+		s.trace("step %d: plans and versions are compacted", s.steps)
 		s.compact()
 	case 8:
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
@@ -53,24 +52,10 @@ func (s *simulation) expire(topic string, partition int) {
 	p.expire(before)
 }
 
-// compact compacts plans and weights, but only what is older than every run that has not ended: min.compaction.lag.ms protects
-// the rest.
+// compact compacts plans and versions.
 func (s *simulation) compact() {
-	l, err := s.pipeline(unattended()).ReadLedger(context.Background())
-	if err != nil {
-		s.fail("compact: %v", err)
-		return
+	for _, topic := range []string{s.topics.Plans, s.topics.Versions} {
+		p := s.log.topics[topic][0]
+		p.compact(p.end)
 	}
-	plans, weights := s.log.topics[s.topics.Plans][0], s.log.topics[s.topics.Weights][0]
-	beforePlans, beforeWeights := plans.end, weights.end
-	for _, p := range l.Unfinished() {
-		beforeWeights = min(beforeWeights, p.Since.Weights)
-		for _, m := range plans.messages {
-			if m.Run() == p.Run() {
-				beforePlans = min(beforePlans, m.Offset)
-			}
-		}
-	}
-	plans.compact(beforePlans)
-	weights.compact(beforeWeights)
 }

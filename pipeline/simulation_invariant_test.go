@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -22,6 +23,9 @@ func (k recordKey) String() string {
 
 // keyOf returns the key of a message's record, and whether that record must have the same content whoever writes it.
 func keyOf(m schemas.Message) (key recordKey, fixed bool) {
+	if m.Value == nil {
+		return recordKey{}, false // a tombstone
+	}
 	switch m.Kind() {
 	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights:
 		id, err := schemas.IdentityOf(m)
@@ -68,8 +72,28 @@ func (s *simulation) learn(_ string, m schemas.Message) {
 	}
 }
 
+// note notes which runs were submitted, how they ended, and which versions there are, as the order of the writes has it.
+func (s *simulation) note(m schemas.Message) {
+	switch end := run.EndOf(m); {
+	case m.Kind() == schemas.KindPlan && m.Value != nil && !slices.Contains(s.runs, m.Run()):
+		s.runs = append(s.runs, m.Run())
+	case m.Kind() == schemas.KindRemoval:
+		s.versions = slices.DeleteFunc(s.versions, func(p schemas.Place) bool { return p.Run == m.Run() })
+		s.removed[m.Run()] = true
+	case end != nil:
+		if end.State == schemas.Done || s.ends[end.Run] == "" {
+			s.ends[end.Run] = end.State
+		}
+		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }
+		if end.Version != nil && !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
+			s.versions = append(s.versions, *end.Version)
+		}
+	}
+}
+
 // checkWrite checks that a message that is written has the content that it has without faults.
 func (s *simulation) checkWrite(topic string, m schemas.Message) {
+	s.note(m)
 	key, fixed := keyOf(m)
 	if !fixed {
 		return
@@ -81,47 +105,37 @@ func (s *simulation) checkWrite(topic string, m schemas.Message) {
 	}
 }
 
-// checkEnd checks what must hold once all actors have stopped: compaction changes no run's end, each run that is done has a
-// report and a version, and each version can be read.
+// checkEnd checks what must hold once all actors have stopped: the ledger has the runs and versions that were written, and no run that
+// has ended goes on; each run that is done has a report, and a version unless newer ones have replaced it; compaction changes nothing
+// of that; each version can be read, and the latest has the highest number.
 func (s *simulation) checkEnd() {
 	p, ctx := s.pipeline(unattended()), context.Background()
-	before, err := p.ReadLedger(ctx)
+	history, err := p.ReadHistory(ctx)
 	if err != nil {
 		s.fail("before compaction: %v", err)
 		return
 	}
+	s.checkLedger()
 	s.compact()
-	after, err := p.ReadLedger(ctx)
-	if err != nil {
-		s.fail("after compaction: %v", err)
-		return
-	}
-	damaged := &eventRecorder{}
-	if after.Report(damaged); len(damaged.events) > 0 {
-		s.fail("plans has damaged messages after compaction: %v", damaged.events)
-	}
+	s.checkLedger()
 	manifests, err := p.Versions(ctx)
 	if err != nil {
 		s.fail("%v", err)
 	}
 	done := 0
-	for _, id := range s.runs {
-		end := before.End(id)
-		if end == nil {
-			continue
-		}
-		if compacted := after.End(id); compacted == nil || compacted.State != end.State {
-			s.fail("run %s has end %+v after compaction, expected state %s", id, compacted, end.State)
-		}
-		if end.State != schemas.Done {
+	for id, state := range s.ends {
+		if state != schemas.Done {
 			continue
 		}
 		done++
-		if report, err := p.follow(ctx, after.Plan(id), event.Ignore{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
+		if history.Plan(id) == nil || history.End(id) == nil {
+			continue // it is too old
+		}
+		if report, err := p.follow(ctx, history.Plan(id), history, event.Ignore{}); err != nil || report.Rows != simRows*simMessages*simPartitions {
 			s.fail("run %s is done: got report %+v and error %v, expected %d rows", id, report, err, simRows*simMessages*simPartitions)
 		}
 	}
-	if done != len(manifests) {
+	if len(manifests) < min(done, simKeep) || len(manifests) > done {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
 	}
 	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m schemas.Manifest) bool { return m.Version > latest.Version })) {
@@ -134,5 +148,30 @@ func (s *simulation) checkEnd() {
 		} else if model.Digest() != m.WeightsDigest {
 			s.fail("version %d has digest %s, its manifest says %s", m.Version, model.Digest(), m.WeightsDigest)
 		}
+	}
+}
+
+// checkLedger checks that the ledger has the unfinished runs and the versions that were written.
+func (s *simulation) checkLedger() {
+	l, err := s.pipeline(unattended()).ReadLedger(context.Background())
+	if err != nil {
+		s.fail("read the ledger: %v", err)
+		return
+	}
+	damaged := &eventRecorder{}
+	if l.Report(damaged); len(damaged.events) > 0 {
+		s.fail("plans has damaged messages: %v", damaged.events)
+	}
+	unfinished := slices.Collect(maps.Keys(maps.Collect(l.Unfinished())))
+	for _, id := range s.runs {
+		if slices.Contains(unfinished, id) != (s.ends[id] == "") {
+			s.fail("run %s has end %q, but the ledger has the unfinished runs %v", id, s.ends[id], unfinished)
+		}
+		if end := l.End(id); end != nil && l.Plan(id) != nil && end.State != s.ends[id] {
+			s.fail("the ledger has end %+v of run %s, which is %s", end, id, s.ends[id])
+		}
+	}
+	if !slices.Equal(l.Versions(), s.versions) {
+		s.fail("the ledger has the versions %v, those that were made and not removed are %v", l.Versions(), s.versions)
 	}
 }

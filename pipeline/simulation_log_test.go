@@ -17,12 +17,14 @@ type simLog struct {
 	topics  map[string][]*simPartition            // the partitions of each topic
 	onWrite func(topic string, m schemas.Message) // called before each write; may be nil
 	writes  int
+	step    int // of the simulation
 }
 
 // simPartition is a partition with offsets from first to end (excluded). Some offsets may have no message.
 type simPartition struct {
 	first, end int64
 	messages   []run.Message
+	written    map[int64]int // the step in which a message was written, by its offset
 }
 
 // append adds a message, and returns its offset.
@@ -44,15 +46,15 @@ func (p *simPartition) expire(before int64) {
 	p.first = max(p.first, before)
 }
 
-// compact keeps only the last message of each key among the messages before an offset. Kafka's log cleaner does the same to
-// messages older than min.compaction.lag.ms.
+// compact keeps only the last message of each key among the messages before an offset, and no tombstones. Kafka's log cleaner does
+// the same.
 func (p *simPartition) compact(before int64) {
 	last := map[string]int64{}
 	for _, m := range p.messages {
 		last[m.Key] = m.Offset
 	}
 	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m run.Message) bool {
-		return m.Offset < before && last[m.Key] != m.Offset
+		return m.Offset < before && (last[m.Key] != m.Offset || m.Value == nil)
 	})
 }
 
@@ -61,7 +63,12 @@ func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	if l.onWrite != nil {
 		l.onWrite(topic, m)
 	}
-	return l.topics[topic][partition].append(m)
+	p := l.topics[topic][partition]
+	if p.written == nil {
+		p.written = map[int64]int{}
+	}
+	p.written[p.end] = l.step
+	return p.append(m)
 }
 
 // actorLog is the log as one actor sees it. Each call gives control to the scheduler, and may suffer a fault.
@@ -154,6 +161,27 @@ func (l actorLog) Spans(_ context.Context, topic string) (spans []schemas.Span, 
 		spans = append(spans, schemas.Span{Partition: n, From: p.first, To: p.end})
 	}
 	return spans, nil
+}
+
+// oldAge is after how many steps a message may be called old. No request is under way for so long.
+const oldAge = 1000
+
+// Before returns offsets before which all messages are old.
+func (l actorLog) Before(_ context.Context, topic string, _ time.Duration) (offsets []int64, err error) {
+	if err := l.giveWay(); err != nil {
+		return nil, err
+	}
+	for _, p := range l.topics[topic] {
+		at := p.first
+		for _, m := range p.messages {
+			if p.written[m.Offset] > l.step-oldAge {
+				break
+			}
+			at = m.Offset + 1
+		}
+		offsets = append(offsets, at)
+	}
+	return offsets, nil
 }
 
 // Partitions returns how many partitions a topic has.

@@ -161,12 +161,16 @@ func newScenario(t testing.TB, bytes int64, list ...schemas.Stage) *scenario {
 		sc.examples = append(sc.examples, messages)
 	}
 	s := sc.simulation(0)
-	s.random, s.log.onWrite = nil, s.learn
+	s.random = nil
+	s.log.onWrite = func(topic string, m schemas.Message) {
+		s.learn(topic, m)
+		s.checkWrite(topic, m)
+	}
 	s.startRoles(1, 1)
-	// A run's id depends on how many runs of the same plan have ended, so the reference needs as many of either seed as a
-	// schedule can get to.
-	for _, seed := range []uint64{1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2} {
-		s.submit(seed, false)
+	// A run's id depends on the text that its submission draws, which in a simulation is a number. So the reference needs as many runs
+	// of either seed as a schedule can submit.
+	for range 2 * simSubmissions {
+		s.submit(uint64(1+s.drawn[1]/simSubmissions), false)
 		s.awaitRuns()
 	}
 	s.stopActors()
@@ -195,12 +199,18 @@ type simulation struct {
 	solvers        []*simMembership // by solver
 
 	faultsLeft int
-	dataLost   bool // a message that a run may need was lost or expired
-	chunk      int  // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
-	texts      int  // that fresh has returned
+	dataLost   bool           // a message that a run may need was lost or expired
+	chunk      int            // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
+	texts      int            // that fresh has returned
+	drawn      map[uint64]int // submissions by seed
 
-	runs     []string // ids of submitted runs, each once
-	outcomes []string // what submitters saw: the states of their runs' ends
+	ledgerMessages int // see run.Client
+
+	runs     []string          // ids of submitted runs, each once
+	ends     map[string]string // the states in which runs ended, by id
+	versions []schemas.Place   // that were made and not removed
+	removed  map[string]bool   // runs whose versions were removed
+	outcomes []string          // what submitters saw: the states of their runs' ends
 
 	grams      map[int]bool // partitions whose Gram matrices of the current visit are written; learn counts them
 	gramsFirst int          // visits whose Gram matrices were all written before other sums
@@ -210,13 +220,17 @@ type simulation struct {
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}},
-		trace: func(string, ...any) {},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, trace: func(string, ...any) {},
 	}
 	for topic, partitions := range map[string]int{
-		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
+		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
 	} {
 		for range partitions {
-			s.log.topics[topic] = append(s.log.topics[topic], &simPartition{})
+			begins := s.random.Int64N(3) // what was there before is gone
+			if topic == s.topics.Examples {
+				begins = 0
+			}
+			s.log.topics[topic] = append(s.log.topics[topic], &simPartition{first: begins, end: begins})
 		}
 	}
 	for p, messages := range sc.examples {
@@ -237,6 +251,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		s.trace = trace
 	}
 	s.chunk = int(seed / 3 % 4 / 3)
+	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
 		s.faultsLeft = s.random.IntN(10)
@@ -251,6 +266,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	return s
 }
 
+// simSubmissions is more submissions of a seed than a schedule has.
+const simSubmissions = 16
+
 // maxSteps is when a simulation counts as one that never ends. The longest ones take about a tenth of it.
 const maxSteps = 100_000
 
@@ -261,6 +279,7 @@ func (s *simulation) awaitRuns() {
 		s.assignAll()
 	}
 	for s.violation == nil && s.submitting() {
+		s.log.step = s.steps
 		if s.steps++; s.steps > maxSteps {
 			s.fail("a run has not ended after %d steps", maxSteps)
 			return

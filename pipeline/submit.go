@@ -40,14 +40,18 @@ type submission struct {
 	plan     *schemas.Plan
 	first    []*schemas.Plan // unfinished runs that go first
 	known    bool            // the run was on the topic before
-	watch    int64           // the run's end is on the plans topic at this offset or later
+	ledger   *run.Ledger     // has the plan; the run's end comes after it
 	ingested time.Duration   // how long ingest took
 }
 
 // ingestAndSubmit ingests the job's files, and submits its run.
 func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*submission, error) {
 	began := time.Now()
-	seals, err := p.ingest(ctx, job, rec)
+	retention, err := p.checkRetention(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	seals, err := p.ingest(ctx, job, retention, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -57,31 +61,59 @@ func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job J
 		return nil, err
 	}
 	l.Report(rec)
-	if p.admin.Embedded() && len(l.Unfinished()) == 0 {
+	if p.admin.Embedded() && !anyUnfinished(l) {
 		if err := p.clear(ctx, job); err != nil {
 			return nil, err
 		}
 	}
-	plan, err := p.plan(ctx, job, blas, seals, l, rec)
+	plan, err := p.plan(ctx, job, blas, seals, l, retention)
 	if err != nil {
 		return nil, err
 	}
-	s.known, s.watch = l.Plan(plan.Run()) != nil, l.Next
-	s.plan, s.first, err = p.submit(ctx, plan, l, o.Supersede || p.admin.Embedded(), rec)
-	return s, err
+	s.plan, s.ledger, err = p.submit(ctx, plan, l, o.Supersede || p.admin.Embedded(), rec)
+	if err != nil {
+		return nil, err
+	}
+	s.known = s.plan.Submission != plan.Submission
+	for id, other := range s.ledger.Unfinished() {
+		if id == s.plan.Run() {
+			break
+		}
+		s.first = append(s.first, other)
+	}
+	return s, nil
 }
 
-// submit writes the plan to the plans topic unless its run is there. It returns the run's first plan on the topic, and the
-// unfinished runs that go first.
-func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec event.Recorder) (*schemas.Plan, []*schemas.Plan, error) {
+// anyUnfinished reports whether a run has not ended.
+func anyUnfinished(l *run.Ledger) bool {
+	for range l.Unfinished() {
+		return true
+	}
+	return false
+}
+
+// submit writes the plan to the plans topic, unless there is an unfinished run of the same content: that run is resumed. It returns
+// the run's plan, and a ledger that has it.
+func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger, supersede bool, rec event.Recorder) (*schemas.Plan, *run.Ledger, error) {
+	content, resumed := plan.Content(), false
+	for _, other := range l.Unfinished() {
+		if other.Content() == content {
+			plan, resumed = other, true
+			break
+		}
+	}
 	id := plan.Run()
 	if supersede {
 		if err := p.cancelOthers(ctx, id, rec); err != nil {
 			return nil, nil, err
 		}
 	}
-	if l.Plan(id) == nil {
-		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, plan.Message()); err != nil {
+	if !resumed {
+		messages, err := plan.Messages()
+		if err != nil {
+			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
+		}
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, messages...); err != nil {
 			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
 		}
 	}
@@ -89,14 +121,10 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 	if err != nil {
 		return nil, nil, err
 	}
-	var first []*schemas.Plan
-	for _, other := range l.Unfinished() {
-		if l.Run(other) == id {
-			return other, first, nil
-		}
-		first = append(first, other)
+	if submitted := l.Plan(id); submitted != nil { // it may have ended already
+		return submitted, l, nil
 	}
-	return nil, nil, &RunError{Run: id, State: "ended", Reason: "another process finished or cancelled it; run the same command again to begin the next run"}
+	return nil, nil, &RunError{Run: id, State: "ended", Reason: "other processes have finished or cancelled it, and many runs after it; run the same command again to begin the next run"}
 }
 
 // cancelOthers cancels the unfinished runs other than this one.
@@ -105,12 +133,14 @@ func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Record
 	if err != nil {
 		return err
 	}
-	for _, other := range l.Unfinished() {
-		earlier := l.Run(other)
+	for earlier := range l.Unfinished() {
 		if earlier == id {
 			continue
 		}
-		end := &schemas.End{Run: earlier, Content: other.Content(), State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
+		end := &schemas.End{Run: earlier, State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
+		if end.Since, err = p.Now(ctx); err != nil {
+			return fmt.Errorf("cancel run %s: %w", earlier, err)
+		}
 		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
 			return fmt.Errorf("cancel run %s: %w", earlier, err)
 		}

@@ -40,7 +40,7 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	go func() {
 		worked <- worker.New(p.Client, openBLAS(t), plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
 	}()
-	end := &schemas.End{Run: plan.Run(), Content: plan.Content(), State: schemas.Cancelled}
+	end := &schemas.End{Run: plan.Run(), State: schemas.Cancelled}
 	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}

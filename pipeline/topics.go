@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // pipeline reads and writes the topics of one pipeline, and creates them.
@@ -31,20 +34,122 @@ func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 // maxStatisticsPartitions is enough to spread the Gram matrices over the brokers, and few enough for one solver to follow.
 const maxStatisticsPartitions = 8
 
-// compactionLag must be longer than any run. Otherwise compaction may remove a record that a worker still waits for.
-const compactionLag = 7 * 24 * time.Hour
+// TopicOptions are the keys under `topics` of the configuration: the settings of topics that are created. Start from
+// [DefaultTopics].
+type TopicOptions struct {
+	Replication int           // of every topic; 0: 3 with three brokers or more, else 1
+	Retention   Retention     // how long messages stay
+	Segment     Bytes         // after which a partition begins another file, the unit in which messages are deleted
+	SegmentTime time.Duration `mapstructure:"segment_time"` // after which it does
+}
+
+// Retention says how long messages stay on the topics that lose them by time.
+type Retention struct {
+	Examples   time.Duration // 0: for ever
+	Residuals  time.Duration
+	Statistics time.Duration
+	Weights    time.Duration
+	Quarantine time.Duration // 0: for ever
+	Tombstones time.Duration // on the compacted topics
+}
+
+// DefaultTopics returns the options in which no key is set.
+func DefaultTopics() TopicOptions {
+	const day = 24 * time.Hour
+	return TopicOptions{
+		Retention: Retention{Residuals: day, Statistics: day, Weights: day, Quarantine: 7 * day, Tombstones: day},
+		Segment:   64 << 20, SegmentTime: time.Hour,
+	}
+}
+
+// minSegment is the size of a segment that holds any message that brokers take by default.
+const minSegment = 2 << 20
+
+// Check returns the impossible values, by the keys under `topics`.
+func (o TopicOptions) Check() (problems []schemas.Problem) {
+	wrong := func(key string, value any, want string) {
+		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+	if o.Replication < 0 || o.Replication > 100 {
+		wrong("replication", o.Replication, "a number of replicas, at most 100; 0: as many as the brokers allow, up to 3")
+	}
+	r := o.Retention
+	for _, k := range []struct {
+		key   string
+		value time.Duration
+		least time.Duration
+	}{
+		{"examples", r.Examples, 0}, {"residuals", r.Residuals, minRetention}, {"statistics", r.Statistics, minRetention},
+		{"weights", r.Weights, minRetention}, {"quarantine", r.Quarantine, 0}, {"tombstones", r.Tombstones, minRetention},
+	} {
+		switch {
+		case k.value < k.least:
+			wrong("retention."+k.key, k.value, "at least "+k.least.String()+", as runs need the messages that long")
+		case k.value > maxRetention:
+			wrong("retention."+k.key, k.value, "at most ten years; 0 keeps examples and quarantine for ever")
+		}
+	}
+	if o.Segment < minSegment || o.Segment > 1<<30 {
+		wrong("segment", o.Segment, "2MiB to 1GiB")
+	}
+	if o.SegmentTime < time.Minute || o.SegmentTime > maxRetention {
+		wrong("segment_time", o.SegmentTime, "1m to ten years")
+	}
+	return problems
+}
+
+// maxRetention is ten years.
+const maxRetention = 10 * 365 * 24 * time.Hour
+
+// TopicKeys documents the keys under `topics` of the configuration, in the order of the documentation.
+func TopicKeys() []schemas.Key {
+	return []schemas.Key{
+		{Name: "replication", Meaning: "replicas of each topic that is created; 0: 3 with three brokers or more, else 1. From 3 on a write needs two of them"},
+		{Name: "retention.examples", Meaning: "how long examples stay; 0: for ever"},
+		{Name: "retention.residuals", Meaning: fmt.Sprintf("how long residuals stay: at least as long as a run takes, and %v", minRetention)},
+		{Name: "retention.statistics", Meaning: "how long statistics stay, as for residuals"},
+		{Name: "retention.weights", Meaning: "how long the weights and the report of a run stay, as for residuals. Versions have a topic of their own: see `keep`"},
+		{Name: "retention.quarantine", Meaning: "how long messages that could not be used stay; 0: for ever"},
+		{Name: "retention.tombstones", Meaning: "how long it is said on `versions` and `plans` that something was removed"},
+		{Name: "segment", Meaning: "size at which a partition begins another file: messages are deleted by files"},
+		{Name: "segment_time", Meaning: "time after which a partition begins another file"},
+	}
+}
 
 // Topics returns the topics that a job needs, with the settings that missing ones are created with.
 func Topics(job Job) []kafkalog.Topic {
-	t, p := run.TopicsOf(job.Name), job.Examples.Partitions
-	lag := map[string]string{"min.compaction.lag.ms": strconv.FormatInt(compactionLag.Milliseconds(), 10)}
+	t, p, o := run.TopicsOf(job.Name), job.Examples.Partitions, cmp.Or(job.Topics, DefaultTopics())
+	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	files := map[string]string{"segment.bytes": strconv.FormatInt(int64(o.Segment), 10), "segment.ms": milliseconds(o.SegmentTime)}
+	topic := func(name string, partitions int, settings ...string) kafkalog.Topic {
+		topic := kafkalog.Topic{Name: name, Partitions: partitions, Replication: o.Replication, Config: maps.Clone(files)}
+		for i := 0; i < len(settings); i += 2 {
+			topic.Config[settings[i]] = settings[i+1]
+		}
+		return topic
+	}
+	deleted := func(name string, partitions int, after time.Duration) kafkalog.Topic {
+		retention := "-1" // for ever
+		if after > 0 {
+			retention = milliseconds(after)
+		}
+		return topic(name, partitions, "cleanup.policy", "delete", "retention.ms", retention, "retention.bytes", "-1")
+	}
+	// What has a tombstone leaves the disk at last after the lag and the time of tombstones, however little is written.
+	compacted := func(name string) kafkalog.Topic {
+		topic := topic(name, 1, "delete.retention.ms", milliseconds(o.Retention.Tombstones), "max.compaction.lag.ms", milliseconds(max(o.Retention.Tombstones, o.SegmentTime)),
+			"min.cleanable.dirty.ratio", "0.1")
+		topic.Compact = true
+		return topic
+	}
 	return []kafkalog.Topic{
-		{Name: t.Examples, Partitions: p},
-		{Name: t.Residuals, Partitions: p},
-		{Name: t.Statistics, Partitions: min(p, maxStatisticsPartitions)},
-		{Name: t.Weights, Partitions: 1, Compact: true, Config: lag},
-		{Name: t.Plans, Partitions: 1, Compact: true, Config: lag},
-		{Name: t.Quarantine, Partitions: 1},
+		deleted(t.Examples, p, o.Retention.Examples),
+		deleted(t.Residuals, p, o.Retention.Residuals),
+		deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
+		deleted(t.Weights, 1, o.Retention.Weights),
+		compacted(t.Versions),
+		compacted(t.Plans),
+		deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}
 }
 

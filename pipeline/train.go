@@ -63,15 +63,16 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
 		}
 		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
-		if _, err := roles.execute(ctx, earlier, s.watch); err != nil && !errors.As(err, new(*RunError)) {
+		if _, err := roles.execute(ctx, earlier, s.ledger); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err
 		}
 	}
 	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
-	report, err := roles.execute(ctx, s.plan, s.watch)
+	report, err := roles.execute(ctx, s.plan, s.ledger)
 	if err != nil {
 		return nil, nil, err
 	}
+	p.prune(ctx, job.Keep, rec)
 	report.IngestSeconds = s.ingested.Seconds()
 	m, err := p.Model(ctx, s.plan.Run())
 	return report, m, err
@@ -112,24 +113,26 @@ func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*member
 	return m, nil
 }
 
-// execute works on a run and solves it until the run has ended, and returns its report. The run's end is on the plans topic at
-// offset watch or later.
-func (m *members) execute(ctx context.Context, plan *schemas.Plan, watch int64) (report *schemas.Report, err error) {
+// execute works on a run and solves it until the run has ended, and returns its report. l has the run's plan.
+func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) (report *schemas.Report, err error) {
+	if l.End(plan.Run()) != nil { // other processes were faster
+		return m.follow(ctx, plan, l, m.rec)
+	}
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	rec := event.Serialised(newOnce(m.rec))
 	roles.Go(func() error {
-		w := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes}, rec)
+		w := worker.New(m.Client, m.blas, plan, l.Next, m.works, worker.Options{Bytes: m.bytes}, rec)
 		return unlessStopped(working, w.Work(working))
 	})
 	roles.Go(func() error {
-		return unlessStopped(working, m.solveWhenOwner(working, m.blas, m.solves, plan, watch, rec))
+		return unlessStopped(working, m.solveWhenOwner(working, m.blas, m.solves, plan, l.Next, rec))
 	})
 	roles.Go(func() error {
 		defer stop()
 		var err error
-		report, err = m.follow(ctx, plan, rec)
+		report, err = m.follow(ctx, plan, l, rec)
 		return err
 	})
 	if err := roles.Wait(); err != nil {

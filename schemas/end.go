@@ -1,5 +1,7 @@
 package schemas
 
+import "strings"
+
 // KindEnd is the kind of an [End] message.
 const KindEnd Kind = "end"
 
@@ -12,17 +14,35 @@ const (
 
 // End says how a run ended.
 type End struct {
-	Run     string `json:"run"`
-	Content Digest `json:"content"`          // see Plan.Content
-	State   string `json:"state"`            // Done, Failed or Cancelled
-	Reason  string `json:"reason,omitempty"` // why it failed or was cancelled
+	Run    string `json:"run"`
+	State  string `json:"state"`            // Done, Failed or Cancelled
+	Reason string `json:"reason,omitempty"` // why it failed or was cancelled
 	// Source is a source that lacks messages, as [SourceName] has it; empty for other reasons. Its seal, if it stands before this
 	// end, no longer counts, so the source is ingested again.
 	Source string `json:"source,omitempty"`
+	// Version says where the run's version is on the versions topic. nil: there is none.
+	Version *Place `json:"version,omitempty"`
+	// Since holds the end offsets of topics when the run ended: the next run's records begin there.
+	Since Since `json:"since"`
 	// Attempt is unique, so that compaction keeps every end of a run. If a run has several ends, Done outranks Cancelled,
 	// and Cancelled outranks Failed.
 	Attempt string `json:"attempt,omitempty"`
 }
 
 // Message encodes the end for the plans topic.
-func (e *End) Message() Message { return jsonMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, e) }
+func (e *End) Message() Message {
+	short := *e
+	short.Reason = cut(e.Reason, maxReason)
+	return jsonMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, short)
+}
+
+// maxReason is the maximum length of a reason for people, in bytes.
+const maxReason = 4 << 10
+
+// cut returns a text of at most so many bytes, cut between characters, and marked if it was cut.
+func cut(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
+}

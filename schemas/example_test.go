@@ -122,22 +122,28 @@ func ExampleDecodeJSON() {
 		Seed:    1,
 		Segment: 16,
 	}
-	message := plan.Message()
+	messages, err := plan.Messages()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var documents schemas.Documents // a long plan has several messages
+	message, complete, _ := documents.Add(messages[0])
 	read, err := schemas.DecodeJSON[schemas.Plan](message)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(read.Name, read.Spans, read.Stages[0].Link)
-	fmt.Println("same run:", read.Run() == plan.Run(), "same key:", message.Key == "plan/"+read.Run())
+	fmt.Println(read.Name, read.Spans, read.Stages[0].Link, complete)
+	fmt.Println("same run:", read.Run() == plan.Run())
 
 	message.Value = []byte(`{"name":"digits","segment":0}`)
 	message.Key = "plan/x"
 	_, err = schemas.DecodeJSON[schemas.Plan](message)
 	fmt.Println(err)
 	// Output:
-	// digits [[0]@0–20] softmax
-	// same run: true same key: true
+	// digits [[0]@0–20] softmax true
+	// same run: true
 	// damaged or foreign bytes: decode plan "plan/x": segment is 0, expected at least 1
 }
 

@@ -16,5 +16,7 @@ type Failure struct {
 
 // Message encodes the failure for the statistics topic.
 func (f *Failure) Message() Message {
-	return jsonMessage(KindFailure, f.Run, fmt.Sprintf("%s/failure/%d", f.Run, f.Partition), f)
+	short := *f
+	short.Reason = cut(f.Reason, maxReason)
+	return jsonMessage(KindFailure, f.Run, fmt.Sprintf("%s/failure/%d", f.Run, f.Partition), short)
 }

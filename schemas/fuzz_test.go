@@ -231,19 +231,37 @@ func FuzzReadModel(f *testing.F) {
 }
 
 func FuzzDecodeJSON(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest")
+	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "ledger", "removal")
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m := Message{Value: value}
-		survives(t, m, func(p *Plan) Message { p.Content(); return p.Message() })
+		survives(t, m, func(p *Plan) Message { p.Content(); return whole(t, p.Messages) })
 		survives(t, m, (*End).Message)
 		survives(t, m, (*Failure).Message)
 		survives(t, m, (*SourceSeal).Message)
-		survives(t, m, (*Manifest).Message)
+		survives(t, m, (*Removal).Message)
+		survives(t, m, func(v *Manifest) Message { return whole(t, v.Messages) })
+		survives(t, m, func(v *Report) Message { return whole(t, v.Messages) })
+		survives(t, m, func(v *Ledger) Message { return whole(t, v.Messages) })
 	})
 }
 
+// whole returns what [Documents] makes of a document's messages.
+func whole(t *testing.T, messages func() ([]Message, error)) (whole Message) {
+	documents, ok := Documents{}, false
+	for _, m := range must(messages())(t) {
+		var err error
+		if whole, ok, err = documents.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !ok {
+		t.Fatal("the document is not complete")
+	}
+	return whole
+}
+
 // survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
-func survives[T Plan | End | Failure | SourceSeal | Manifest](t *testing.T, m Message, message func(*T) Message) {
+func survives[T Plan | End | Failure | SourceSeal | Manifest | Report | Ledger | Removal](t *testing.T, m Message, message func(*T) Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		if !errors.Is(err, ErrDamaged) {

@@ -21,12 +21,17 @@ func mustJSON(value any) []byte {
 	return content
 }
 
-// DecodeJSON decodes and checks the value of a message that is JSON. An error wraps [ErrDamaged].
-func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest | StageReport](m Message) (*T, error) {
+// DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [Documents] returns. An error wraps [ErrDamaged].
+func DecodeJSON[T Plan | End | Failure | SourceSeal | Manifest | StageReport | Report | Removal | Ledger](m Message) (*T, error) {
 	value := new(T)
 	err := error(nil)
-	if len(m.Value) > MaxMessage { // decoded JSON may take fifty times its length
-		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), MaxMessage)
+	most := MaxMessage
+	switch any(value).(type) {
+	case *Plan, *Manifest, *Report, *Ledger:
+		most = MaxDocument
+	}
+	if len(m.Value) > most { // decoded JSON may take fifty times its length
+		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), most)
 	} else if err = json.Unmarshal(m.Value, value); err == nil {
 		if checked, ok := any(value).(interface{ Check() error }); ok {
 			err = checked.Check()

@@ -72,11 +72,11 @@ func layouts() []layout {
 			},
 		},
 		{
-			kind: KindReport, topic: "plans", writer: "solver", reader: "submitters",
-			tensors: []part{{TensorReport, "text: its JSON, in parts. The key ends with the first 12 digits of the record's digest"}},
+			kind: KindReport, topic: "weights", key: "report/RUN/DIGEST/CHUNK", writer: "solver", reader: "followers of a run",
+			says: "how a run that is done went", value: Report{},
 		},
 		{
-			kind: KindPlan, topic: "plans", key: "plan/RUN", writer: "submitters", reader: "all",
+			kind: KindPlan, topic: "plans", key: "plan/RUN/DIGEST/CHUNK", writer: "submitters", reader: "all",
 			says: "a run", value: Plan{},
 		},
 		{
@@ -85,7 +85,7 @@ func layouts() []layout {
 			value: End{},
 		},
 		{
-			kind: KindStage, topic: "plans", key: "stage/RUN/STAGE", writer: "solver", reader: "followers of a run",
+			kind: KindStage, topic: "weights", key: "stage/RUN/STAGE", writer: "solver", reader: "followers of a run",
 			says: "passes, seconds, errors and losses of a finished stage", value: StageReport{},
 		},
 		{
@@ -97,8 +97,16 @@ func layouts() []layout {
 			says: "why a partition's examples or residuals end the run", value: Failure{},
 		},
 		{
-			kind: KindManifest, topic: "weights", key: "manifest/RUN", writer: "solver", reader: "subscribers",
+			kind: KindManifest, topic: "versions", key: "manifest/RUN/DIGEST/CHUNK", writer: "solver", reader: "subscribers",
 			says: "a version is complete: plan, labels, digests, metrics", value: Manifest{},
+		},
+		{
+			kind: KindRemoval, topic: "plans", key: "removal/RUN", writer: "solver", reader: "all",
+			says: "the version of a run was removed", value: Removal{},
+		},
+		{
+			kind: KindLedger, topic: "plans", key: "ledger//DIGEST/CHUNK", writer: "solver", reader: "all",
+			says: "what the messages before an offset say, as far as it still counts", value: Ledger{},
 		},
 		{kind: KindQuarantine, topic: "quarantine", key: "TOPIC/PARTITION/OFFSET", writer: "worker", reader: "people, workers"},
 	}

@@ -27,10 +27,8 @@ type BlockDigest struct {
 	Digest Digest `json:"digest"`
 }
 
-// Message encodes the manifest for the weights topic.
-func (m *Manifest) Message() Message {
-	return jsonMessage(KindManifest, m.Run, "manifest/"+m.Run, m)
-}
+// Messages encodes the manifest for the versions topic. The error is a *[DocumentError].
+func (m *Manifest) Messages() ([]Message, error) { return documentMessages(KindManifest, m.Run, m) }
 
 // Check returns an error for a manifest without a plan, or with a plan that fails its own check.
 func (m *Manifest) Check() error {

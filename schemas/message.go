@@ -24,6 +24,9 @@ type Message struct {
 	Value   []byte
 }
 
+// Tombstone returns the message that removes m from a compacted topic.
+func (m Message) Tombstone() Message { return Message{Key: m.Key, Headers: m.Headers} }
+
 // Get returns the value of the first header with that key, or "" if there is none.
 func (m Message) Get(key string) string {
 	for _, h := range m.Headers {
@@ -42,6 +45,9 @@ func (m Message) number(key string) (int, error) {
 	}
 	return int(n), nil
 }
+
+// BeginsDocument reports whether the message is the first chunk of a document.
+func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
 
 // Kind says what a message is. Each kind is declared in the file of its type, and described in FORMAT.md.
 type Kind string

@@ -26,6 +26,8 @@ const (
 	Repeated PassOver = "repeated"
 	// Expired: retention has deleted the message of a source before the run began.
 	Expired PassOver = "expired"
+	// Expiring: retention may delete the message before the run has ended.
+	Expiring PassOver = "expiring"
 	// Missing: the message of a source is not on the topic, and retention has not deleted it.
 	Missing PassOver = "missing"
 )
@@ -44,6 +46,7 @@ func PassOvers() []struct {
 		{Unsealed, "of an ingest that is not finished"},
 		{Repeated, "that are on the topic twice"},
 		{Expired, "that retention had deleted before the run began"},
+		{Expiring, "that retention may delete before the run has ended"},
 		{Missing, "of a source that are no longer on the topic"},
 	}
 }

@@ -17,6 +17,8 @@ type Plan struct {
 	// is set.
 	Sources []SourceSeal `json:"sources"`
 	Foreign bool         `json:"foreign"`
+	// Expiring is how many offsets the spans leave out because retention may delete their messages before the run has ended.
+	Expiring int64 `json:"expiring,omitempty"`
 
 	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`
@@ -32,8 +34,8 @@ type Plan struct {
 	Segment      int64      `json:"segment"` // messages, at least 1; see Span.Segments
 	Arithmetic   Arithmetic `json:"arithmetic"`
 	Warm         *Warm      `json:"warm,omitempty"` // nil: it starts from nothing
-	// Ended is how many runs of the same content ended before this one.
-	Ended int `json:"ended"`
+	// Submission is a text that was drawn when the plan was made, so that two runs of the same content have different ids.
+	Submission string `json:"submission"`
 	// Since says where to begin to read. The run's id does not depend on it.
 	Since Since `json:"since"`
 }
@@ -44,8 +46,11 @@ const (
 	StopOnBadMessage      = "stop"       // end the run
 )
 
-// Since holds the end offsets of topics at the time when the plan was made. No record of the run precedes them.
+// Since holds the end offsets of topics at the time when the plan was made, or when the run before it ended. No record of the run
+// precedes them.
 type Since struct {
+	// Plans is an offset of the plans topic that the plan comes after. An end does not have it.
+	Plans      int64   `json:"plans,omitempty"`
 	Weights    int64   `json:"weights"`
 	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
 }
@@ -73,10 +78,10 @@ type Arithmetic struct {
 	Vector string `json:"vector"` // the vector instructions, as avx512
 }
 
-// Content returns the digest of everything except Ended and Since.
+// Content returns the digest of everything except Submission and Since.
 func (p *Plan) Content() Digest {
 	content := *p
-	content.Ended = 0
+	content.Submission = ""
 	return content.Digest()
 }
 
@@ -102,14 +107,11 @@ func orNil[S ~[]E, E any](list S) S {
 	return list
 }
 
-// Run returns the run's id. Submitting the same content again gives the same run until that run has ended, and another
-// run afterwards.
+// Run returns the run's id. It depends on the plan alone, and not on what ran before.
 func (p *Plan) Run() string { return p.Digest().Short() }
 
-// Message encodes the plan for the plans topic.
-func (p *Plan) Message() Message {
-	return jsonMessage(KindPlan, p.Run(), "plan/"+p.Run(), p)
-}
+// Messages encodes the plan for the plans topic. The error is a *[DocumentError].
+func (p *Plan) Messages() ([]Message, error) { return documentMessages(KindPlan, p.Run(), p) }
 
 // maxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
 // million messages at 16 per segment.

@@ -11,7 +11,7 @@ func plan() *Plan {
 	header := true
 	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
-		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal},
+		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Expiring: 3,
 		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},
 		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
@@ -19,7 +19,7 @@ func plan() *Plan {
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
 		}},
 		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Build: "build", BLAS: "blas", Vector: "avx2"},
-		Warm: &Warm{Run: "before", Manifest: "digest"}, Ended: 1, Since: Since{Weights: 5, Statistics: []int64{6, 7}},
+		Warm: &Warm{Run: "before", Manifest: "digest"}, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
 	}
 }
 
@@ -71,8 +71,8 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 				seen++
 			}
 		})
-		since, ended := strings.HasPrefix(path, ".Since"), path == ".Ended"
-		if same := before.Content() == after.Content(); same != (since || ended) {
+		since, submission := strings.HasPrefix(path, ".Since"), path == ".Submission"
+		if same := before.Content() == after.Content(); same != (since || submission) {
 			t.Errorf("%s: the same content: %v", path, same)
 		}
 		if same := before.Run() == after.Run(); same != since {
@@ -88,7 +88,7 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 	p := plan()
 	p.Sources[0].Spans = Spans{}
 	p.Digest()
-	if p.Sources[0].Spans == nil || p.Ended != 1 || p.Since.Weights != 5 {
+	if p.Sources[0].Spans == nil || p.Submission != "drawn" || p.Since.Weights != 5 {
 		t.Error("Digest changes the plan")
 	}
 	q := plan()
@@ -105,7 +105,7 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 
 func TestPlanSurvivesItsMessage(t *testing.T) {
 	p := plan()
-	got := must(DecodeJSON[Plan](p.Message()))(t)
+	got := must(DecodeJSON[Plan](whole(t, p.Messages)))(t)
 	if !reflect.DeepEqual(got, p) || got.Digest() != p.Digest() || string(p.Digest()[:12]) != p.Run() {
 		t.Errorf("%+v became %+v", p, got)
 	}
@@ -141,7 +141,8 @@ func TestJSONThatIsRefused(t *testing.T) {
 		{plans(`{"segment":9,"spans":[{"to":18874368},{"partition":1,"to":1}]}`), `plan "k": more than 2097152 segments of 9 messages: make segments longer`},
 		{plans(`{"segment":1,"seed":` + strings.Repeat("9", 300) + `}`), `plan "k": json: cannot unmarshal number ` + strings.Repeat("9", 300) + ` into Go struct field Plan.seed of type uint64`},
 		{plans(strings.Repeat("[", 100_000)), `plan "k": invalid character '[' exceeded max depth`},
-		{plans(`{"stages":[` + strings.Repeat(`{},`, 300_000) + `{}]}`), `plan "k": 900015 bytes, expected at most 900000`},
+		{seals(`{"spans":[` + strings.Repeat(`{},`, 300_000) + `{}]}`), `source "k": 900014 bytes, expected at most 900000`},
+		{plans(strings.Repeat(" ", MaxDocument+1)), `plan "k": 67108865 bytes, expected at most 67108864`},
 		{seals(`{}`), `source "k": partitions is 0, expected at least 1`},
 		{seals(`{"partitions":1,"spans":[{"partition":-1}]}`), `source "k": span [-1]@0–0: expected a partition and offsets of at least 0`},
 		{manifests(`{}`), `manifest "k": the manifest has no plan`},
@@ -156,11 +157,11 @@ func TestJSONThatIsRefused(t *testing.T) {
 func TestKeys(t *testing.T) {
 	p := plan()
 	for key, m := range map[string]Message{
-		"plan/" + p.Run(): p.Message(),
+		"plan/" + p.Run() + "/" + digestOf(mustJSON(p)).Short() + "/0": must(p.Messages())(t)[0],
 		"end/r/a":         (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
 		"r/failure/4":     (&Failure{Run: "r", Partition: 4}).Message(),
 		"source/source/1": p.Sources[0].Message(),
-		"manifest/r":      (&Manifest{Run: "r", Plan: p}).Message(),
+		"removal/r":       (&Removal{Run: "r"}).Message(),
 	} {
 		if m.Key != key {
 			t.Errorf("key %s, expected %s", m.Key, key)

@@ -21,6 +21,37 @@ type SourceSeal struct {
 // Name returns the source's name: see [SourceName].
 func (s *SourceSeal) Name() string { return SourceName(s.ID, s.Attempt) }
 
+// Holding says how much of a source a topic has.
+type Holding int
+
+const (
+	// HeldNot: nothing of the source is on the topic.
+	HeldNot Holding = iota
+	// HeldInPart: retention has deleted the first messages.
+	HeldInPart
+	// HeldWhole: the topic has all offsets of the source.
+	HeldWhole
+)
+
+// Held returns how much an examples topic has of the source. bounds are the offsets that the topic has, by partition.
+func (s *SourceSeal) Held(bounds []Span) Holding {
+	some, all := false, true
+	for _, span := range s.Spans {
+		if span.Partition >= len(bounds) || bounds[span.Partition].To < span.To {
+			return HeldNot // the topic was made anew
+		}
+		all = all && bounds[span.Partition].From <= span.From
+		some = some || bounds[span.Partition].From < span.To
+	}
+	switch {
+	case all:
+		return HeldWhole
+	case some:
+		return HeldInPart
+	}
+	return HeldNot
+}
+
 // Message encodes the seal for the plans topic.
 func (s *SourceSeal) Message() Message {
 	return jsonMessage(KindSource, "", "source/"+s.Name(), s)

@@ -20,7 +20,7 @@ type StageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`
 }
 
-// Message encodes the report of a run's stage for the plans topic.
+// Message encodes the report of a run's stage for the weights topic.
 func (s *StageReport) Message(run string) Message {
 	return jsonMessage(KindStage, run, fmt.Sprintf("stage/%s/%d", run, s.Stage), s)
 }

@@ -28,7 +28,6 @@ const (
 	TensorLabels      = "labels"      // text, survey: the classes
 	TensorCovered     = "covered"     // text, survey: the coverage of each span of the plan, as JSON
 	TensorW           = "W"           // [p, k], a visit's weights
-	TensorReport      = "report"      // text, report: its JSON, in parts
 	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
 )
 

@@ -45,7 +45,7 @@ func conclude(w io.Writer, file string, r *schemas.Report, report, model string)
 	} else {
 		fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
 	}
-	fmt.Fprintf(w, "model: version %d on the topic %s.weights", r.Version, r.Name)
+	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
 	switch model {
 	case "":
 		fmt.Fprintf(w, "\nto export it: stagewise weights export -c %s -o FILE", file)

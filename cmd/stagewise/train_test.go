@@ -109,7 +109,7 @@ func TestNoVersions(t *testing.T) {
 func TestModelToStandardOutput(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--model", "-")
-	if code != exitDone || !strings.Contains(stderr, "model: version 1 on the topic blobs.weights\n") {
+	if code != exitDone || !strings.Contains(stderr, "model: version 1 on the topic blobs.versions\n") {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if code, _, stderr := stagewise("weights", "export", "-c", "good.yaml", "-o", "exported"); code != exitDone {

@@ -28,7 +28,7 @@ func TestLogSurvivesClose(t *testing.T) {
 		if got, err := read(t, l, "t", 0, int64(n+1)); err != io.EOF || !slices.Equal(texts(got), numbers(0, n+1)) {
 			t.Fatalf("%v, %v", texts(got), err)
 		}
-		if config, err := l.Config(ctx, "t"); err != nil || config["retention.ms"] != "-1" {
+		if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["retention.ms"] != "-1" {
 			t.Errorf("configuration %v, %v", config, err)
 		}
 		noError(t, l.Close())

@@ -41,7 +41,7 @@ func TestThreeBrokers(t *testing.T) {
 	l := connect(t, addresses[:1])
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	if config, err := l.Config(ctx, "t"); err != nil || config["min.insync.replicas"] != "2" {
+	if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["min.insync.replicas"] != "2" {
 		t.Errorf("min.insync.replicas %q, %v", config["min.insync.replicas"], err)
 	}
 	m, err := l.metadata(ctx, []string{"t"})

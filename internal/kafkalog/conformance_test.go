@@ -434,7 +434,7 @@ func testTopics(t *testing.T, l *Log, topic string) {
 		t.Fatalf("partitions of an unknown topic: %v", err)
 	}
 	l.unknownTimeout = unknownTimeout
-	if _, err := l.Config(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
+	if _, err := l.Configs(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("configuration of an unknown topic: %v", err)
 	}
 	noError(t, l.Create(ctx, compacted, plain))
@@ -442,8 +442,9 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
 		t.Fatalf("%d partitions, %v", n, err)
 	}
-	config, err := l.Config(ctx, plain.Name)
+	configs, err := l.Configs(ctx, plain.Name)
 	noError(t, err)
+	config := configs[plain.Name]
 	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
 		t.Errorf("configuration %v", config)
 	}

@@ -277,7 +277,7 @@ func TestPermissions(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"append": func() error { _, err := l.Append(ctx, "t", 0, numbered(1, 10)); return err },
 		"create": func() error { return l.Create(ctx, Topic{Name: "absent", Partitions: 1}) },
-		"config": func() error { _, err := l.Config(ctx, "t"); return err },
+		"config": func() error { _, err := l.Configs(ctx, "t"); return err },
 		"delete": func() error { return l.Delete(ctx, "t") },
 	} {
 		err := call()

@@ -16,6 +16,8 @@ type Topic struct {
 	Name string
 	// Partitions is the number of partitions.
 	Partitions int
+	// Replication is how many replicas each partition gets; 0: see [Log.Create]. It is 0 for a topic that was found.
+	Replication int
 	// Compact means that cleanup.policy contains compact.
 	Compact bool
 	// Config is the settings that differ from the brokers' defaults, by Kafka's names (retention.ms and so on).
@@ -23,8 +25,8 @@ type Topic struct {
 }
 
 // Create creates the topics that do not exist and waits until they can be used. It does not change topics that exist, and
-// needs no permission to create for them. With three brokers or more, each message has three replicas, and a write needs two
-// of them in sync.
+// needs no permission to create for them. Without [Topic.Replication], each message has three replicas with three brokers or more,
+// and else one. With three replicas or more, a write needs two of them in sync.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
@@ -69,9 +71,14 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 
 func creation(t Topic, brokers int) kafka.TopicConfig {
 	config := map[string]string{}
-	replicas := 1
-	if brokers >= 3 {
-		replicas = 3
+	replicas := t.Replication
+	if replicas == 0 {
+		replicas = 1
+		if brokers >= 3 {
+			replicas = 3
+		}
+	}
+	if replicas >= 3 {
 		config["min.insync.replicas"] = "2"
 	}
 	if t.Compact {
@@ -182,17 +189,21 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 // topicConfig is the source of a setting that was set on the topic itself (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
 const topicConfig = 1
 
-// Config returns the effective settings of a topic, the brokers' defaults included, by Kafka's names.
-func (l *Log) Config(ctx context.Context, topic string) (map[string]string, error) {
-	configs, err := l.configs(ctx, topic)
+// Configs returns the effective settings of topics, the brokers' defaults included: for each topic, by Kafka's names. It takes one
+// request.
+func (l *Log) Configs(ctx context.Context, topics ...string) (map[string]map[string]string, error) {
+	found, err := l.configs(ctx, topics...)
 	if err != nil {
 		return nil, err
 	}
-	config := map[string]string{}
-	for _, entry := range configs[topic] {
-		config[entry.ConfigName] = entry.ConfigValue
+	configs := map[string]map[string]string{}
+	for topic, entries := range found {
+		configs[topic] = map[string]string{}
+		for _, entry := range entries {
+			configs[topic][entry.ConfigName] = entry.ConfigValue
+		}
 	}
-	return config, nil
+	return configs, nil
 }
 
 func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka.DescribeConfigResponseConfigEntry, error) {

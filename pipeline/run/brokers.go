@@ -20,18 +20,19 @@ func (b brokers) Append(ctx context.Context, topic string, partition int, messag
 }
 
 func (b brokers) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
-	n, err := b.Partitions(ctx, topic)
+	bounds, err := b.AllBounds(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	spans := make([]schemas.Span, n)
-	for p := range spans {
-		spans[p].Partition = p
-		if spans[p].From, spans[p].To, err = b.Bounds(ctx, topic, p); err != nil {
-			return nil, err
-		}
+	spans := make([]schemas.Span, len(bounds))
+	for p, b := range bounds {
+		spans[p] = schemas.Span{Partition: p, From: b.First, To: b.End}
 	}
 	return spans, nil
+}
+
+func (b brokers) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+	return b.OffsetsAt(ctx, topic, time.Now().Add(-age))
 }
 
 // Scatter sends a few requests at once, as a large Gram matrix takes many messages.

@@ -267,16 +267,13 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 	if c.Plan.Warm == nil {
 		return nil, nil
 	}
-	manifest, err := client.Version(ctx, c.Plan.Warm.Run)
+	earlier, err := client.Model(ctx, c.Plan.Warm.Run)
 	if err != nil {
 		return nil, err
 	}
+	manifest := earlier.Manifest
 	if digest := schemas.DigestJSON(manifest); digest != c.Plan.Warm.Manifest {
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
-	}
-	earlier, err := client.modelOf(ctx, manifest)
-	if err != nil {
-		return nil, err
 	}
 	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
 		if w := earlier.Weights(t); w != nil {

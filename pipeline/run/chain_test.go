@@ -184,10 +184,20 @@ func TestChainRead(t *testing.T) {
 	}
 }
 
-// finished puts a run and its manifest on the topics, and returns the manifest.
+// documents returns the messages of a document.
+func documents(t *testing.T, messages func() ([]schemas.Message, error)) []schemas.Message {
+	t.Helper()
+	list, err := messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// finished puts a run and its version on the topics, and returns the manifest.
 func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
 	t.Helper()
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, plan.Message()); err != nil {
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...); err != nil {
 		t.Fatal(err)
 	}
 	c := NewChain(plan, client.Codec, event.Ignore{})
@@ -207,7 +217,12 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		t.Fatal(err)
 	}
 	manifest.WeightsDigest = m.Digest()
-	if _, err := client.Log.Append(t.Context(), client.Topics.Weights, 0, manifest.Message()); err != nil {
+	place, err := client.PublishVersion(t.Context(), manifest, c.Records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := &schemas.End{Run: c.Run, State: schemas.Done, Version: place}
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
 	return manifest
@@ -221,11 +236,10 @@ func TestVersions(t *testing.T) {
 	}
 	first, second := finished(t, client, testPlan(1), 1), finished(t, client, testPlan(2), 2)
 	ctx, topics := t.Context(), client.Topics
-	damaged := first.Message()
-	damaged.Headers = []schemas.Header{{Key: "kind", Value: string(schemas.KindManifest)}, {Key: "run", Value: "x"}}
+	damaged := documents(t, first.Messages)[0]
 	damaged.Value = []byte("{")
-	for _, m := range []schemas.Message{first.Message(), damaged, {Key: "manifest/y", Headers: first.Message().Headers}} { // twice, damaged, a tombstone
-		if _, err := client.Log.Append(ctx, topics.Weights, 0, m); err != nil {
+	for _, m := range append(documents(t, first.Messages), damaged, schemas.Message{Key: "tombstone", Headers: damaged.Headers}) { // written again, damaged, a tombstone
+		if _, err := client.Log.Append(ctx, topics.Versions, 0, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,23 +254,29 @@ func TestVersions(t *testing.T) {
 	}
 	// The second writing of manifest 1 remains after compaction, behind manifest 2.
 	log := client.Log.(memoryLog)
-	written := log[topics.Weights]
-	at := slices.IndexFunc(written, func(m schemas.Message) bool { return m.Key == first.Message().Key })
-	log[topics.Weights] = slices.Delete(slices.Clone(written), at, at+1)
+	key := documents(t, first.Messages)[0].Key
+	at := slices.IndexFunc(log[topics.Versions], func(m schemas.Message) bool { return m.Key == key })
+	log[topics.Versions][at] = schemas.Message{Key: "gone"}
 	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
 		t.Errorf("after compaction the latest version is %v, %v", m, err)
+	}
+	if m, err := client.Model(ctx, "1"); err != nil || m.Digest() != first.WeightsDigest {
+		t.Errorf("after compaction version 1 is %v, %v", m, err)
 	}
 	missing := (*NoVersionError)(nil)
 	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
 		t.Errorf("version 3: %v", err)
 	}
-	// A solver that did not know that its run was cancelled may have written a manifest: it does not count.
-	end := &schemas.End{Run: second.Run, Content: second.Plan.Content(), State: schemas.Cancelled}
-	if _, err := client.Log.Append(ctx, topics.Plans, 0, end.Message()); err != nil {
+	// A solver that did not know that its run was cancelled may have made a version of a number that another run has: the first counts.
+	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
+	if _, err := client.Log.Append(ctx, topics.Plans, 0, late.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := client.Version(ctx, Latest); err != nil || m.Run != first.Run {
-		t.Errorf("after the second was cancelled: %v, %v", m, err)
+	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
+		t.Errorf("after a late end: %v, %v", m, err)
+	}
+	if l, err := client.ReadLedger(ctx); err != nil || l.End("late").State != schemas.Cancelled || l.NextVersion() != 3 {
+		t.Errorf("the late run has end %+v, %v", l.End("late"), err)
 	}
 }
 
@@ -265,9 +285,10 @@ func TestVersionWithoutItsWeights(t *testing.T) {
 	client := newTestClient()
 	finished(t, client, testPlan(1), 1)
 	log := client.Log.(memoryLog)
-	whole := log[client.Topics.Weights]
-	for lost, says := range map[int]string{0: "survey", 2: "stage 0", 4: "stage 1"} {
-		log[client.Topics.Weights] = append(append([]schemas.Message(nil), whole[:lost]...), whole[lost+1:]...)
+	whole := log[client.Topics.Versions]
+	for lost, says := range map[int]string{0: "survey", 1: "stage 0", 2: "stage 1", 3: "manifest"} {
+		log[client.Topics.Versions] = slices.Clone(whole)
+		log[client.Topics.Versions][lost] = schemas.Message{Key: "gone"}
 		if _, err := client.Model(t.Context(), Latest); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "no longer on") {
 			t.Errorf("without message %d: %v", lost, err)
 		}
@@ -279,7 +300,7 @@ func TestWarmStart(t *testing.T) {
 	client := newTestClient()
 	manifest := finished(t, client, testPlan(1), 1)
 	plan := testPlan(1)
-	plan.Ended = 1
+	plan.Submission = "another"
 	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: schemas.DigestJSON(manifest)}
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	earlier, err := c.Warm(t.Context(), client)

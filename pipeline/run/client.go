@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 
@@ -17,7 +18,13 @@ type Client struct {
 	Codec  Codec
 	// Fresh returns a text that no other call returns, in this process or in another.
 	Fresh func() string
+	// LedgerMessages is after how many messages on the plans topic a ledger is written, so that readers need not read what comes
+	// before it; 0 is 64. A run has a plan and an end.
+	LedgerMessages int
 }
+
+// ledgerMessages returns LedgerMessages, or its default.
+func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 
 // NewClient returns the client of the pipeline of that name. Arrow allocates from mem; nil is Go's memory.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
@@ -37,6 +44,27 @@ func (c *Client) Each(ctx context.Context, topic string, partition int, with fun
 // ends it, and is returned.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
 	return each(ctx, c.Log.Range(topic, partition, from, to), with)
+}
+
+// Remaining is [Client.Between] for what the partition still has of the range.
+func (c *Client) Remaining(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {
+	first, end, err := c.Log.Bounds(ctx, topic, partition)
+	if err != nil {
+		return err
+	}
+	return c.Between(ctx, topic, partition, max(first, from), min(to, end), with)
+}
+
+// Now returns the ends of weights and statistics as they are now. The records of a run that begins now come after them.
+func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
+	if _, s.Weights, err = c.Log.Bounds(ctx, c.Topics.Weights, 0); err != nil {
+		return s, err
+	}
+	statistics, err := c.Log.Spans(ctx, c.Topics.Statistics)
+	for _, bounds := range statistics {
+		s.Statistics = append(s.Statistics, bounds.To)
+	}
+	return s, err
 }
 
 // WriteRecord writes the messages of a record to a partition, in any order.

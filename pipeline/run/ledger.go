@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -11,42 +12,197 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Ledger is what the plans topic says: the runs in the order of their plans, how they ended, and the sources that are on the
-// examples topic. [Client.ReadLedger] reads a ledger, and [Ledger.Add] adds what comes after it. A ledger belongs to one
-// goroutine.
+// Ledger is what the plans topic says: the runs that have not ended, in the order of their plans; how others ended; the versions;
+// and the sources that are on the examples topic. [Client.ReadLedger] reads a ledger, and [Ledger.Add] adds what comes after it. A
+// ledger belongs to one goroutine.
 type Ledger struct {
 	// Next is the offset after the last message that was read.
 	Next int64
 
 	codec      Codec
 	topic      string
+	documents  schemas.Documents
+	first      map[schemas.Digest]int64 // where the plans begin that are not complete yet
+	plans      []submitted              // the first of each run
+	ends       map[string]*schemas.End
 	sources    []string // that have seals, in the order of their first
 	seals      map[string][]*schemas.SourceSeal
 	incomplete map[string]bool // names of sources that a run found to lack messages
-	plans      []*schemas.Plan // the first of each run
-	runs       []string        // of plans
-	ends       map[string]*schemas.End
-	damaged    []error // why messages were skipped
+	versions   []schemas.Place // by number
+	removed    map[string]bool // runs whose versions were removed
+	highest    int             // the number of the latest version, removed or not
+	settled    int             // of the versions up to this number, those that are not in versions were removed
+	swept      int64           // see schemas.Ledger
+	damaged    []error         // why messages were skipped
+
+	written  int   // messages since the latest ledger on the topic
+	bytes    int64 // of them
+	snapshot int64 // bytes of that ledger
 }
 
-// ReadLedger reads all that the plans topic has now. It skips damaged messages: see [Ledger.Report].
+// submitted is a plan on the topic.
+type submitted struct {
+	*schemas.Plan               // from when it began
+	written       *schemas.Plan // as it is on the topic
+	place         schemas.Place
+}
+
+func (c *Client) newLedger() *Ledger {
+	return &Ledger{
+		codec: c.Codec, topic: c.Topics.Plans, first: map[schemas.Digest]int64{}, ends: map[string]*schemas.End{},
+		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{},
+	}
+}
+
+// ReadLedger reads what counts on the plans topic now: the latest ledger on it, and what comes after. However long the history is,
+// it reads the same. Of the runs that ended before that ledger it knows only the versions: see [Client.ReadHistory]. It skips
+// damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
-	l := &Ledger{codec: c.Codec, topic: c.Topics.Plans, seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, ends: map[string]*schemas.End{}}
-	first, end, err := c.Log.Bounds(ctx, l.topic, 0)
+	l, err := c.readLedger(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	err = c.Between(ctx, l.topic, 0, first, end, func(m Message) error {
-		if err := l.Add(m); err != nil {
-			l.damaged = append(l.damaged, err)
+	return l, nil
+}
+
+func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
+	first, end, err := c.Log.Bounds(ctx, c.Topics.Plans, 0)
+	if err != nil {
+		return nil, err
+	}
+	// The latest ledger is usually among the last messages, with tombstones after it.
+	for window := int64(4 * c.ledgerMessages()); ; window *= 8 {
+		from := max(first, end-window)
+		var messages []Message
+		err := c.Between(ctx, c.Topics.Plans, 0, from, end, func(m Message) error {
+			messages = append(messages, m)
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
+		latest := latestLedger(messages)
+		if latest == nil && from > first {
+			continue
+		}
+		l := c.newLedger()
+		if latest != nil {
+			if err := c.restore(ctx, l, latest, from); err != nil {
+				return nil, err
+			}
+		}
+		for _, m := range messages {
+			if latest == nil || m.Offset >= latest.Before {
+				l.fold(m)
+			}
+		}
+		l.Next = end
+		if latest != nil {
+			if err := c.findEnds(ctx, l, latest); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	}
+}
+
+// findEnds finds the ends of runs whose plans are on the topic twice. A client writes again if it got no answer, and by then the run
+// may have ended, and a ledger may cover its end.
+func (c *Client) findEnds(ctx context.Context, l *Ledger, latest *schemas.Ledger) error {
+	for run, plan := range l.Unfinished() {
+		if plan.Since.Plans >= latest.Before || slices.ContainsFunc(latest.Unfinished, func(p schemas.Place) bool { return p.Run == run }) {
+			continue
+		}
+		err := c.Remaining(ctx, l.topic, 0, plan.Since.Plans, latest.Before, func(m Message) error {
+			if end := EndOf(m.Message); end != nil && end.Run == run {
+				l.ends[run] = end
+				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// latestLedger returns the ledger among the messages that is complete last; nil if there is none.
+func latestLedger(messages []Message) (latest *schemas.Ledger) {
+	var documents schemas.Documents
+	for _, m := range messages {
+		if m.Kind() != schemas.KindLedger || m.Value == nil {
+			continue
+		}
+		whole, ok, err := documents.Add(m.Message)
+		if err != nil || !ok {
+			continue
+		}
+		if l, err := schemas.DecodeJSON[schemas.Ledger](whole); err == nil && (latest == nil || l.Before >= latest.Before) {
+			latest = l
+		}
+	}
+	return latest
+}
+
+// restore makes l what a ledger on the topic says, and adds the messages that come after what that covers and before an offset.
+func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, before int64) error {
+	for i := range s.Sources {
+		l.addSeal(&s.Sources[i])
+	}
+	for _, name := range s.Incomplete {
+		l.incomplete[name] = true
+	}
+	l.versions, l.highest, l.settled, l.swept = s.Versions, s.Highest, s.Highest, s.Swept
+	for _, place := range s.Unfinished {
+		err := c.Remaining(ctx, c.Topics.Plans, 0, place.From, place.To, func(m Message) error {
+			if m.Kind() == schemas.KindPlan && m.Run() == place.Run {
+				l.fold(m)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	l.written, l.bytes, l.Next = 0, 0, s.Before
+	if s.Before >= before {
+		return nil
+	}
+	return c.Remaining(ctx, c.Topics.Plans, 0, s.Before, before, func(m Message) error {
+		l.fold(m)
+		return nil
+	})
+}
+
+// ReadHistory returns a ledger that also knows all plans and ends of the past that the plans topic still has.
+func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	past := c.newLedger()
+	err = c.Remaining(ctx, l.topic, 0, 0, l.Next, func(m Message) error {
+		past.fold(m)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	l.Next = end
+	for _, p := range past.plans { // a run of the past has ended, even if its end is gone
+		if end := past.ends[p.place.Run]; end != nil && l.index(p.place.Run) < 0 {
+			l.plans = append(l.plans, p)
+			l.ends[p.place.Run] = end
+		}
+	}
 	return l, nil
+}
+
+// fold adds a message, and remembers why it was skipped if it is damaged.
+func (l *Ledger) fold(m Message) {
+	if err := l.Add(m); err != nil {
+		l.damaged = append(l.damaged, err)
+	}
 }
 
 // Report tells the recorder which messages were skipped when the ledger was read, and why.
@@ -60,49 +216,120 @@ func (l *Ledger) Report(rec event.Recorder) {
 // Next.
 func (l *Ledger) Add(m Message) error {
 	l.Next = m.Offset + 1
-	if err := l.take(m.Message); err != nil {
+	if m.Value != nil && m.Kind() != schemas.KindLedger {
+		l.written++
+		l.bytes += int64(len(m.Value))
+	}
+	if err := l.take(m); err != nil {
 		return fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err)
 	}
 	return nil
 }
 
-func (l *Ledger) take(m schemas.Message) error {
+func (l *Ledger) take(m Message) error {
 	if m.Value == nil { // a tombstone
 		return nil
 	}
 	switch m.Kind() {
 	case schemas.KindPlan:
-		plan, run, err := l.codec.DecodePlan(m)
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(l.runs, run) {
-			l.plans, l.runs = append(l.plans, plan), append(l.runs, run)
-		}
+		return l.takePlan(m)
 	case schemas.KindEnd:
-		end, err := schemas.DecodeJSON[schemas.End](m)
+		end, err := schemas.DecodeJSON[schemas.End](m.Message)
 		if err != nil {
 			return err
 		}
-		if end.Source != "" {
-			id, _, _ := strings.Cut(end.Source, "/")
-			l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Name() == end.Source })
-			l.incomplete[end.Source] = true
-		}
-		if known := l.ends[end.Run]; known == nil || outranks(end.State, known.State) {
-			l.ends[end.Run] = end
-		}
+		l.takeEnd(end)
 	case schemas.KindSource:
-		seal, err := schemas.DecodeJSON[schemas.SourceSeal](m)
+		seal, err := schemas.DecodeJSON[schemas.SourceSeal](m.Message)
 		if err != nil {
 			return err
 		}
-		if len(l.seals[seal.ID]) == 0 {
-			l.sources = append(l.sources, seal.ID)
+		l.addSeal(seal)
+	case schemas.KindRemoval:
+		removal, err := schemas.DecodeJSON[schemas.Removal](m.Message)
+		if err != nil {
+			return err
 		}
-		l.seals[seal.ID] = append(l.seals[seal.ID], seal)
+		l.removed[removal.Run] = true
+		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
+	case schemas.KindLedger:
+		if m.BeginsDocument() {
+			l.snapshot = 0
+		}
+		l.snapshot += int64(len(m.Value))
 	}
 	return nil
+}
+
+func (l *Ledger) takePlan(m Message) error {
+	from, begun := l.first[m.Digest()]
+	if !begun {
+		from = m.Offset
+		l.first[m.Digest()] = from
+	}
+	whole, ok, err := l.documents.Add(m.Message)
+	if err != nil || !ok {
+		return err
+	}
+	delete(l.first, m.Digest())
+	plan, run, err := l.codec.DecodePlan(whole)
+	if err != nil {
+		return err
+	}
+	if l.index(run) < 0 {
+		l.plans = append(l.plans, submitted{plan, plan, schemas.Place{Run: run, From: from, To: m.Offset + 1}})
+	}
+	return nil
+}
+
+func (l *Ledger) takeEnd(end *schemas.End) {
+	if end.Source != "" {
+		id, _, _ := strings.Cut(end.Source, "/")
+		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Name() == end.Source })
+		l.incomplete[end.Source] = true
+	}
+	if end.Version != nil && !l.addVersion(*end.Version) {
+		end.State, end.Version = schemas.Cancelled, nil
+		end.Reason = "another run has made the version of that number"
+	}
+	known := l.ends[end.Run]
+	if known == nil || outranks(end.State, known.State) {
+		l.ends[end.Run] = end
+	}
+	if known != nil {
+		return
+	}
+	// The runs after it have not begun. Their records come after what is on the topics now.
+	for i := l.index(end.Run) + 1; 0 < i && i < len(l.plans); i++ {
+		if l.ends[l.plans[i].place.Run] != nil {
+			continue
+		}
+		plan := *l.plans[i].Plan
+		plans := plan.Since.Plans
+		plan.Since = end.Since
+		plan.Since.Plans = plans
+		l.plans[i].Plan = &plan
+	}
+}
+
+// addVersion adds a version, and reports whether its number is free, or is that run's own.
+func (l *Ledger) addVersion(place schemas.Place) bool {
+	at, taken := slices.BinarySearchFunc(l.versions, place.Version, func(p schemas.Place, n int) int { return cmp.Compare(p.Version, n) })
+	if taken {
+		return l.versions[at].Run == place.Run
+	}
+	l.highest = max(l.highest, place.Version)
+	if !l.removed[place.Run] && place.Version > l.settled {
+		l.versions = slices.Insert(slices.Clone(l.versions), at, place)
+	}
+	return true
+}
+
+func (l *Ledger) addSeal(seal *schemas.SourceSeal) {
+	if _, known := l.seals[seal.ID]; !known {
+		l.sources = append(l.sources, seal.ID)
+	}
+	l.seals[seal.ID] = append(l.seals[seal.ID], seal)
 }
 
 // outranks reports whether an end in state a replaces an end in state b of the same run. Their order on the topic does not
@@ -130,39 +357,44 @@ func Ends(m schemas.Message, run string) bool {
 	return m.Run() == run && EndOf(m) != nil
 }
 
+// index returns the index of a run's plan; −1 if there is none.
+func (l *Ledger) index(run string) int {
+	return slices.IndexFunc(l.plans, func(p submitted) bool { return p.place.Run == run })
+}
+
+// Long reports whether the ledger has so much of the past that it should be read again. It has all that was added to it.
+func (l *Ledger) Long() bool { return len(l.ends) > maxEnds }
+
+// maxEnds is how many ends of runs a process keeps in memory.
+const maxEnds = 1000
+
 // Plan returns the plan of a run, given the run's id; nil if there is none.
 func (l *Ledger) Plan(run string) *schemas.Plan {
-	if i := slices.Index(l.runs, run); i >= 0 {
-		return l.plans[i]
+	if i := l.index(run); i >= 0 {
+		return l.plans[i].Plan
 	}
 	return nil
 }
 
-// Run returns the id of the run of one of the ledger's plans.
-func (l *Ledger) Run(p *schemas.Plan) string { return l.runs[slices.Index(l.plans, p)] }
-
 // End returns how a run ended; nil while it goes on.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
 
-// Unfinished returns the runs without an end, in the order of their plans.
-func (l *Ledger) Unfinished() (plans []*schemas.Plan) {
-	for i, p := range l.plans {
-		if l.ends[l.runs[i]] == nil {
-			plans = append(plans, p)
+// Unfinished returns the ids and the plans of the runs without an end, in the order of their plans.
+func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
+	return func(yield func(string, *schemas.Plan) bool) {
+		for _, p := range l.plans {
+			if l.ends[p.place.Run] == nil && !yield(p.place.Run, p.Plan) {
+				return
+			}
 		}
 	}
-	return plans
 }
 
-// Ended returns how many runs with that content have ended. See [schemas.Plan.Content].
-func (l *Ledger) Ended(content schemas.Digest) (n int) {
-	for _, e := range l.ends {
-		if e.Content == content {
-			n++
-		}
-	}
-	return n
-}
+// Versions says where the versions are that were not removed, by their numbers.
+func (l *Ledger) Versions() []schemas.Place { return l.versions }
+
+// NextVersion returns the number of the version that is made next.
+func (l *Ledger) NextVersion() int { return l.highest + 1 }
 
 // Sources returns the ids of the sources that were sealed, in the order of their first seals.
 func (l *Ledger) Sources() iter.Seq[string] { return slices.Values(l.sources) }
@@ -172,3 +404,27 @@ func (l *Ledger) Seals(source string) []*schemas.SourceSeal { return l.seals[sou
 
 // Incomplete reports whether a run has found that a sealed source, given by its name, lacks messages.
 func (l *Ledger) Incomplete(source string) bool { return l.incomplete[source] }
+
+// due reports whether a ledger should be written: if that many messages came after the last one, and they are not smaller than
+// it.
+func (l *Ledger) due(messages int) bool { return l.written >= messages && l.bytes >= l.snapshot }
+
+// state returns what the ledger knows, but for how runs ended.
+func (l *Ledger) state() *schemas.Ledger {
+	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Swept: l.swept}
+	for _, p := range l.plans {
+		if l.ends[p.place.Run] == nil {
+			s.Unfinished = append(s.Unfinished, p.place)
+		}
+	}
+	for _, id := range l.sources {
+		for _, seal := range l.seals[id] {
+			s.Sources = append(s.Sources, *seal)
+		}
+	}
+	for name := range l.incomplete {
+		s.Incomplete = append(s.Incomplete, name)
+	}
+	slices.Sort(s.Incomplete)
+	return s
+}

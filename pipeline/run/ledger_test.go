@@ -14,15 +14,16 @@ import (
 func TestLedger(t *testing.T) {
 	client, told := newTestClient(), notices{}
 	first, second := testPlan(1), testPlan(2)
-	damaged := first.Message()
+	damaged := documents(t, first.Messages)[0]
 	damaged.Value = []byte("{")
 	unsound := testPlan(3)
 	unsound.Stages[0].Passes = 0
 	seal := schemas.SourceSeal{ID: "s", Attempt: "a", Partitions: 1}
 	other := schemas.SourceSeal{ID: "r", Attempt: "a", Partitions: 1}
+	planOf := func(p *schemas.Plan) schemas.Message { return documents(t, p.Messages)[0] }
 	for _, m := range []schemas.Message{
-		damaged, first.Message(), seal.Message(), second.Message(), first.Message(), unsound.Message(), other.Message(), seal.Message(),
-		{Key: "plan/tombstone", Headers: first.Message().Headers}, {Value: []byte("of no kind")},
+		damaged, planOf(first), seal.Message(), planOf(second), planOf(first), planOf(unsound), other.Message(), seal.Message(),
+		{Key: "plan/tombstone", Headers: damaged.Headers}, {Value: []byte("of no kind")},
 	} {
 		if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, m); err != nil {
 			t.Fatal(err)
@@ -32,29 +33,39 @@ func TestLedger(t *testing.T) {
 	if err != nil || l.Next != 10 {
 		t.Fatalf("next is %d, %v", l.Next, err)
 	}
-	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0") || !strings.Contains(told[1], "passes") {
+	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
 		t.Errorf("skipped: %q", told)
 	}
-	unfinished := l.Unfinished()
-	if len(unfinished) != 2 || l.Run(unfinished[0]) != first.Run() || l.Run(unfinished[1]) != second.Run() {
-		t.Errorf("unfinished: %v", unfinished)
+	if got := unfinished(l); !slices.Equal(got, []string{first.Run(), second.Run()}) {
+		t.Errorf("unfinished: %v", got)
 	}
 	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"s", "r"}) || len(l.Seals("s")) != 2 || len(l.Seals("r")) != 1 {
 		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
-	if l.Plan(second.Run()) != unfinished[1] || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
+	if l.Plan(second.Run()).Digest() != second.Digest() || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
 		t.Error("a plan is not found by its run, or one that is not there is")
 	}
-	end := &schemas.End{Run: first.Run(), Content: first.Content(), State: schemas.Done}
+	end := &schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: 9}}
 	if err := l.Add(Message{end.Message(), 20}); err != nil || l.Next != 21 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
-	if l.Ended(first.Content()) != 1 || l.Ended(second.Content()) != 0 || len(l.Unfinished()) != 1 || l.End(first.Run()) == nil {
+	if len(unfinished(l)) != 1 || l.End(first.Run()) == nil {
 		t.Error("the first run has not ended")
+	}
+	if l.Plan(first.Run()).Since.Weights != 0 || l.Plan(second.Run()).Since.Weights != 9 {
+		t.Error("the second run begins where the first has ended, and nothing else changes")
 	}
 	if err := l.Add(Message{damaged, 21}); !errors.Is(err, schemas.ErrDamaged) || l.Next != 22 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
+}
+
+// unfinished returns the ids of the unfinished runs.
+func unfinished(l *Ledger) (runs []string) {
+	for run := range l.Unfinished() {
+		runs = append(runs, run)
+	}
+	return runs
 }
 
 // Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
@@ -90,7 +101,7 @@ func TestEnds(t *testing.T) {
 		"its end":        {end, "run", true},
 		"of another run": {end, "other", false},
 		"damaged":        {damaged, "run", false},
-		"a plan":         {testPlan(1).Message(), testPlan(1).Run(), false},
+		"a plan":         {documents(t, testPlan(1).Messages)[0], testPlan(1).Run(), false},
 	} {
 		if Ends(test.m, test.run) != test.ends {
 			t.Errorf("%s: ends is %v", name, !test.ends)

@@ -19,6 +19,8 @@ type Log interface {
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
 	// Spans returns the offsets that each partition has, the empty ones too, in the order of the partitions.
 	Spans(ctx context.Context, topic string) ([]schemas.Span, error)
+	// Before returns for each partition the offset after the messages that are older than age. It may be an earlier one.
+	Before(ctx context.Context, topic string, age time.Duration) ([]int64, error)
 	// Partitions returns how many partitions a topic has.
 	Partitions(ctx context.Context, topic string) (int, error)
 	// Range reads the messages with offsets from (included) to to (excluded). The caller closes the reader.

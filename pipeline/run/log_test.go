@@ -38,6 +38,10 @@ func (l memoryLog) Spans(_ context.Context, topic string) ([]schemas.Span, error
 	return []schemas.Span{{To: int64(len(l[topic]))}}, nil
 }
 
+func (l memoryLog) Before(_ context.Context, topic string, _ time.Duration) ([]int64, error) {
+	return []int64{int64(len(l[topic]))}, nil // all messages are old
+}
+
 func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
 func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {

@@ -2,15 +2,15 @@ package run
 
 // Topics are the names of a pipeline's topics.
 type Topics struct {
-	Name                                                        string // of the pipeline
-	Examples, Residuals, Statistics, Weights, Plans, Quarantine string
+	Name                                                                  string // of the pipeline
+	Examples, Residuals, Statistics, Weights, Versions, Plans, Quarantine string
 }
 
 // TopicsOf returns the topics of the pipeline of that name.
 func TopicsOf(name string) Topics {
 	return Topics{
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
-		Weights: name + ".weights", Plans: name + ".plans", Quarantine: name + ".quarantine",
+		Weights: name + ".weights", Versions: name + ".versions", Plans: name + ".plans", Quarantine: name + ".quarantine",
 	}
 }
 

@@ -1,45 +1,33 @@
 package run
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Versions returns the manifests of the finished versions by version number, the latest last. Their order on the topic can be
-// another: a manifest may be written twice, and compaction keeps the second.
+// Versions returns the manifests of the finished versions by version number, the latest last.
 func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	err = c.Each(ctx, c.Topics.Weights, 0, func(m Message) error {
-		run := m.Run()
-		if m.Kind() != schemas.KindManifest || m.Value == nil || seen[run] {
-			return nil
+	for _, place := range l.Versions() {
+		manifest, err := c.manifest(ctx, place)
+		if errors.As(err, new(*GoneError)) {
+			continue // it is being removed
 		}
-		if end := l.End(run); end != nil && end.State != schemas.Done {
-			return nil // its solver did not know that the run was cancelled
-		}
-		manifest, err := c.Codec.DecodeManifest(m.Message)
 		if err != nil {
-			return nil // a version does not count if its manifest can't be read
+			return nil, err
 		}
-		seen[manifest.Run] = true
 		manifests = append(manifests, *manifest)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read versions: %w", err)
 	}
-	slices.SortStableFunc(manifests, func(a, b schemas.Manifest) int { return cmp.Compare(a.Version, b.Version) })
 	return manifests, nil
 }
 
@@ -62,43 +50,202 @@ func (e *NoVersionError) Error() string {
 
 // Version returns the manifest of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
 func (c *Client) Version(ctx context.Context, want string) (*schemas.Manifest, error) {
-	manifests, err := c.Versions(ctx)
+	place, err := c.place(ctx, want)
 	if err != nil {
 		return nil, err
 	}
-	for i := len(manifests) - 1; i >= 0; i-- {
-		m := &manifests[i]
-		if want == Latest || want == m.Run || want == strconv.Itoa(m.Version) {
+	return c.manifest(ctx, place)
+}
+
+// Model reads a version as a model, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
+func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
+	place, err := c.place(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	v := c.newVersion(place)
+	if err := v.read(ctx, place.From, place.To); err != nil {
+		return nil, err
+	}
+	if v.manifest != nil {
+		if m, err := v.model(); err == nil {
 			return m, nil
 		}
 	}
-	return nil, &NoVersionError{want, len(manifests)}
+	if err := v.readAll(ctx); err != nil {
+		return nil, err
+	}
+	return v.model()
 }
 
-// Model reads a version as a model, given its number, its run, or [Latest].
-func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
-	manifest, err := c.Version(ctx, want)
+// manifest reads the manifest of a version.
+func (c *Client) manifest(ctx context.Context, place schemas.Place) (*schemas.Manifest, error) {
+	v := c.newVersion(place)
+	if err := v.read(ctx, place.Manifest, place.To); err != nil {
+		return nil, err
+	}
+	if v.manifest == nil {
+		if err := v.readAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.manifest, nil
+}
+
+// place returns where a version is.
+func (c *Client) place(ctx context.Context, want string) (schemas.Place, error) {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return schemas.Place{}, err
+	}
+	versions := l.Versions()
+	for i := len(versions) - 1; i >= 0; i-- {
+		if p := versions[i]; want == Latest || want == p.Run || want == strconv.Itoa(p.Version) {
+			return p, nil
+		}
+	}
+	return schemas.Place{}, &NoVersionError{want, len(versions)}
+}
+
+// version is what was read of a version.
+type version struct {
+	*Client
+	place     schemas.Place
+	documents schemas.Documents
+	collector schemas.Collector[float32]
+	manifest  *schemas.Manifest                           // nil: not read yet
+	records   map[schemas.Digest]*schemas.Record[float32] // by their digests
+}
+
+func (c *Client) newVersion(place schemas.Place) *version {
+	return &version{Client: c, place: place, records: map[schemas.Digest]*schemas.Record[float32]{}}
+}
+
+// read reads the version's messages in a range of offsets. It skips damaged ones.
+func (v *version) read(ctx context.Context, from, to int64) error {
+	err := v.Remaining(ctx, v.Topics.Versions, 0, from, to, func(m Message) error {
+		if m.Run() == v.place.Run && m.Value != nil {
+			v.take(m.Message)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read version %d: %w", v.place.Version, err)
+	}
+	return nil
+}
+
+// readAll reads the version's messages wherever they are. A message that was written again, by another solver or by a client that got
+// no answer, may stand behind the place of the version, and compaction keeps the last copy. An error says that there is no manifest.
+func (v *version) readAll(ctx context.Context) error {
+	_, end, err := v.Log.Bounds(ctx, v.Topics.Versions, 0)
+	if err != nil {
+		return err
+	}
+	if err := v.read(ctx, 0, end); err != nil {
+		return err
+	}
+	if v.manifest == nil {
+		return v.gone("its manifest is")
+	}
+	return nil
+}
+
+func (v *version) take(m schemas.Message) {
+	if m.Kind() != schemas.KindManifest {
+		if r, err := v.Codec.CollectSingle(&v.collector, m); err == nil && r != nil {
+			v.records[m.Digest()] = r
+		}
+		return
+	}
+	if whole, ok, err := v.documents.Add(m); err == nil && ok {
+		if manifest, err := v.Codec.DecodeManifest(whole); err == nil {
+			v.manifest = manifest
+		}
+	}
+}
+
+// GoneError says that a part of a version is no longer on the versions topic.
+type GoneError struct {
+	Version int
+	What    string // the part, with its verb, as in "its manifest is"
+	Topic   string
+}
+
+// Error returns what is gone.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("version %d: %s no longer on %s", e.Version, e.What, e.Topic)
+}
+
+// gone returns the error that a part of the version is not on the topic.
+func (v *version) gone(what string) error {
+	return &GoneError{v.place.Version, what, v.Topics.Versions}
+}
+
+// model returns the version as a model.
+func (v *version) model() (*model.Model, error) {
+	prepare := v.records[v.manifest.Prepare]
+	if prepare == nil {
+		return nil, v.gone("the survey's result is")
+	}
+	survey, err := schemas.SurveyResultOf(prepare)
 	if err != nil {
 		return nil, err
 	}
-	return c.modelOf(ctx, manifest)
+	weights := make([][]*schemas.Weights, len(v.manifest.Blocks))
+	for t, block := range v.manifest.Blocks {
+		if v.records[block.Digest] == nil {
+			return nil, v.gone(fmt.Sprintf("the weights of stage %d are", t))
+		}
+		// A learnt link needs the records before the final one too. Each names the one before it as its parent.
+		for r := v.records[block.Digest]; r != nil && r.Kind == schemas.KindWeights && r.Stage == t; r = v.records[r.Parent] {
+			w, err := schemas.WeightsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = append(weights[t], w)
+		}
+		slices.Reverse(weights[t])
+	}
+	m, err := model.New(v.manifest, survey.Preparation, weights)
+	if err != nil {
+		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
+	}
+	if digest := m.Digest(); digest != v.manifest.WeightsDigest {
+		return nil, fmt.Errorf("version %d: its weights have digest %s, its manifest says %s", v.place.Version, digest.Short(), v.manifest.WeightsDigest.Short())
+	}
+	return m, nil
 }
 
-// modelOf reads the weights that a manifest names.
-func (c *Client) modelOf(ctx context.Context, manifest *schemas.Manifest) (*model.Model, error) {
-	chain := NewChain(manifest.Plan, c.Codec, event.Ignore{})
-	if _, err := chain.Read(ctx, c); err != nil {
-		return nil, err
-	}
-	if chain.Survey == nil {
-		return nil, fmt.Errorf("version %d: the survey's result is no longer on %s", manifest.Version, c.Topics.Weights)
-	}
-	for t, block := range manifest.Blocks {
-		if final, digest := chain.Final(t); final == nil || digest != block.Digest {
-			return nil, fmt.Errorf("version %d: the weights of stage %d are no longer on %s", manifest.Version, t, c.Topics.Weights)
+// PublishVersion writes a version to the versions topic: the records that its model needs, then the manifest. It returns where they
+// are. The version counts once the end of the run says so.
+func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*schemas.Record[float32]) (*schemas.Place, error) {
+	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
+	for _, r := range records {
+		messages, err := c.Codec.EncodeSingle(r)
+		if err != nil {
+			return nil, err
+		}
+		at, err := c.Log.Append(ctx, c.Topics.Versions, 0, messages...)
+		if err != nil {
+			return nil, err
+		}
+		if place.From < 0 {
+			place.From = at
 		}
 	}
-	return chain.Model(manifest)
+	messages, err := manifest.Messages()
+	if err != nil {
+		return nil, err
+	}
+	if place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
+		return nil, err
+	}
+	// Other writers may have written between the messages.
+	if _, place.To, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err != nil {
+		return nil, err
+	}
+	return place, nil
 }
 
 // Model returns the model of a chain that has the survey's result and all final weights.
@@ -108,4 +255,16 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 		weights[t] = c.weightsOf(t)
 	}
 	return model.New(manifest, c.Survey.Preparation, weights)
+}
+
+// Records returns the records that a model needs of a chain that has all final weights: the survey's result, and the weights that
+// end each stage, with those before them if the link is learnt.
+func (c *Chain) Records() []*schemas.Record[float32] {
+	records := []*schemas.Record[float32]{c.Survey.Record()}
+	for i, w := range c.weights {
+		if last := i+1 == len(c.weights) || c.weights[i+1].Stage != w.Stage; last || link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
+			records = append(records, w.Record())
+		}
+	}
+	return records
 }

@@ -51,7 +51,10 @@ func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 	if err != nil {
 		return err
 	}
-	plan := ledger.Unfinished()[0]
+	var plan *schemas.Plan
+	for _, plan = range ledger.Unfinished() {
+		break // the first goes first
+	}
 	roles, working := errgroup.WithContext(ctx)
 	roles.Go(func() error {
 		return worker.New(client, blas, plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)

@@ -9,40 +9,34 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
+// finished is a run whose last stage is sealed, and whose version is on the versions topic.
+type finished struct {
+	report  *schemas.Report
+	version *schemas.Place
+}
+
 // publishReport writes the report of the run.
 func (s *Solver) publishReport(ctx context.Context, report *schemas.Report) error {
-	messages, err := report.Messages(s.chain.Head(), s.Codec.EncodeSingle)
+	messages, err := report.Messages()
 	if err != nil {
 		return err
 	}
-	return s.Log.Scatter(ctx, s.Topics.Plans, 0, messages...)
+	_, err = s.Log.Append(ctx, s.Topics.Weights, 0, messages...)
+	return err
 }
 
-// finish publishes the manifest, which makes the version count, and returns the report of the run. The error is errEnded if somebody
-// else has cancelled the run.
-func (s *Solver) finish(ctx context.Context) (*schemas.Report, error) {
+// finish publishes the version, which counts once the run's end says so. The error is errEnded if somebody else has ended the run.
+func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	l, err := s.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if end := l.End(s.run); end != nil && end.State != schemas.Done {
+	if l.End(s.run) != nil {
 		return nil, errEnded
 	}
-	earlier, err := s.Versions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	version := 1
-	for _, m := range earlier {
-		if m.Run == s.run { // an earlier solver of the run has published its manifest
-			version = m.Version
-			break
-		}
-		version = max(version, m.Version+1)
-	}
-	report := s.report(version)
+	report := s.report(l.NextVersion())
 	manifest := &schemas.Manifest{
-		Name: s.plan.Name, Version: version, Run: s.run, Plan: s.plan, Labels: report.Labels,
+		Name: s.plan.Name, Version: report.Version, Run: s.run, Plan: s.plan, Labels: report.Labels,
 		Rows: map[string]int64{}, Prepare: s.chain.SurveyDigest(), Metrics: map[string]float64{"train_error": report.TrainError},
 	}
 	if report.TestError != nil {
@@ -61,11 +55,12 @@ func (s *Solver) finish(ctx context.Context) (*schemas.Report, error) {
 	}
 	manifest.WeightsDigest = m.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
-	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, manifest.Message()); err != nil {
-		return nil, fmt.Errorf("publish version %d: %w", version, err)
+	place, err := s.PublishVersion(ctx, manifest, s.chain.Records())
+	if err != nil {
+		return nil, fmt.Errorf("publish version %d: %w", report.Version, err)
 	}
 	report.Seconds = time.Since(s.began).Seconds()
-	return report, nil
+	return &finished{report, place}, nil
 }
 
 // report returns the report of the run, whose last stage is sealed.

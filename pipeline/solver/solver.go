@@ -55,7 +55,7 @@ var errEnded = errors.New("the run has ended")
 // it has failed, and why; Solve then returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
 // *[run.MembershipError].
 func (s *Solver) Solve(ctx context.Context) error {
-	report, err := s.solve(ctx)
+	done, err := s.solve(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -64,14 +64,19 @@ func (s *Solver) Solve(ctx context.Context) error {
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
 		return err
 	}
-	end := &schemas.End{Run: s.run, Content: s.plan.Content(), State: schemas.Done, Attempt: s.Fresh()}
+	end := &schemas.End{Run: s.run, State: schemas.Done, Attempt: s.Fresh()}
+	if err == nil {
+		end.Version = done.version
+		err = s.publishReport(ctx, done.report)
+	}
 	if err != nil {
-		end.State, end.Reason = schemas.Failed, err.Error()
+		end.State, end.Version, end.Reason = schemas.Failed, nil, err.Error()
 		if failure, ok := errors.AsType[*FailureError](err); ok {
 			end.Source = failure.Source
 		}
-	} else if err := s.publishReport(ctx, report); err != nil {
-		return fmt.Errorf("report run %s: %w", s.run, err)
+	}
+	if end.Since, err = s.Now(ctx); err != nil {
+		return fmt.Errorf("end run %s: %w", s.run, err)
 	}
 	if _, err := s.Log.Append(ctx, s.Topics.Plans, 0, end.Message()); err != nil {
 		return fmt.Errorf("end run %s: %w", s.run, err)
@@ -79,8 +84,8 @@ func (s *Solver) Solve(ctx context.Context) error {
 	return nil
 }
 
-// solve solves the survey and each stage in turn, publishes the version, and returns the report.
-func (s *Solver) solve(ctx context.Context) (*schemas.Report, error) {
+// solve solves the survey and each stage in turn, and publishes the version.
+func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	earlier, err := s.chain.Warm(ctx, s.Client)
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)

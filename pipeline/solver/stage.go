@@ -149,7 +149,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 	s.last = sealed
 	report := stageReport(f, sealed)
 	s.stages = append(s.stages, report)
-	if _, err := s.Log.Append(ctx, s.Topics.Plans, 0, report.Message(s.run)); err != nil {
+	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, report.Message(s.run)); err != nil {
 		return err
 	}
 	s.rec.Record(event.StageEnded{StageReport: report, Stages: len(s.plan.Stages)})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -64,6 +65,10 @@ func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (firs
 func (l *memoryLog) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
 	first, end, err := l.Bounds(ctx, topic, 0)
 	return []schemas.Span{{From: first, To: end}}, err
+}
+
+func (l *memoryLog) Before(context.Context, string, time.Duration) ([]int64, error) {
+	return []int64{0}, nil
 }
 
 func (l *memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }

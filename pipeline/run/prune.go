@@ -1,0 +1,125 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Prune removes what nobody needs any more, by tombstones, so that the topics stay as small however many runs there were: versions
+// but the latest keep, and on the plans topic what is older than a day and does not count. It keeps a version that an unfinished
+// run starts from. Of what it does, it may do a part again later, or twice; nothing depends on it.
+func (c *Client) Prune(ctx context.Context, keep int) error {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for _, plan := range l.Unfinished() {
+		if plan.Warm != nil {
+			needed[plan.Warm.Run] = true
+		}
+	}
+	versions := l.Versions()
+	for _, place := range versions[:max(len(versions)-max(keep, 1), 0)] {
+		if needed[place.Run] {
+			continue
+		}
+		if err := c.removeVersion(ctx, place); err != nil {
+			return fmt.Errorf("remove version %d: %w", place.Version, err)
+		}
+	}
+	if !l.due(c.ledgerMessages()) {
+		return nil
+	}
+	if err := c.sweep(ctx, l); err != nil {
+		return fmt.Errorf("write what counts on %s: %w", c.Topics.Plans, err)
+	}
+	return nil
+}
+
+// removeVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
+// manifest is there.
+func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
+	var manifest, others []schemas.Message
+	err := c.Remaining(ctx, c.Topics.Versions, 0, place.From, place.To, func(m Message) error {
+		switch tombstone := m.Tombstone(); {
+		case m.Run() != place.Run || m.Value == nil:
+		case m.Kind() == schemas.KindManifest:
+			manifest = append(manifest, tombstone)
+		default:
+			others = append(others, tombstone)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, append(manifest, others...)...); err != nil {
+		return err
+	}
+	removal := &schemas.Removal{Run: place.Run, Version: place.Version}
+	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, removal.Message())
+	return err
+}
+
+// planAge is how long the plans topic says how a run ended.
+const planAge = 24 * time.Hour
+
+// sweep writes a ledger, and then tombstones for what does not count before it and is older than planAge. It leaves out the seals of
+// sources of which the examples topic has nothing left.
+func (c *Client) sweep(ctx context.Context, l *Ledger) error {
+	bounds, err := c.Log.Spans(ctx, c.Topics.Examples)
+	if err != nil {
+		return err
+	}
+	for _, id := range l.sources {
+		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Held(bounds) == schemas.HeldNot })
+	}
+	old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
+	if err != nil {
+		return err
+	}
+	from := l.swept
+	l.swept = max(from, min(old[0], l.Next))
+	state := l.state()
+	messages, err := state.Messages()
+	if err != nil {
+		return err
+	}
+	if _, err := c.Log.Append(ctx, c.Topics.Plans, 0, messages...); err != nil {
+		return err
+	}
+	return c.bury(ctx, state, from)
+}
+
+// bury writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a ledger that is
+// on the topic. A plan's tombstone comes before those of its ends: a plan without an end would run again.
+func (c *Client) bury(ctx context.Context, state *schemas.Ledger, from int64) error {
+	counts := map[string]bool{}
+	for _, place := range state.Unfinished {
+		counts[place.Run] = true
+	}
+	for i := range state.Sources {
+		counts[state.Sources[i].Message().Key] = true
+	}
+	var plans, others []schemas.Message
+	err := c.Remaining(ctx, c.Topics.Plans, 0, from, state.Swept, func(m Message) error {
+		switch {
+		case m.Value == nil || counts[m.Key] || m.Kind() == schemas.KindPlan && counts[m.Run()]:
+		case m.Kind() == schemas.KindPlan:
+			plans = append(plans, m.Tombstone())
+		default:
+			others = append(others, m.Tombstone())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, append(plans, others...)...)
+	return err
+}

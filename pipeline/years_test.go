@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// However many runs there were, a run reads as much of the topics before it begins as the tenth did, and makes the next version; the
+// latest versions stay, and all of them can be read.
+func TestManyRuns(t *testing.T) {
+	const runs, keep = 60, 3
+	job, message := newForeignJob(t, rings(20, 2, 2, 1))
+	job.Stages, job.Keep = job.Stages[:1], keep
+	log := openEmbedded(t)
+	produce(t, log, job, 0, message)
+	p := open(log, job.Name, checkedAllocator(t))
+	read := func() (n int) { // the messages that are read to know what counts
+		client := *p.Client
+		client.Log = countingLog{client.Log, &n}
+		if _, err := client.ReadLedger(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	most := 0
+	for i := range runs {
+		report, m := train(t, log, job)
+		if report.Version != i+1 || m.Manifest.Version != i+1 {
+			t.Fatalf("run %d made version %d, its model is of version %d", i+1, report.Version, m.Manifest.Version)
+		}
+		most = max(most, read())
+	}
+	if limit := 5 * 64; most > limit {
+		t.Errorf("%d messages are read to know what counts, expected at most %d after any number of runs", most, limit)
+	}
+	versions, err := Versions(t.Context(), log, job.Name)
+	if err != nil || len(versions) != keep {
+		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
+	}
+	for i, v := range versions {
+		if v.Version != runs-keep+1+i {
+			t.Errorf("version %d stays, expected %d", v.Version, runs-keep+1+i)
+		}
+		if _, err := LoadModel(t.Context(), log, job.Name, v.Run); err != nil {
+			t.Error(err)
+		}
+	}
+	live := map[string]bool{}
+	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Versions) {
+		if live[string(m.Key)] = m.Value != nil; m.Value == nil {
+			delete(live, string(m.Key))
+		}
+	}
+	if perVersion := len(live) / keep; len(live)%keep != 0 || perVersion > 4 {
+		t.Errorf("%d messages on the versions topic have no tombstone, expected those of %d versions", len(live), keep)
+	}
+	job.Warm = "1"
+	if err := trainError(t, log, job); !errors.As(err, new(*run.NoVersionError)) {
+		t.Errorf("warm start from a version that was removed: %v", err)
+	}
+}
+
+// countingLog counts the messages that are read.
+type countingLog struct {
+	run.Log
+	read *int
+}
+
+func (l countingLog) Range(topic string, partition int, from, to int64) run.Reader {
+	*l.read += int(to - from)
+	return l.Log.Range(topic, partition, from, to)
+}
+
+// Two runs of the same content have different ids, whatever was pruned. A run that is submitted again before it has ended is the same.
+func TestRunIDs(t *testing.T) {
+	job := newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+	log, seen := openEmbedded(t), map[string]bool{}
+	for range 3 {
+		report, _ := train(t, log, job)
+		if seen[report.Run] {
+			t.Errorf("two runs have the id %s", report.Run)
+		}
+		seen[report.Run] = true
+	}
+	_, first := submitJob(t, log, job, event.Ignore{})
+	_, again := submitJob(t, log, job, event.Ignore{})
+	if first.Run() != again.Run() || seen[first.Run()] {
+		t.Errorf("submitted twice, the run has the ids %s and %s", first.Run(), again.Run())
+	}
+	recorder := &eventRecorder{}
+	report, _ := trainRecorded(t, log, job, recorder)
+	if began := eventsOf[event.Began](recorder); report.Run != first.Run() || !began[0].Resumed {
+		t.Errorf("run %s, %+v; expected to resume %s", report.Run, began, first.Run())
+	}
+}
+
+// A manifest and a report longer than a message make a version all the same.
+func TestLongLabels(t *testing.T) {
+	data := table{}
+	for i := range 940 {
+		data.rows = append(data.rows, []float32{float32(i), float32(i * i % 7)})
+		data.labels = append(data.labels, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 997)))
+	}
+	log, job := openEmbedded(t), newJob(t, data, table{}, rffStage(link.Identity, 10, 1))
+	report, m := train(t, log, job)
+	if report.Classes != 940 || len(m.Labels()) != 940 || report.Version != 1 {
+		t.Errorf("version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
+	}
+	versions, err := Versions(t.Context(), log, job.Name)
+	if err != nil || len(versions) != 1 || versions[0].Labels[939] != data.labels[939] {
+		t.Errorf("%d versions, %v", len(versions), err)
+	}
+}
+
+// A run over many sources on many partitions is planned with few requests, and trains on all of them.
+func TestManySources(t *testing.T) {
+	const sources, partitions = 5000, 100
+	job, message := newForeignJob(t, rings(2, 2, 2, 1))
+	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
+	log := openEmbedded(t)
+	p := open(log, job.Name, checkedAllocator(t))
+	if err := p.create(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	var seals []schemas.Message
+	written := make([][]schemas.Message, partitions)
+	for i := range sources {
+		// Of each source the last message is there; the others, which would be in other partitions, are gone.
+		seal := schemas.SourceSeal{ID: fmt.Sprintf("%064d", i), Attempt: "1", Split: "train", Partitions: partitions, Messages: int64(i%partitions) + 1, Rows: 2}
+		seal.Spans = schemas.Spans{{Partition: i % partitions, From: int64(len(written[i%partitions])), To: int64(len(written[i%partitions])) + 1}}
+		seals = append(seals, seal.Message())
+		written[i%partitions] = append(written[i%partitions], schemas.Message{Value: message.Value, Headers: []schemas.Header{
+			{Key: "stagewise-source", Value: seal.Name()}, {Key: "stagewise-sequence", Value: fmt.Sprint(i % partitions)}}})
+	}
+	for n, messages := range written {
+		if _, err := p.Log.Append(t.Context(), p.Topics.Examples, n, messages...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, seals...); err != nil {
+		t.Fatal(err)
+	}
+	l := readLedger(t, p)
+	calls := 0
+	client := *p.Client
+	client.Log = requestCounter{client.Log, &calls}
+	counted := &pipeline{Client: &client, admin: p.admin, memory: p.memory}
+	plan, err := counted.plan(t.Context(), job, openBLAS(t), nil, l, retention{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
+		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls, sources, partitions)
+	}
+	if messages, err := plan.Messages(); err != nil || len(messages) < 2 {
+		t.Errorf("the plan has %d messages, %v; expected several", len(messages), err)
+	}
+	report, _ := train(t, log, job)
+	if report.Rows != 2*sources {
+		t.Errorf("%d rows, expected %d", report.Rows, 2*sources)
+	}
+}
+
+// requestCounter counts the calls of a log.
+type requestCounter struct {
+	run.Log
+	calls *int
+}
+
+func (l requestCounter) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	*l.calls++
+	return l.Log.Bounds(ctx, topic, partition)
+}
+
+func (l requestCounter) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+	*l.calls++
+	return l.Log.Spans(ctx, topic)
+}
+
+func (l requestCounter) Range(topic string, partition int, from, to int64) run.Reader {
+	*l.calls++
+	return l.Log.Range(topic, partition, from, to)
+}
+
+// What retention may delete before a run has ended is left out, and the report says so.
+func TestExpiringExamples(t *testing.T) {
+	hour := int64(3600)
+	bounds := []schemas.Span{{Partition: 0, From: 0, To: 100}, {Partition: 1, From: 40, To: 100}, {Partition: 2, From: 7, To: 7}}
+	for name, test := range map[string]struct {
+		config map[string]string
+		before func(age time.Duration) []int64
+		want   []int64
+	}{
+		"for ever":  {map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}, nil, []int64{0, 40, 7}},
+		"compacted": {map[string]string{"cleanup.policy": "compact", "retention.ms": "1", "retention.bytes": "1"}, nil, []int64{0, 40, 7}},
+		"an hour": {
+			map[string]string{"cleanup.policy": "delete", "retention.ms": fmt.Sprint(hour * 1000)},
+			func(age time.Duration) []int64 { // a message a minute in partition 0
+				if age != 45*time.Minute {
+					t.Errorf("asked for the age %v, expected three quarters of the retention", age)
+				}
+				return []int64{55, 30, 7}
+			}, []int64{55, 40, 7},
+		},
+		"all is old": {
+			map[string]string{"cleanup.policy": "delete", "retention.ms": "60000"},
+			func(time.Duration) []int64 { return []int64{100, 100, 7} }, []int64{100, 100, 7},
+		},
+		// Of 60 messages, 10 came in the last hour, and a segment is a tenth of the partition.
+		"bytes": {
+			map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "1000", "segment.bytes": "100"},
+			func(time.Duration) []int64 { return []int64{90, 90, 7} }, []int64{0, 40 + 10 + 6, 7},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipeline{Client: &run.Client{Log: agedLog{before: test.before}}}
+			got, err := p.staying(t.Context(), retentionOf(test.config), bounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var from []int64
+			for _, span := range got {
+				from = append(from, span.From)
+			}
+			if !slices.Equal(from, test.want) {
+				t.Errorf("the spans begin at %v, expected %v", from, test.want)
+			}
+		})
+	}
+}
+
+// agedLog is a log that only knows how old its messages are.
+type agedLog struct {
+	run.Log
+	before func(age time.Duration) []int64
+}
+
+func (l agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int64, error) {
+	return l.before(age), nil
+}

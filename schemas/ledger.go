@@ -1,0 +1,29 @@
+package schemas
+
+// KindLedger is the kind of a [Ledger] document.
+const KindLedger Kind = "ledger"
+
+// Ledger is what the messages of the plans topic before an offset say, as far as it still counts. So a reader begins with the
+// latest ledger, and does not read all that came before it.
+type Ledger struct {
+	Before     int64        `json:"before"`     // the offset
+	Unfinished []Place      `json:"unfinished"` // plans without an end, in their order
+	Sources    []SourceSeal `json:"sources"`    // seals that count, in their order
+	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
+	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
+	Highest    int          `json:"highest"`    // the number of the latest version, removed or not; 0: there is none
+	Swept      int64        `json:"swept"`      // offset on the plans topic: what does not count before it has tombstones
+}
+
+// Place says where on a topic the messages of a run's plan or version are. Messages of others may stand between them.
+type Place struct {
+	Run     string `json:"run"`
+	Version int    `json:"version,omitempty"` // its number; 0 for a plan
+	From    int64  `json:"from"`              // the first offset
+	To      int64  `json:"to"`                // the offset after the last
+	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
+	Manifest int64 `json:"manifest,omitempty"`
+}
+
+// Messages encodes the ledger for the plans topic. The error is a *[DocumentError].
+func (l *Ledger) Messages() ([]Message, error) { return documentMessages(KindLedger, "", l) }

@@ -1,0 +1,13 @@
+package schemas
+
+// KindRemoval is the kind of a [Removal] message.
+const KindRemoval Kind = "removal"
+
+// Removal says that a version was removed: tombstones of its messages are on the versions topic.
+type Removal struct {
+	Run     string `json:"run"`
+	Version int    `json:"version"`
+}
+
+// Message encodes the removal for the plans topic.
+func (r *Removal) Message() Message { return jsonMessage(KindRemoval, r.Run, "removal/"+r.Run, r) }
