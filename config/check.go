@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -95,6 +96,9 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("segment", c.Segment, "a whole number of at least 1")
 	}
 	under("topics", c.Topics.Check())
+	if c.Arithmetic != pipeline.ArithmeticStrict && c.Arithmetic != pipeline.ArithmeticAny {
+		wrong("arithmetic", c.Arithmetic, pipeline.ArithmeticStrict+" or "+pipeline.ArithmeticAny)
+	}
 	if c.Keep < 1 || c.Keep > maxKeep {
 		wrong("keep", c.Keep, fmt.Sprintf("a whole number from 1 to %d", maxKeep))
 	}

@@ -25,6 +25,7 @@ type Config struct {
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Memory       pipeline.Bytes // for prepared rows and blocks; 0: half of the free memory
 	Topics       pipeline.TopicOptions
+	Arithmetic   string // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
 	Keep         int    // how many versions stay
 	Segment      int    // number of messages that are summed as one
 	Warm         string // version to start from: its number, or run.Latest; empty: none
@@ -58,6 +59,7 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
+		Arithmetic:   pipeline.ArithmeticStrict,
 		Keep:         pipeline.DefaultKeep,
 		Topics:       pipeline.DefaultTopics(),
 		Metrics:      Metrics{Listen: DefaultListen},
@@ -99,6 +101,7 @@ func (c *Config) Job() pipeline.Job {
 		OnBadMessage: c.OnBadMessage,
 		Segment:      int64(c.Segment),
 		Memory:       int64(c.Memory),
+		Arithmetic:   c.Arithmetic,
 		Topics:       c.Topics,
 		Keep:         c.Keep,
 		Warm:         c.Warm,

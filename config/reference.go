@@ -31,6 +31,8 @@ func Keys() []schemas.Key {
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
 		{Name: "memory", Meaning: "memory for prepared rows and blocks: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory"},
 		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
+		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector instructions work on a run, and its weights "+
+			"are the same to the bit; `%s`: machines of any kind work on it, and its weights may differ in the last bits. The version says which", pipeline.ArithmeticStrict, pipeline.ArithmeticAny)},
 		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the latest. A version that an unfinished run starts from stays too"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `\"\"`: do not serve. " +

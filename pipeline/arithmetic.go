@@ -1,54 +1,29 @@
 package pipeline
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
-	"os"
 	"runtime"
-	"runtime/debug"
+	"strconv"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// arithmetic returns what decides, besides the terms, the bits of a sum in this process: build, BLAS and vector instructions.
-func arithmetic(blas *kernel.BLAS) (schemas.Arithmetic, error) {
-	build, err := build()
-	if err != nil {
-		return schemas.Arithmetic{}, fmt.Errorf("find the build of this program: %w", err)
-	}
-	return schemas.Arithmetic{
-		Build: fmt.Sprintf("%s %s %s/%s", build, runtime.Version(), runtime.GOOS, runtime.GOARCH),
-		BLAS:  blas.Name(), Vector: blas.Vector(),
-	}, nil
-}
+// numericsRevision counts the changes of this program that may change the bits of a run. Releases with one revision work on a run
+// together. TestNumericsRevision says when it must be increased.
+const numericsRevision = 1
 
-// build returns the commit that this program was built from. If the commit is not known for certain, it returns the digest of the
-// program's file.
-func build() (string, error) {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		settings := map[string]string{}
-		for _, s := range info.Settings {
-			settings[s.Key] = s.Value
-		}
-		if revision := settings["vcs.revision"]; revision != "" && settings["vcs.modified"] == "false" {
-			return revision, nil
-		}
+// Values of the key `arithmetic`.
+const (
+	// ArithmeticStrict lets only processes with one arithmetic work on a run, so that its weights are the same to the bit.
+	ArithmeticStrict = "strict"
+	// ArithmeticAny lets machines of any kind work on a run. Its weights then differ in the last bits, as another machine might
+	// have made each sum.
+	ArithmeticAny = "any"
+)
+
+// arithmetic returns what decides, besides the terms, the bits of a sum in this process.
+func arithmetic(blas *kernel.BLAS) schemas.Arithmetic {
+	return schemas.Arithmetic{
+		Numerics: strconv.Itoa(numericsRevision), Processor: runtime.GOARCH, BLAS: blas.Name(), Vector: blas.Vector(),
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

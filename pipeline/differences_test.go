@@ -41,8 +41,8 @@ func TestCheckFeatures(t *testing.T) {
 func TestStandAsideError(t *testing.T) {
 	err := &StandAsideError{
 		Run:   "73c9650f2e46",
-		There: schemas.Arithmetic{Build: "build", BLAS: "OpenBLAS", Vector: "avx512"},
-		Here:  schemas.Arithmetic{Build: "build", BLAS: "gonum", Vector: "avx512"},
+		There: schemas.Arithmetic{Numerics: "1", BLAS: "OpenBLAS", Vector: "avx512"},
+		Here:  schemas.Arithmetic{Numerics: "1", BLAS: "gonum", Vector: "avx512"},
 	}
 	const want = "run 73c9650f2e46 goes first and has another arithmetic (blas OpenBLAS, this process has gonum): " +
 		"finish the run where it was planned, or cancel it with --supersede"

@@ -19,6 +19,7 @@ type Job struct {
 	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64           // how many messages are summed as one
 	Memory       int64           // bytes for prepared rows and blocks; 0: half of the free memory
+	Arithmetic   string          // ArithmeticStrict, which "" is too, or ArithmeticAny
 	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
 	Keep         int             // how many versions stay; 0: DefaultKeep
 	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none

@@ -30,7 +30,7 @@ func TestHeadersOfOthers(t *testing.T) {
 	}
 
 	files := newJob(t, rings(200, 2, 2, 2), table{}, job.Stages...)
-	report, _ = trainRecorded(t, log, files, recorder)
+	trainRecorded(t, log, files, recorder)
 	// A run reads from the first message of its files to the last. The next one begins after them.
 	produce(t, log, job, 0, tagged)
 	more := files

@@ -18,12 +18,9 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
+		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
 	}
-	var err error
-	if plan.Arithmetic, err = arithmetic(blas); err != nil {
-		return nil, err
-	}
+	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	all, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return nil, err

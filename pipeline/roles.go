@@ -19,10 +19,7 @@ import (
 // Work makes the visits of a pipeline's runs, one run after the other, to the partitions that its consumer group assigns to this
 // process. It returns when ctx ends. Any number of processes may work. It creates topics that are missing.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
-	here, err := arithmetic(blas)
-	if err != nil {
-		return err
-	}
+	here := arithmetic(blas)
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return err
@@ -42,10 +39,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 // Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process. It returns
 // when ctx ends. If several processes solve, one is active and the others stand by. It creates topics that are missing.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
-	here, err := arithmetic(blas)
-	if err != nil {
-		return err
-	}
+	here := arithmetic(blas)
 	p := open(log, job.Name, nil)
 	t := p.Topics
 	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.Plans); err != nil {
@@ -122,7 +116,7 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 			q = p.queue(ctx, plans, group, rec)
 		}
 		plan, err := q.next(ctx)
-		if err != nil || plan.Arithmetic != here {
+		if err != nil || !plan.Arithmetic.Admits(here) {
 			return plan, err
 		}
 		id := plan.Run()

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -201,6 +203,41 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	}
 	if notices := eventsOf[event.Noticed](recorder); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
 		t.Errorf("notices %+v, expected one that it stands aside", notices)
+	}
+}
+
+// With arithmetic: any, machines of any kind work on a run together, and the version says so.
+func TestAnyArithmetic(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	job.Arithmetic = ArithmeticAny
+	p, plan := submitJob(t, log, job, event.Ignore{})
+	halves := make(chan error, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
+		here := arithmetic(blas)
+		here.Processor = []string{"amd64", "arm64"}[i]
+		half := &leavingMember{Alone: run.Alone{i, i + 2}, left: make(chan struct{}, 1)}
+		go func() {
+			halves <- p.serve(ctx, here, event.Ignore{}, func() member { return half }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
+			})
+		}()
+	}
+	solving := newSoleMembers(t, p, job, event.Ignore{})
+	solving.works = run.NewAlone(0)
+	report, err := solving.execute(t.Context(), plan, readLedger(t, p))
+	if err != nil || len(report.Stages) != len(job.Stages) {
+		t.Fatalf("report %+v, %v", report, err)
+	}
+	stop()
+	for range 2 {
+		if err := <-halves; !errors.Is(err, context.Canceled) {
+			t.Errorf("a worker ended with %v", err)
+		}
+	}
+	if m, err := p.Version(t.Context(), run.Latest); err != nil || !m.Plan.Arithmetic.Any {
+		t.Errorf("manifest %+v, %v; expected that it says that any machine worked on the run", m, err)
 	}
 }
 

@@ -106,7 +106,7 @@ func (s *simulation) fresh() string {
 // simKeep is how many versions a simulation keeps.
 const simKeep = 2
 
-var simArithmetic = schemas.Arithmetic{Build: "simulation"}
+var simArithmetic = schemas.Arithmetic{Numerics: "simulation"}
 
 // startRoles starts workers and solvers, and assigns the partitions to them.
 func (s *simulation) startRoles(workers, solvers int) {

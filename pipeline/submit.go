@@ -26,9 +26,9 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 	}
 	for _, earlier := range s.first {
 		text := fmt.Sprintf("run %s was submitted earlier and is not finished: it goes first", earlier.Run())
-		if earlier.Arithmetic != s.plan.Arithmetic {
+		if here := arithmetic(blas); !earlier.Arithmetic.Admits(here) {
 			text += fmt.Sprintf(". It has another arithmetic (%s); cancel it with --supersede",
-				differences(earlier.Arithmetic, s.plan.Arithmetic, "this process"))
+				differences(earlier.Arithmetic, here, "this process"))
 		}
 		rec.Record(event.Noticed{Text: text})
 	}

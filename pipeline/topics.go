@@ -83,17 +83,17 @@ func (o TopicOptions) Check() (problems []schemas.Problem) {
 		{"weights", r.Weights, minRetention}, {"quarantine", r.Quarantine, 0}, {"tombstones", r.Tombstones, minRetention},
 	} {
 		switch {
+		case k.value < 0, k.value > maxRetention:
+			wrong("retention."+k.key, k.value, "a time of at most ten years, 87600h")
 		case k.value < k.least:
-			wrong("retention."+k.key, k.value, "at least "+k.least.String()+", as runs need the messages that long")
-		case k.value > maxRetention:
-			wrong("retention."+k.key, k.value, "at most ten years; 0 keeps examples and quarantine for ever")
+			wrong("retention."+k.key, k.value, "at least 1h, as runs need the messages that long")
 		}
 	}
 	if o.Segment < minSegment || o.Segment > 1<<30 {
-		wrong("segment", o.Segment, "2MiB to 1GiB")
+		wrong("segment", o.Segment, "a size from 2MiB to 1GiB")
 	}
 	if o.SegmentTime < time.Minute || o.SegmentTime > maxRetention {
-		wrong("segment_time", o.SegmentTime, "1m to ten years")
+		wrong("segment_time", o.SegmentTime, "a time from 1m to ten years, 87600h")
 	}
 	return problems
 }

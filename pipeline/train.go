@@ -59,8 +59,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		return nil, nil, err
 	}
 	for _, earlier := range s.first {
-		if earlier.Arithmetic != s.plan.Arithmetic {
-			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, s.plan.Arithmetic}
+		if here := arithmetic(blas); !earlier.Arithmetic.Admits(here) {
+			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, here}
 		}
 		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
 		if _, err := roles.execute(ctx, earlier, s.ledger); err != nil && !errors.As(err, new(*RunError)) {

@@ -70,12 +70,21 @@ type Warm struct {
 	Manifest Digest `json:"manifest"` // of the version's manifest
 }
 
-// Arithmetic is what the bits of a sum depend on, beside its terms. A process with another arithmetic does not work on the
-// run.
+// Arithmetic is what the bits of a sum depend on, beside its terms.
 type Arithmetic struct {
-	Build  string `json:"build"`  // Go's version and the commit or digest of the program
-	BLAS   string `json:"blas"`   // its name, version and core type
-	Vector string `json:"vector"` // the vector instructions, as avx512
+	Numerics  string `json:"numerics"`      // revision of the numeric code
+	Processor string `json:"processor"`     // its architecture, as amd64
+	BLAS      string `json:"blas"`          // its name, version and core type
+	Vector    string `json:"vector"`        // the vector instructions, as avx512
+	Any       bool   `json:"any,omitempty"` // any processor, BLAS and vector instructions may work on the run
+}
+
+// Admits reports whether a process with the arithmetic here may work on a run whose plan has the arithmetic a.
+func (a Arithmetic) Admits(here Arithmetic) bool {
+	if a.Any {
+		return a.Numerics == here.Numerics
+	}
+	return a == here
 }
 
 // Content returns the digest of everything except Submission and Since.

@@ -18,7 +18,7 @@ func plan() *Plan {
 			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
 		}},
-		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Build: "build", BLAS: "blas", Vector: "avx2"},
+		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Numerics: "1", Processor: "amd64", BLAS: "blas", Vector: "avx2"},
 		Warm: &Warm{Run: "before", Manifest: "digest"}, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
 	}
 }
@@ -169,5 +169,26 @@ func TestKeys(t *testing.T) {
 	}
 	if got := (Problem{"stages[0].ridge", "-1", "a number ≥ 0"}).Error(); got != "stages[0].ridge: -1: expected a number ≥ 0" {
 		t.Error(got)
+	}
+}
+
+// A process works on a run of its own arithmetic, and of any other if the plan says so and the numeric code is the same.
+func TestArithmeticAdmits(t *testing.T) {
+	here := Arithmetic{Numerics: "1", Processor: "amd64", BLAS: "OpenBLAS", Vector: "avx2"}
+	for _, test := range []struct {
+		change func(*Arithmetic)
+		want   bool
+	}{
+		{func(*Arithmetic) {}, true},
+		{func(a *Arithmetic) { a.BLAS = "gonum" }, false},
+		{func(a *Arithmetic) { a.Processor = "arm64" }, false},
+		{func(a *Arithmetic) { a.Any, a.BLAS, a.Vector, a.Processor = true, "gonum", "", "arm64" }, true},
+		{func(a *Arithmetic) { a.Any, a.Numerics = true, "2" }, false},
+	} {
+		plan := here
+		test.change(&plan)
+		if got := plan.Admits(here); got != test.want {
+			t.Errorf("%+v admits %+v: %v", plan, here, got)
+		}
 	}
 }

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/viterin/vek/vek32"
+	"golang.org/x/sys/cpu"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Runs that use all of the numeric code, computed in Go without a BLAS and without vector instructions, have the same weights in
+// each version of the program with one numerics revision. If a digest is another now: increase numericsRevision, which keeps
+// processes of earlier versions away from the runs of this one, and put the new digests and the new revision here. Other architectures
+// round differently, because Go may fuse a product and a sum there.
+func TestNumericsRevision(t *testing.T) {
+	const revision = 1
+	if numericsRevision != revision {
+		t.Errorf("the digests are those of revision %d, the program has %d", revision, numericsRevision)
+	}
+	wide, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
+	cpu.X86.HasAVX512F = false
+	vek32.SetAcceleration(false)
+	defer func() {
+		cpu.X86.HasAVX512F = wide
+		vek32.SetAcceleration(accelerated)
+	}()
+	kind := func(kind string, s schemas.Stage) schemas.Stage {
+		s.Features.Kind = kind
+		if kind == "columns" {
+			s.Features.Size = 0
+		}
+		return s
+	}
+	scores := rffStage(link.Softmax, 33, 3)
+	scores.Scores = true
+	sampled := rffStage(link.Softmax, 33, 6)
+	sampled.GramRows = "300"
+	paper, accelerate := rffStage(link.Softmax, 33, 4), rffStage(link.Softmax, 33, 4)
+	paper.Method, accelerate.Method = "paper", "accelerated"
+	for name, test := range map[string]struct {
+		prepare schemas.Prepare
+		stages  []schemas.Stage
+		want    schemas.Digest
+	}{
+		"components":  {schemas.Prepare{Scale: "unit", PCA: 3}, []schemas.Stage{rffStage(link.Softmax, 65, 6), rffStage(link.Identity, 17, 1)}, "47b451ef74993ef60fa1973959f7407eb2fb73bd12515e8eb035789724496d19"},
+		"calibrated":  {schemas.Prepare{Scale: "standard"}, []schemas.Stage{rffStage(link.Calibrated, 63, 3), rffStage(link.Softmax, 17, 3)}, "3a753fe949b68eee387d4ab49f3941a5f4154c8bdcdbcb22f67b9644450ebec3"},
+		"kinds":       {schemas.Prepare{Scale: "none"}, []schemas.Stage{kind("sorf", rffStage(link.Softmax, 64, 3)), kind("logits", rffStage(link.Softmax, 33, 3)), kind("polynomial", rffStage(link.Softmax, 33, 3)), kind("columns", rffStage(link.Softmax, 0, 3))}, "b4fa5991feb96d4ddc9b9141b9fff6ee37344e234c58f4f8dcbcdce370f15509"},
+		"gram sample": {schemas.Prepare{Scale: "none"}, []schemas.Stage{sampled, scores}, "7fdcdd245845eeea22fe4ffb1109fc0a4d49b0c177b6e307d6e21bfb8c8831ce"},
+		"methods":     {schemas.Prepare{Scale: "none"}, []schemas.Stage{paper, accelerate}, "38055fda027a8aa729130e8c4e33b58d0370c75ebd5f4e23588e82c4e1b6c653"},
+	} {
+		job := newJob(t, rings(1200, 5, 3, 1), table{}, test.stages...)
+		job.Prepare = test.prepare
+		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, TrainOptions{}, &eventRecorder{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if report.WeightsDigest != test.want {
+			t.Errorf("%s: digest %s, expected %s", name, report.WeightsDigest, test.want)
+		}
+	}
+}
