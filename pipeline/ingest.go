@@ -21,10 +21,7 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder)
 	if err := p.create(ctx, &job); err != nil {
 		return err
 	}
-	retention, err := p.checkRetention(ctx, rec)
-	if err == nil {
-		_, err = p.ingest(ctx, job, retention, rec)
-	}
+	_, err := p.ingestFiles(ctx, job, rec)
 	return err
 }
 

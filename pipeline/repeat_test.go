@@ -30,7 +30,11 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 			log.topics[topics.Plans][0].append(end.Message())
 		}
 	}
-	if err := w.Work(t.Context()); err != nil || failures != 3 {
+	var stopped *worker.StoppedError
+	if err := w.Work(t.Context()); !errors.As(err, &stopped) || failures != 0 {
+		t.Fatalf("%d failures reported, error %v; expected none, and a *worker.StoppedError", failures, err)
+	}
+	if err := stopped.Report(t.Context()); err != nil || failures != 3 {
 		t.Errorf("%d failures reported, error %v; expected 3 and none", failures, err)
 	}
 }

@@ -87,6 +87,15 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
 			event.Notice(rec, "leave the consumer group: %v", leaving)
 		}
+		if stopped, ok := errors.AsType[*worker.StoppedError](err); ok {
+			event.Notice(rec, "%v: other processes get its partitions", stopped)
+			if err = stopped.Report(ctx); err == nil {
+				err = p.refresh(ctx, plans)
+			}
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -101,17 +110,24 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 	}
 }
 
+// refresh reads a ledger again.
+func (p *pipeline) refresh(ctx context.Context, plans *run.Ledger) error {
+	latest, err := p.ReadLedger(ctx)
+	if err == nil {
+		*plans = *latest
+	}
+	return err
+}
+
 // serveAs does runs as a member of a group, until it gets a run with another arithmetic. It returns that run's plan.
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer func() { q.subscription.Close() }()
 	for {
 		if plans.Long() { // it would grow for as long as the process runs
-			latest, err := p.ReadLedger(ctx)
-			if err != nil {
+			if err := p.refresh(ctx, plans); err != nil {
 				return nil, err
 			}
-			*plans = *latest
 			q.subscription.Close()
 			q = p.queue(ctx, plans, group, rec)
 		}

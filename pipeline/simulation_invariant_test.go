@@ -81,9 +81,8 @@ func (s *simulation) note(m schemas.Message) {
 		s.versions = slices.DeleteFunc(s.versions, func(p schemas.Place) bool { return p.Run == m.Run() })
 		s.removed[m.Run()] = true
 	case end != nil:
-		if end.State == schemas.Done || s.ends[end.Run] == "" {
-			s.ends[end.Run] = end.State
-		}
+		states := []string{"", schemas.Failed, schemas.Cancelled, schemas.Done}
+		s.ends[end.Run] = states[max(slices.Index(states, s.ends[end.Run]), slices.Index(states, end.State))]
 		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }
 		if end.Version != nil && !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
 			s.versions = append(s.versions, *end.Version)

@@ -316,7 +316,11 @@ func (s *simulation) step() {
 	if len(ready) == 0 {
 		return // all are paused
 	}
-	a := ready[s.choose(len(ready))]
+	n := s.choose(len(ready))
+	if s.random == nil && len(ready) == len(waiting) {
+		n = s.steps % len(ready) // patience ends for one after the other
+	}
+	a := ready[n]
 	a.resume()
 	if a.ended {
 		s.remove(a)

@@ -20,7 +20,11 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 	if err := p.create(ctx, &job); err != nil {
 		return "", err
 	}
-	s, err := p.ingestAndSubmit(ctx, blas, job, o, rec)
+	ingested, err := p.ingestFiles(ctx, job, rec)
+	if err != nil {
+		return "", err
+	}
+	s, err := p.submitJob(ctx, blas, job, ingested, o, rec)
 	if err != nil {
 		return "", err
 	}
@@ -37,25 +41,33 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 
 // submission is a run that is on the plans topic.
 type submission struct {
-	plan     *schemas.Plan
-	first    []*schemas.Plan // unfinished runs that go first
-	known    bool            // the run was on the topic before
-	ledger   *run.Ledger     // has the plan; the run's end comes after it
-	ingested time.Duration   // how long ingest took
+	plan   *schemas.Plan
+	first  []*schemas.Plan // unfinished runs that go first
+	known  bool            // the run was on the topic before
+	ledger *run.Ledger     // has the plan; the run's end comes after it
 }
 
-// ingestAndSubmit ingests the job's files, and submits its run.
-func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*submission, error) {
+// ingested is what a job's files are on the examples topic.
+type ingested struct {
+	seals     []schemas.SourceSeal
+	retention retention // of the examples topic
+	took      time.Duration
+}
+
+// ingestFiles ingests the job's files.
+func (p *pipeline) ingestFiles(ctx context.Context, job Job, rec event.Recorder) (*ingested, error) {
 	began := time.Now()
-	retention, err := p.checkRetention(ctx, rec)
+	r, err := p.checkRetention(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
-	seals, err := p.ingest(ctx, job, retention, rec)
-	if err != nil {
-		return nil, err
-	}
-	s := &submission{ingested: time.Since(began)}
+	seals, err := p.ingest(ctx, job, r, rec)
+	return &ingested{seals, r, time.Since(began)}, err
+}
+
+// submitJob submits a run of a job whose files are ingested.
+func (p *pipeline) submitJob(ctx context.Context, blas *kernel.BLAS, job Job, files *ingested, o TrainOptions, rec event.Recorder) (*submission, error) {
+	s := &submission{}
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +78,7 @@ func (p *pipeline) ingestAndSubmit(ctx context.Context, blas *kernel.BLAS, job J
 			return nil, err
 		}
 	}
-	plan, err := p.plan(ctx, job, blas, seals, l, retention)
+	plan, err := p.plan(ctx, job, blas, files.seals, l, files.retention)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
@@ -49,12 +50,17 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
+	ingested, err := p.ingestFiles(ctx, job, rec)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Not before: others would wait for the partitions of a process that still ingests. Not later: joining takes seconds.
 	roles, err := p.join(job, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer roles.leave()
-	s, err := p.ingestAndSubmit(ctx, blas, job, o, rec)
+	s, err := p.submitJob(ctx, blas, job, ingested, o, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +79,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		return nil, nil, err
 	}
 	p.prune(ctx, job.Keep, rec)
-	report.IngestSeconds = s.ingested.Seconds()
+	report.IngestSeconds = ingested.took.Seconds()
 	m, err := p.Model(ctx, s.plan.Run())
 	return report, m, err
 }
@@ -85,30 +91,42 @@ type members struct {
 	bytes         int64 // for prepared rows and blocks
 	rec           event.Recorder
 	works, solves run.Owner
-	leave         func() // leaves both groups
+	// joinWorkers and leaveWorkers join and leave the group of workers.
+	joinWorkers, leaveWorkers func()
+	leave                     func() // leaves both groups
 }
 
-// join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions. Callers join before
-// they plan, as joining a group takes seconds.
+// join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions.
 func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*members, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
 	}
-	m := &members{pipeline: p, blas: blas, bytes: bytes, rec: rec, leave: func() {}}
+	m := &members{pipeline: p, blas: blas, bytes: bytes, rec: rec, joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
 	if p.admin.Embedded() {
 		m.works, m.solves = run.NewAlone(job.Examples.Partitions), run.NewAlone(1)
 		return m, nil
 	}
-	works, solves := p.admin.Join(p.Topics.Workers(), p.Topics.Examples), p.admin.Join(p.Topics.Solvers(), p.Topics.Plans)
-	m.works, m.solves = works, solves
-	m.leave = func() {
-		var leaving errgroup.Group // leave both at once, as each may take a few seconds
-		leaving.Go(works.Leave)
-		leaving.Go(solves.Leave)
-		if err := leaving.Wait(); err != nil {
-			event.Notice(rec, "leave the consumer groups: %v", err)
+	var works *kafkalog.Member
+	m.joinWorkers = func() {
+		works = p.admin.Join(p.Topics.Workers(), p.Topics.Examples)
+		m.works = works
+	}
+	m.joinWorkers()
+	solves := p.admin.Join(p.Topics.Solvers(), p.Topics.Plans)
+	m.solves = solves
+	m.leaveWorkers = func() {
+		if err := works.Leave(); err != nil {
+			event.Notice(rec, "leave the group of workers: %v", err)
 		}
+	}
+	m.leave = func() {
+		var leaving sync.WaitGroup // leave both at once, as each may take a few seconds
+		leaving.Go(m.leaveWorkers)
+		if err := solves.Leave(); err != nil {
+			event.Notice(rec, "leave the group of solvers: %v", err)
+		}
+		leaving.Wait()
 	}
 	return m, nil
 }
@@ -123,8 +141,7 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 	defer stop()
 	rec := event.Serialised(newOnce(m.rec))
 	roles.Go(func() error {
-		w := worker.New(m.Client, m.blas, plan, l.Next, m.works, worker.Options{Bytes: m.bytes}, rec)
-		return unlessStopped(working, w.Work(working))
+		return unlessStopped(working, m.work(working, plan, l.Next, rec))
 	})
 	roles.Go(func() error {
 		return unlessStopped(working, m.solveWhenOwner(working, m.blas, m.solves, plan, l.Next, rec))
@@ -139,6 +156,23 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 		return nil, err
 	}
 	return report, nil
+}
+
+// work works on a run until the run has ended.
+func (m *members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+	for {
+		err := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes}, rec).Work(ctx)
+		stopped, ok := errors.AsType[*worker.StoppedError](err)
+		if !ok {
+			return err
+		}
+		event.Notice(rec, "%v", stopped)
+		m.leaveWorkers() // other processes get its partitions
+		if err := stopped.Report(ctx); err != nil {
+			return err
+		}
+		m.joinWorkers()
+	}
 }
 
 // unlessStopped drops the error of a role that was stopped because its run has ended.

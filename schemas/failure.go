@@ -5,10 +5,11 @@ import "fmt"
 // KindFailure is the kind of a [Failure] message.
 const KindFailure Kind = "failure"
 
-// Failure is a worker's report that the run can't go on, because of what is on the topic or missing from it. The solver
-// then ends the run.
+// Failure is a worker's report that it can't make the visit that is due, because of what is on the topics or missing from them. It
+// ends the run if no other worker can either: one that has the rows in memory can.
 type Failure struct {
 	Run       string `json:"run"`
+	Parent    Digest `json:"parent"`           // of the records of the visit; a failure of another visit than the one that is due does not count
 	Partition int    `json:"partition"`        // of the examples topic
 	Source    string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
 	Reason    string `json:"reason"`           // for people

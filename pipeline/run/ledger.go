@@ -155,14 +155,14 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	}
 	l.versions, l.highest, l.settled, l.swept = s.Versions, s.Highest, s.Highest, s.Swept
 	for _, place := range s.Unfinished {
-		err := c.Remaining(ctx, c.Topics.Plans, 0, place.From, place.To, func(m Message) error {
-			if m.Kind() == schemas.KindPlan && m.Run() == place.Run {
-				l.fold(m)
+		// If the plan was written twice, compaction keeps the second copy.
+		for _, to := range []int64{place.To, s.Before} {
+			if l.index(place.Run) >= 0 {
+				break
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			if err := c.readPlan(ctx, l, place.Run, place.From, to); err != nil {
+				return err
+			}
 		}
 	}
 	l.written, l.bytes, l.Next = 0, 0, s.Before
@@ -171,6 +171,16 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	}
 	return c.Remaining(ctx, c.Topics.Plans, 0, s.Before, before, func(m Message) error {
 		l.fold(m)
+		return nil
+	})
+}
+
+// readPlan adds the plan of a run, in a range of offsets.
+func (c *Client) readPlan(ctx context.Context, l *Ledger, run string, from, to int64) error {
+	return c.Remaining(ctx, c.Topics.Plans, 0, from, to, func(m Message) error {
+		if m.Kind() == schemas.KindPlan && m.Run() == run {
+			l.fold(m)
+		}
 		return nil
 	})
 }
@@ -376,7 +386,10 @@ func (l *Ledger) Plan(run string) *schemas.Plan {
 	return nil
 }
 
-// End returns how a run ended; nil while it goes on.
+// GoesOn reports whether a run was submitted and has not ended.
+func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[run] == nil }
+
+// End returns how a run ended; nil while it goes on, or if it ended too long ago.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
 
 // Unfinished returns the ids and the plans of the runs without an end, in the order of their plans.

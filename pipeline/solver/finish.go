@@ -31,7 +31,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.End(s.run) != nil {
+	if !l.GoesOn(s.run) {
 		return nil, errEnded
 	}
 	report := s.report(l.NextVersion())

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -130,12 +132,17 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if missing.Kind != schemas.KindSeal && s.isAccepted(g.Stage) {
 			return nil, errAccepted
 		}
+		if s.owner.Changed() == nil && len(s.failures) > 0 { // this process is alone: nobody else can make the visit
+			return nil, s.failure()
+		}
 		known := len(s.inbox.digests)
 		late, err := s.receive(ctx, time.Until(deadline))
 		if err != nil {
 			return nil, err
 		}
 		switch {
+		case late && len(s.failures) > 0:
+			return nil, s.failure()
 		case late:
 			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
@@ -146,6 +153,11 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		}
 		deadline = time.Now().Add(wait)
 	}
+}
+
+// failure returns the failure of the first partition that has one.
+func (s *Solver) failure() error {
+	return &FailureError{*s.failures[slices.Min(slices.Collect(maps.Keys(s.failures)))]}
 }
 
 // reduce adds the records that have come, and returns the first that has not come; nil if all have.

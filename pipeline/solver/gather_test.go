@@ -1,8 +1,10 @@
 package solver
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -46,9 +48,7 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		if err := s.take(m); err != nil {
-			t.Fatal(err)
-		}
+		s.take(m)
 	}
 	if id, err := missing(); !errors.As(err, new(*GoneError)) {
 		t.Errorf("behind the next stage's visit: %v, %v", id, err)
@@ -72,3 +72,89 @@ func accept(t *testing.T, s *Solver, r *schemas.Record[float32]) schemas.Digest 
 	}
 	return r.Digest()
 }
+
+// A worker's failure ends the run if it is of the visit that is due and nobody makes the visit within patience. It does not if the
+// worker did not know what is due, or if another worker makes the visit.
+func TestFailureThatCounts(t *testing.T) {
+	visit := func(s *Solver) *schemas.Record[float64] {
+		return (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
+			Covered: schemas.Coverage{Spans: s.plan.Spans}}).Record()
+	}
+	for name, test := range map[string]struct {
+		alone  bool
+		parent func(*Solver) schemas.Digest
+		come   bool // the visit of another worker comes
+		late   int  // waits that pass before the end of the test
+		fails  bool
+	}{
+		"alone":             {true, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 0, true},
+		"nobody else":       {false, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 1, true},
+		"within patience":   {false, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 0, false},
+		"another has it":    {false, func(s *Solver) schemas.Digest { return s.chain.Root }, true, 1, false},
+		"of another visit":  {false, func(*Solver) schemas.Digest { return "earlier" }, false, 3, false},
+		"no failure at all": {false, nil, false, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			if !test.alone {
+				s.owner = groupOwner{make(chan struct{})}
+			}
+			var deliveries []*run.Delivery
+			deliver := func(m schemas.Message) {
+				deliveries = append(deliveries, &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: m}})
+			}
+			if test.parent != nil {
+				deliver((&schemas.Failure{Run: s.run, Parent: test.parent(s), Reason: "offsets are gone"}).Message())
+			}
+			if test.come {
+				messages, err := s.Codec.EncodeDouble(visit(s))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range messages {
+					deliver(m)
+				}
+			}
+			s.subscription = &scripted{deliveries: deliveries, late: test.late}
+			s.inbox.begin(schemas.Survey)
+			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			_, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
+			var failure *FailureError
+			if failed := errors.As(err, &failure); failed != test.fails {
+				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
+			}
+			if (err == nil) != test.come {
+				t.Errorf("gather ends with %v", err)
+			}
+		})
+	}
+}
+
+// groupOwner owns what other processes may own too.
+type groupOwner struct{ changed chan struct{} }
+
+func (groupOwner) Owned() []int               { return []int{0} }
+func (g groupOwner) Changed() <-chan struct{} { return g.changed }
+func (groupOwner) Err() error                 { return nil }
+
+// scripted is a subscription with some deliveries, and then some waits that pass. Then the test is over.
+type scripted struct {
+	deliveries []*run.Delivery
+	late       int
+}
+
+var errOver = errors.New("the test is over")
+
+func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, error) {
+	if len(s.deliveries) > 0 {
+		d := s.deliveries[0]
+		s.deliveries = s.deliveries[1:]
+		return d, false, nil
+	}
+	if s.late--; s.late < 0 {
+		return nil, false, errOver
+	}
+	return nil, true, nil
+}
+
+func (s *scripted) Close() {}

@@ -90,46 +90,47 @@ func (b *inbox) noteVisit(id schemas.Identity) {
 	}
 }
 
-// FailureError says that a worker can't go on, and why.
+// FailureError says that a worker can't make a visit, and why, and that no other worker has made it.
 type FailureError struct{ schemas.Failure }
 
 // Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
-// take adds a message of the run's statistics. It drops repetitions, and records that are not needed any more. The error is a
-// *FailureError.
-func (s *Solver) take(m schemas.Message) error {
+// take adds a message of the run's statistics. It drops repetitions, and records that are not needed any more.
+func (s *Solver) take(m schemas.Message) {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
 		if err != nil {
 			s.skip(err)
-			return nil
+			return
 		}
-		return &FailureError{*failure}
+		if failure.Parent == s.chain.Head() { // otherwise it is of a worker that does not know what is due
+			s.failures[failure.Partition] = failure
+		}
+		return
 	}
 	id, err := schemas.IdentityOf(m)
 	if err != nil {
 		s.skip(err)
-		return nil
+		return
 	}
 	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
-		return nil // of a stage that is solved, or of a stage or partition that the plan does not have
+		return // of a stage that is solved, or of a stage or partition that the plan does not have
 	}
 	if id.Kind != schemas.KindSeal && s.isAccepted(id.Stage) {
 		s.inbox.noteVisit(id)
-		return nil // it is not needed any more
+		return // it is not needed any more
 	}
 	if digest, twice := s.inbox.digests[id]; twice {
 		// Two workers may seal the same scores at different offsets.
 		if digest != m.Digest() && id.Kind != schemas.KindSeal {
 			s.skip(fmt.Errorf("another %v with other content", id))
 		}
-		return nil
+		return
 	}
 	if err := s.inbox.collect(s.Codec, id, m); err != nil {
 		s.skip(err)
 	}
-	return nil
 }
 
 // skip records that a message of the statistics topic is skipped, and why.

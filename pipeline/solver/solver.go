@@ -29,6 +29,7 @@ type Solver struct {
 
 	subscription run.Subscription
 	inbox        inbox
+	failures     map[int]*schemas.Failure // by partition, of the visit that is due
 	buffers      accumulate.BufferPool
 	factors      solve.Buffer
 	stages       []schemas.StageReport
@@ -41,7 +42,7 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Solver{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),
-		inbox: newInbox(),
+		inbox: newInbox(), failures: map[int]*schemas.Failure{},
 	}
 }
 
@@ -126,7 +127,7 @@ func (s *Solver) positions(weights int64) []run.Position {
 }
 
 // receive takes one message of any of the topics. late reports that none came before the timeout. The error may be errEnded,
-// ErrNotOwner, a *FailureError or a *run.MembershipError.
+// ErrNotOwner or a *run.MembershipError.
 func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool, err error) {
 	d, late, err := s.subscription.Next(ctx, timeout)
 	switch {
@@ -144,9 +145,13 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	case m.Run() != s.run:
 		return false, nil
 	case d.Topic == s.Topics.Statistics:
-		return false, s.take(m)
+		s.take(m)
+		return false, nil
 	case d.Topic == s.Topics.Weights:
-		_, err := s.chain.Add(m)
+		grown, err := s.chain.Add(m)
+		if grown {
+			clear(s.failures)
+		}
 		return false, err
 	case run.Ends(m, s.run):
 		return false, errEnded

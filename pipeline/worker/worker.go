@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -54,36 +55,64 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	}
 }
 
-// Work makes visits until the run or ctx ends. The error is that of ctx or of the brokers, or a *[run.MembershipError]. If the run
-// can't go on, Work reports why on the statistics topic, which ends the run, and returns nil.
+// Work makes visits until the run or ctx ends. The error is that of ctx or of the brokers, a *[run.MembershipError], or a
+// *[StoppedError] if the worker can't make the visit that is due.
 func (w *Worker) Work(ctx context.Context) error {
 	err := w.visits(ctx)
-	if err == nil || ctx.Err() != nil {
+	switch {
+	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if errors.As(err, new(*run.MembershipError)) {
+	case errors.As(err, new(*run.MembershipError)):
 		return err // others have its partitions
+	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
+		return err // it says something about this process, and nothing about the log
 	}
-	event.Notice(w.rec, "run %s can't go on: %v", w.run, err)
-	failure := &schemas.Failure{Run: w.run, Reason: err.Error()}
+	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error()}
 	if len(w.partitions) > 0 {
 		failure.Partition = w.partitions[0].Partition()
 	}
 	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
 		failure.Partition, failure.Source = lost.Partition, schemas.SourceName(lost.Source, lost.Attempt)
 	}
-	return w.reportFailure(ctx, failure)
+	for _, p := range w.partitions {
+		p.Release(w.budget)
+	}
+	return &StoppedError{Err: err, worker: w, failure: failure}
 }
 
-// reportFailure reports a failure again and again until the run has ended, as brokers may lose a message.
-func (w *Worker) reportFailure(ctx context.Context, failure *schemas.Failure) error {
-	subscription := w.Log.Subscribe(ctx, nil, w.plansPosition())
+// StoppedError says that a worker can't make the visit that is due. The role that gets it leaves its partitions to others, which may
+// have in memory what this one can't read, and then calls Report.
+type StoppedError struct {
+	Err     error
+	worker  *Worker
+	failure *schemas.Failure
+}
+
+// Error returns why the worker can't go on.
+func (e *StoppedError) Error() string {
+	return fmt.Sprintf("run %s can't go on here: %v", e.failure.Run, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// Report says on the statistics topic why the worker can't make the visit, again and again, as brokers may lose a message. If no other
+// worker makes the visit within the solver's patience, the run fails. Report returns nil when the run has ended, or another visit is
+// due: a worker that was behind may find that it can go on.
+func (e *StoppedError) Report(ctx context.Context) error {
+	w := e.worker
+	next, err := w.chain.Read(ctx, w.Client)
+	if err != nil || w.chain.Head() != e.failure.Parent {
+		return err
+	}
+	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
+	subscription := w.Log.Subscribe(ctx, nil, weights, w.plansPosition())
 	defer subscription.Close()
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
-		if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(failure.Partition), failure.Message()); err != nil {
-			return fmt.Errorf("report that %s: %w", failure.Reason, err)
+		if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partition), e.failure.Message()); err != nil {
+			return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
 		}
-		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded {
+		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded || change == chainGrown {
 			return err
 		}
 	}
