@@ -62,6 +62,12 @@ func fit(messages []Message, limit int) (n, size int) {
 // produce writes messages as one record batch.
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
 	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) error {
+		if l.broker != nil {
+			if err := l.broker.writes.Acquire(ctx, 1); err != nil {
+				return err
+			}
+			defer l.broker.writes.Release(1)
+		}
 		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
 			Topic:        topic,
 			Partition:    partition,

@@ -154,3 +154,20 @@ func TestTornLog(t *testing.T) {
 		})
 	}
 }
+
+// Messages that were deleted from the middle of a segment do not come back if the broker is killed.
+func TestDeletedStaysDeleted(t *testing.T) {
+	ctx, dir, killed := testContext(t), t.TempDir(), t.TempDir()
+	l := openDir(t, dir)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	must(l.Append(ctx, "t", 0, numberedUpTo(10, 10)...))(t)
+	noError(t, l.broker.cluster.DeleteRecords("t", 0, 4))
+	noError(t, l.Close())
+	l = openDir(t, dir)
+	must(l.Append(ctx, "t", 0, numbered(10, 10)))(t)
+	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
+	l = openDir(t, killed)
+	if b := bounds(t, l); b != (Bounds{4, 11}) || !slices.Equal(texts(all(t, l)), numbers(4, 11)) {
+		t.Errorf("messages %v in %v", texts(all(t, l)), b)
+	}
+}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestEmbedded(t *testing.T) {
-	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { l.broker.cluster.Compact() })
+	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { noError(t, l.Clean(testContext(t))) })
 }
 
 // testLog runs the tests that must pass on every broker. compact makes the broker compact a topic except its last message.
@@ -482,9 +482,8 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Compact: true, Config: map[string]string{
 		"min.cleanable.dirty.ratio": "0.01", "segment.ms": "200", "min.compaction.lag.ms": "0",
 	}}))
-	// Compaction removes the first, middle or last records of some batches, and all records of others. It keeps the last batch
-	// of an idempotent producer, empty, for its sequence number. The first key is written once, so that it stays: without it
-	// kfake would move the start of the log.
+	// Compaction removes the first, middle or last records of some batches, and all records of others. Kafka keeps the last batch of
+	// an idempotent producer, empty, for its sequence number.
 	keyed := func(keys string) (messages []Message) {
 		for _, k := range keys {
 			messages = append(messages, Message{Key: []byte(string(k)), Value: []byte(string(k) + ";")})
@@ -494,7 +493,7 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	for _, keys := range []string{"0abcdefgh", "xbcdy", "abyz", "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqr", "ab"} {
 		must(l.Append(ctx, topic, 0, keyed(keys)...))(t)
 	}
-	client := foreign(t, l)
+	client := foreign(t, l, kgo.ProducerBatchCompression(kgo.NoCompression()))
 	var records []*kgo.Record
 	for _, m := range keyed("efghqefghefgh") {
 		records = append(records, &kgo.Record{Topic: topic, Key: m.Key, Value: m.Value})

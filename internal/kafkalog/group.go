@@ -178,7 +178,7 @@ func (m *Member) end(ctx context.Context, err error) {
 	defer m.mu.Unlock()
 	switch {
 	case m.log.ctx.Err() != nil:
-		err = ErrClosed
+		err = context.Cause(m.log.ctx)
 	case ctx.Err() != nil: // left
 		err = nil
 	}

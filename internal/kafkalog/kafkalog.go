@@ -11,6 +11,7 @@
 package kafkalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,8 @@ type Message struct {
 type Options struct {
 	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.
 	Brokers []string
-	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. Messages are deleted from
-	// it only with their topic: the broker's own compaction is not safe against a crash.
+	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. See [Log.Clean] for what is
+	// deleted from it.
 	DataDir string
 	// Listen is a host:port of the loopback interface at which other programs reach the embedded broker, which has no
 	// authentication; with port 0 it is any free port. Empty: the broker listens nowhere, and only this Log reaches it.
@@ -60,6 +61,9 @@ type Options struct {
 	Waiting func(Wait)
 	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
 	Security Security
+
+	now        func() time.Time // nil: time.Now
+	cleanEvery time.Duration    // 0: cleanInterval
 }
 
 const (
@@ -86,10 +90,13 @@ type Log struct {
 	client    *kafka.Client
 	broker    *broker // nil if the brokers are not embedded
 
-	ctx   context.Context // ends with Close
+	ctx   context.Context         // ends with Close, or when the embedded broker has failed for good
+	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
 	close func() error
 
-	waiting func(Wait)
+	waiting  func(Wait)
+	now      func() time.Time // for Clean
+	cleaning sync.Mutex       // held by Clean
 
 	found sync.Map // the topics of successful requests
 
@@ -104,10 +111,14 @@ type Log struct {
 func Open(ctx context.Context, o Options) (*Log, error) {
 	boundCompression()
 	l := &Log{
-		addresses: slices.Clone(o.Brokers), waiting: o.Waiting,
+		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, now: o.now,
 		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	var cleaned error
 	if len(o.Brokers) > 0 {
 		var wrong []*SecurityError
 		if l.identity, wrong = o.Security.Identity(); len(wrong) > 0 {
@@ -115,23 +126,27 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 	} else {
 		var err error
-		if l.broker, err = startBroker(o.DataDir, o.Listen); err != nil {
+		if l.broker, cleaned, err = startBroker(o.DataDir, o.Listen, l.now()); err != nil {
 			return nil, err
 		}
-		l.addresses = l.broker.cluster.ListenAddrs()
+		l.addresses = []string{l.broker.listener.address().String()}
 	}
-	var end context.CancelFunc
-	l.ctx, end = context.WithCancel(context.Background())
+	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), Context: l.ctx}
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
+	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
-		end()
+		l.end(ErrClosed)
+		cleaning.Wait()
 		l.transport.CloseIdleConnections()
 		if l.broker != nil {
 			return l.broker.stop()
 		}
 		return nil
 	})
+	if l.broker != nil {
+		cleaning.Go(func() { l.keepClean(cmp.Or(o.cleanEvery, cleanInterval), cleaned) })
+	}
 
 	if err := l.reach(ctx); err != nil {
 		err = l.identity.Explain(l.mismatch(ctx, err))

@@ -9,18 +9,20 @@ import (
 	"sync"
 )
 
-// listener accepts the connections of the embedded broker: from this process through a pipe in memory, and from other programs
+// listener takes the connections of the embedded broker: from this process through a pipe in memory, and from other programs
 // through a port, if one was asked for. A pipe copies a message once; a socket copies it twice, with system calls.
+//
+// It outlives the broker's restarts. While there is no broker, connections wait.
 type listener struct {
-	port     net.Listener  // nil: no other program can connect
-	accepted chan net.Conn // from the port and from pipe
-	ended    chan struct{} // closed by close
-	close    func() error  // ends Accept and closes the port, once
+	port  net.Listener  // nil: no other program can connect
+	taken chan net.Conn // from the port and from pipe
+	ended chan struct{} // closed by close
+	close func() error  // closes the port, once
 }
 
 // listen opens a port at the address, or none if the address is empty.
 func listen(address string) (*listener, error) {
-	l := &listener{accepted: make(chan net.Conn), ended: make(chan struct{})}
+	l := &listener{taken: make(chan net.Conn), ended: make(chan struct{})}
 	l.close = sync.OnceValue(func() error {
 		close(l.ended)
 		if l.port == nil {
@@ -63,7 +65,7 @@ func (l *listener) acceptPort() {
 			return
 		}
 		select {
-		case l.accepted <- conn:
+		case l.taken <- conn:
 		case <-l.ended:
 			conn.Close()
 			return
@@ -71,26 +73,45 @@ func (l *listener) acceptPort() {
 	}
 }
 
-// Accept returns the next connection of either kind.
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.accepted:
-		return conn, nil
-	case <-l.ended:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close closes the port. Established connections stay.
-func (l *listener) Close() error { return l.close() }
-
-// Addr returns the address of the port, or a name for the pipe, which clients need but must not dial.
-func (l *listener) Addr() net.Addr {
+// address returns the address of the port, or a name for the pipe, which clients need but must not dial.
+func (l *listener) address() net.Addr {
 	if l.port == nil {
 		return pipeAddress{}
 	}
 	return l.port.Addr()
 }
+
+// acceptor is the listener as one broker sees it, from its start to its end.
+type acceptor struct {
+	*listener
+	done chan struct{} // closed by end
+	end  func()
+}
+
+func (l *listener) acceptor() *acceptor {
+	done := make(chan struct{})
+	return &acceptor{l, done, sync.OnceFunc(func() { close(done) })}
+}
+
+// Accept returns the next connection of either kind.
+func (a *acceptor) Accept() (net.Conn, error) {
+	select {
+	case conn := <-a.taken:
+		return conn, nil
+	case <-a.done:
+	case <-a.ended:
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends Accept. The port stays open, for the next broker.
+func (a *acceptor) Close() error {
+	a.end()
+	return nil
+}
+
+// Addr is what the broker tells clients to connect to.
+func (a *acceptor) Addr() net.Addr { return a.address() }
 
 // pipeAddress is where the broker says that it is if it has no port. Names under .invalid resolve nowhere (RFC 2606).
 type pipeAddress struct{}
@@ -102,7 +123,7 @@ func (pipeAddress) String() string  { return "embedded.invalid:9092" }
 func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
-	case l.accepted <- l.newEnd(there):
+	case l.taken <- l.newEnd(there):
 		return l.newEnd(here), nil
 	case <-l.ended:
 		return nil, net.ErrClosed
@@ -112,7 +133,7 @@ func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 }
 
 func (l *listener) newEnd(pipe net.Conn) net.Conn {
-	return &end{pipe, l.Addr(), bufio.NewReaderSize(pipe, pipeBytes)}
+	return &end{pipe, l.address(), bufio.NewReaderSize(pipe, pipeBytes)}
 }
 
 // pipeBytes is how much an end of a pipe reads at once. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at

@@ -14,12 +14,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// appendForever is the environment variable with the data directory of the process that TestKilledProcessLosesNothing kills.
-const appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
+// These are environment variables with the data directories of the processes that TestKilledProcessLosesNothing and
+// TestKilledWhileCleaning kill.
+const (
+	appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
+	cleanForever  = "KAFKALOG_TEST_CLEAN_FOREVER"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(appendForever); dir != "" {
 		runAppendForever(dir)
+	}
+	if dir := os.Getenv(cleanForever); dir != "" {
+		runCleanForever(dir)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -75,7 +75,7 @@ func (s *stream) next(ctx context.Context) (Message, error) {
 		select {
 		case p, ok := <-s.pages:
 			if !ok {
-				p.err = ErrClosed
+				p.err = context.Cause(s.source.log.ctx)
 			}
 			s.page = p
 		case <-ctx.Done():

@@ -34,11 +34,11 @@ func (l *Log) retry(ctx context.Context, what string, do func(context.Context) e
 func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.ctx, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
 	// Close ends l.ctx, and the transport may fail do before the AfterFunc has run.
 	over := func() bool {
 		if l.ctx.Err() != nil {
-			cancel(ErrClosed)
+			cancel(context.Cause(l.ctx))
 		}
 		return ctx.Err() != nil
 	}
@@ -146,6 +146,6 @@ func retriable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request
 		return true
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) ||
 		errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, errPending)
 }

@@ -26,7 +26,8 @@ type Topic struct {
 
 // Create creates the topics that do not exist and waits until they can be used. It does not change topics that exist, and
 // needs no permission to create for them. Without [Topic.Replication], each message has three replicas with three brokers or more,
-// and else one. With three replicas or more, a write needs two of them in sync.
+// and else one. With three replicas or more, a write needs two of them in sync. On the embedded broker there is one replica, and
+// messages stay, unless the settings say otherwise.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
@@ -37,7 +38,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	}
 	request := &kafka.CreateTopicsRequest{}
 	for _, t := range topics {
-		request.Topics = append(request.Topics, creation(t, len(cluster.Brokers)))
+		request.Topics = append(request.Topics, l.creation(t, len(cluster.Brokers)))
 	}
 	var denied error // brokers deny the creation of a topic before they look whether it exists
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
@@ -69,14 +70,17 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	return nil
 }
 
-func creation(t Topic, brokers int) kafka.TopicConfig {
+func (l *Log) creation(t Topic, brokers int) kafka.TopicConfig {
 	config := map[string]string{}
 	replicas := t.Replication
-	if replicas == 0 {
+	switch {
+	case l.Embedded():
 		replicas = 1
-		if brokers >= 3 {
-			replicas = 3
-		}
+		config["retention.ms"] = "-1" // kfake's default, a week, is not what Clean does
+	case replicas == 0 && brokers >= 3:
+		replicas = 3
+	case replicas == 0:
+		replicas = 1
 	}
 	if replicas >= 3 {
 		config["min.insync.replicas"] = "2"

@@ -1,0 +1,546 @@
+package kafkalog
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// clock is a clock that tests set.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// openClocked opens an embedded broker whose cleaner goes by a clock, and cleans when it is told to.
+func openClocked(t testing.TB, dir string) (*Log, *clock) {
+	c := &clock{}
+	return open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", now: c.now, cleanEvery: time.Hour}), c
+}
+
+// logBytes returns the size of all messages on disk.
+func logBytes(t testing.TB, dir string) (bytes int64) {
+	t.Helper()
+	noError(t, filepath.WalkDir(filepath.Join(dir, "log"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".dat") {
+			return err
+		}
+		info, err := entry.Info()
+		bytes += info.Size()
+		return err
+	}))
+	return bytes
+}
+
+// keyed returns a message. A negative value is a tombstone.
+func keyed(key string, value, size int) Message {
+	m := numbered(value, size)
+	m.Key = []byte(key)
+	if value < 0 {
+		m.Value = nil
+	}
+	return m
+}
+
+// bounds returns the bounds of t[0].
+func bounds(t testing.TB, l *Log) Bounds {
+	t.Helper()
+	first, end, err := l.Bounds(testContext(t), "t", 0)
+	noError(t, err)
+	return Bounds{first, end}
+}
+
+// all returns the messages of t[0].
+func all(t testing.TB, l *Log) []Message {
+	t.Helper()
+	b := bounds(t, l)
+	messages, err := read(t, l, "t", b.First, b.End)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+// latest returns the value of each key of t[0] after all its messages, without those whose last message is a tombstone.
+func latest(t testing.TB, l *Log) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for _, m := range all(t, l) {
+		if m.Value == nil {
+			delete(values, string(m.Key))
+		} else {
+			values[string(m.Key)] = number(m)
+		}
+	}
+	return values
+}
+
+// Retention by size deletes the oldest segments while the broker runs: what stays is the newest messages, of about retention.bytes.
+func TestRetentionBySize(t *testing.T) {
+	const n, size = 500, 100_000
+	dir := t.TempDir()
+	l, _ := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.bytes": "5000000", "segment.bytes": "1000000"}}))
+	must(l.Append(ctx, "t", 0, numberedUpTo(n, size)...))(t)
+	if before := logBytes(t, dir); before < n*size {
+		t.Fatalf("%d bytes are on disk, of %d", before, n*size)
+	}
+	f := l.Follow("t", 0, n)
+	defer f.Close()
+	running := l.broker.cluster
+	noError(t, l.Clean(ctx))
+	if l.broker.cluster != running {
+		t.Error("the broker was restarted")
+	}
+	if after := logBytes(t, dir); after < 5_000_000 || after > 7_100_000 {
+		t.Errorf("%d bytes stay of %d, with retention.bytes of 5 MB and segments of 1 MB", after, n*size)
+	}
+	b := bounds(t, l)
+	if b.End != n || !slices.Equal(texts(all(t, l)), numbers(int(b.First), n)) {
+		t.Errorf("messages %v in %v", texts(all(t, l)), b)
+	}
+	if _, err := read(t, l, "t", 0, n); !isDeleted(err, DeletedError{Topic: "t", Wanted: 0, First: b.First, End: n}) {
+		t.Errorf("range of deleted messages: %v", err)
+	}
+	appendAndFollow(t, l, f, n, n+3)
+	noError(t, l.Clean(ctx)) // nothing more to do
+	if again := bounds(t, l); again.First != b.First {
+		t.Errorf("%v, then %v", b, again)
+	}
+}
+
+// Retention by time deletes the messages that are too old, the last of a partition too. Offsets go on from where they were, also
+// if the broker is killed.
+func TestRetentionByTime(t *testing.T) {
+	dir := t.TempDir()
+	l, clock := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{
+		"retention.ms": "3600000", "segment.ms": "600000", "segment.bytes": "50000",
+	}}, Topic{Name: "other", Partitions: 1}))
+	must(l.Append(ctx, "t", 0, numberedUpTo(25, 10_000)...))(t) // as one batch, so as one segment
+	for i := 25; i < 48; i++ {
+		must(l.Append(ctx, "t", 0, numbered(i, 10_000)))(t)
+	}
+	must(l.Append(ctx, "other", 0, numberedUpTo(10, 10_000)...))(t)
+	check := func(want Bounds) {
+		t.Helper()
+		noError(t, l.Clean(ctx))
+		got := bounds(t, l)
+		if got != want || !slices.Equal(texts(all(t, l)), numbers(int(want.First), int(want.End))) {
+			t.Errorf("messages %v in %v, want %v", texts(all(t, l)), got, want)
+		}
+		if all, err := l.AllBounds(ctx, "t"); err != nil || all[1] != (Bounds{}) {
+			t.Errorf("bounds %v, %v", all, err)
+		}
+		if first, end, err := l.Bounds(ctx, "other", 0); first != 0 || end != 10 || err != nil {
+			t.Errorf("without a limit: [%d, %d), %v", first, end, err)
+		}
+	}
+	clock.forward(59 * time.Minute)
+	check(Bounds{0, 48})
+	clock.forward(2 * time.Minute) // the segment that is written to stays for segment.ms longer
+	check(Bounds{45, 48})
+	clock.forward(10 * time.Minute)
+	check(Bounds{48, 48})
+	if base := must(l.Append(ctx, "t", 0, numberedUpTo(51, 10)[48:]...))(t); base != 48 {
+		t.Errorf("offset %d, want 48", base)
+	}
+	killed := t.TempDir()
+	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
+	l = openDir(t, killed) // by its clock they are new
+	if got := bounds(t, l); got != (Bounds{48, 51}) || !slices.Equal(texts(all(t, l)), numbers(48, 51)) {
+		t.Errorf("messages %v in %v", texts(all(t, l)), got)
+	}
+}
+
+// A partition whose messages have all expired keeps its end when its broker is closed, or killed.
+func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
+	dir, killed := t.TempDir(), t.TempDir()
+	l, clock := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.ms": "1000", "segment.ms": "1000"}}))
+	must(l.Append(ctx, "t", 0, numberedUpTo(7, 1000)...))(t)
+	clock.forward(time.Minute)
+	noError(t, l.Clean(ctx))
+	if left := logBytes(t, dir); left > 100 {
+		t.Errorf("%d bytes are left", left)
+	}
+	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
+	noError(t, os.Remove(filepath.Join(killed, "log", "partitions", "t-0", "snapshot.json")))
+	noError(t, l.Close())
+	for _, d := range []string{dir, killed} {
+		for i := range 3 {
+			l := openDir(t, d)
+			want := Bounds{7, int64(7 + i)}
+			if got := bounds(t, l); got != want || len(all(t, l)) != i {
+				t.Errorf("%v, want %v", got, want)
+			}
+			if i == 0 {
+				if _, err := read(t, l, "t", 6, 7); !isDeleted(err, DeletedError{Topic: "t", Wanted: 6, First: 7, End: 7}) {
+					t.Errorf("range of a deleted message: %v", err)
+				}
+			}
+			must(l.Append(ctx, "t", 0, numbered(7+i, 10)))(t)
+			noError(t, l.Close())
+		}
+	}
+}
+
+// A compacted topic holds the last message of each key, at its offset. Its size depends on the keys and not on how often they were
+// written.
+func TestCompaction(t *testing.T) {
+	const keys, writes, size = 20, 10_000, 1000
+	dir := t.TempDir()
+	l, _ := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"segment.bytes": "100000"}}))
+	messages := []Message{keyed("once", 0, size)}
+	for i := range writes {
+		messages = append(messages, keyed(fmt.Sprint(i*7%keys), i, size))
+	}
+	must(l.Append(ctx, "t", 0, messages...))(t)
+	before := bounds(t, l)
+	noError(t, l.Clean(ctx))
+	if got := bounds(t, l); got != before {
+		t.Errorf("bounds %v, before %v", got, before)
+	}
+	kept := all(t, l)
+	if len(kept) != keys+1 {
+		t.Errorf("%d messages stay", len(kept))
+	}
+	for _, m := range kept {
+		if want := messages[m.Offset]; string(m.Key) != string(want.Key) || string(m.Value) != string(want.Value) {
+			t.Errorf("message %d is %s: %s, want %s: %s", m.Offset, m.Key, number(m), want.Key, number(want))
+		}
+	}
+	if bytes := logBytes(t, dir); bytes > 2*(keys+1)*size {
+		t.Errorf("%d bytes are left", bytes)
+	}
+	// While it is written to, at most half of it is waste after a cleaning.
+	for i := range 10 {
+		for k := range keys {
+			must(l.Append(ctx, "t", 0, keyed(fmt.Sprint(k), writes+i, size)))(t)
+		}
+		noError(t, l.Clean(ctx))
+		if bytes := logBytes(t, dir); bytes > 2*(keys+5)*size {
+			t.Errorf("%d bytes are left after round %d", bytes, i)
+		}
+		if values := latest(t, l); len(values) != keys+1 || values["0"] != fmt.Sprint(writes+i) || values["19"] != fmt.Sprint(writes+i) {
+			t.Errorf("round %d: %v", i, values)
+		}
+	}
+}
+
+// A tombstone stays for delete.retention.ms. After that the topic is empty, and goes on at its end.
+func TestTombstones(t *testing.T) {
+	dir := t.TempDir()
+	l, clock := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"delete.retention.ms": "60000"}}))
+	for _, value := range []int{1, 2, -1} {
+		for k := range 10 {
+			must(l.Append(ctx, "t", 0, keyed(fmt.Sprint(k), value, 1000)))(t)
+		}
+	}
+	noError(t, l.Clean(ctx))
+	if left := all(t, l); len(left) != 10 || left[0].Value != nil || left[9].Offset != 29 {
+		t.Errorf("%d messages are left", len(left))
+	}
+	clock.forward(2 * time.Minute)
+	noError(t, l.Clean(ctx))
+	if left, bytes := all(t, l), logBytes(t, dir); len(left) != 0 || bytes > 200 || bounds(t, l) != (Bounds{0, 30}) {
+		t.Errorf("%d messages and %d bytes are left in %v", len(left), bytes, bounds(t, l))
+	}
+	if base := must(l.Append(ctx, "t", 0, keyed("0", 3, 10)))(t); base != 30 {
+		t.Errorf("offset %d, want 30", base)
+	}
+	noError(t, l.Close())
+	l = openDir(t, dir)
+	if left := all(t, l); len(left) != 1 || left[0].Offset != 30 || bounds(t, l) != (Bounds{0, 31}) {
+		t.Errorf("messages %v in %v", texts(left), bounds(t, l))
+	}
+}
+
+// Messages that are younger than min.compaction.lag.ms stay, all of them, and so do those that only they replace.
+func TestCompactionLag(t *testing.T) {
+	dir := t.TempDir()
+	l, clock := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"min.compaction.lag.ms": "3600000"}}))
+	client := foreign(t, l, kgo.ProducerBatchCompression(kgo.NoCompression()))
+	write := func(from, to int, at time.Time) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			m := keyed(fmt.Sprint(i%2), i, 1000)
+			// Of another client, as Append takes the time from the system's clock.
+			record := &kgo.Record{Topic: "t", Key: m.Key, Value: m.Value, Timestamp: at}
+			noError(t, client.ProduceSync(ctx, record).FirstErr())
+		}
+	}
+	write(0, 10, time.Now())
+	noError(t, l.Clean(ctx))
+	if left := all(t, l); len(left) != 10 {
+		t.Errorf("%d messages of 10 are left", len(left))
+	}
+	clock.forward(2 * time.Hour)
+	write(10, 14, clock.now().Add(-time.Minute))
+	noError(t, l.Clean(ctx))
+	if left := texts(all(t, l)); !slices.Equal(left, numbers(8, 14)) {
+		t.Errorf("left are %v", left)
+	}
+	clock.forward(2 * time.Hour)
+	noError(t, l.Clean(ctx))
+	if left := texts(all(t, l)); !slices.Equal(left, numbers(12, 14)) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// Who writes and reads while the broker restarts waits. Nothing is lost, doubled or in another order.
+func TestCleanWhileInUse(t *testing.T) {
+	const n, keys = 600, 3
+	dir := t.TempDir()
+	l, _ := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}, Topic{Name: "compacted", Partitions: 1, Compact: true}))
+	var wg sync.WaitGroup
+	written := make(chan struct{})
+	wg.Go(func() {
+		defer close(written)
+		for i := range n {
+			if base, err := l.Append(ctx, "t", 0, numbered(i, 1000)); base != int64(i) || err != nil {
+				t.Errorf("append %d: %d, %v", i, base, err)
+			}
+			if base, err := l.Append(ctx, "compacted", 0, keyed(fmt.Sprint(i%keys), i, 1000)); base != int64(i) || err != nil {
+				t.Errorf("append %d: %d, %v", i, base, err)
+			}
+		}
+	})
+	for _, reader := range []*Log{l, connect(t, l.Addr())} {
+		wg.Go(func() {
+			f := reader.Follow("t", 0, 0)
+			defer f.Close()
+			for i := range n {
+				if m, err := f.Next(ctx); err != nil || m.Offset != int64(i) || number(m) != fmt.Sprint(i) {
+					t.Errorf("embedded %v: message %d is %s@%d, %v", reader.Embedded(), i, number(m), m.Offset, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		f := l.Follow("compacted", 0, 0)
+		defer f.Close()
+		for next := int64(0); next < n; {
+			m, err := f.Next(ctx)
+			if err != nil || m.Offset < next || number(m) != fmt.Sprint(m.Offset) {
+				t.Errorf("message %s@%d, %v, want one from %d on", number(m), m.Offset, err, next)
+				return
+			}
+			next = m.Offset + 1
+		}
+	})
+	restarts := 0
+	for done := false; !done; {
+		select {
+		case <-written:
+			done = true
+		default:
+		}
+		before := l.broker.cluster
+		noError(t, l.Clean(ctx))
+		if l.broker.cluster != before {
+			restarts++
+		}
+	}
+	wg.Wait()
+	if restarts < 3 {
+		t.Errorf("%d restarts", restarts)
+	}
+	if b := bounds(t, l); b != (Bounds{0, n}) {
+		t.Errorf("bounds %v", b)
+	}
+	t.Logf("%d restarts", restarts)
+}
+
+// A small part of a large log is not worth a restart of the broker. It goes when the log is opened.
+func TestCleanThatDoesNotPay(t *testing.T) {
+	dir := t.TempDir()
+	l, clock := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "large", Partitions: 1}, Topic{Name: "t", Partitions: 1, Compact: true}))
+	must(l.Append(ctx, "large", 0, numberedUpTo(20, 100_000)...))(t)
+	for i := range 100 {
+		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
+	}
+	clock.forward(time.Hour)
+	running := l.broker.cluster
+	noError(t, l.Clean(ctx))
+	if l.broker.cluster != running || len(all(t, l)) != 100 {
+		t.Errorf("%d messages are left", len(all(t, l)))
+	}
+	noError(t, l.Close())
+	if l = openDir(t, dir); !slices.Equal(texts(all(t, l)), numbers(99, 100)) {
+		t.Errorf("left are %v", texts(all(t, l)))
+	}
+}
+
+// Batches that other programs compressed, or wrote in transactions, are not compacted, nor is anything else of their partition.
+func TestNotCompacted(t *testing.T) {
+	for name, options := range map[string][]kgo.Opt{
+		"compressed":    {kgo.ProducerBatchCompression(kgo.GzipCompression())},
+		"a transaction": {kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.TransactionalID("x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openListening(t)
+			ctx := testContext(t)
+			noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
+			for i := range 10 {
+				must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
+			}
+			client := foreign(t, l, options...)
+			_ = client.BeginTransaction() // an error without a transactional id
+			noError(t, client.ProduceSync(ctx, &kgo.Record{Topic: "t", Key: []byte("k"), Value: numbered(10, 1000).Value}).FirstErr())
+			_ = client.EndTransaction(ctx, kgo.TryAbort)
+			noError(t, l.Clean(ctx))
+			if left := all(t, l); len(left) < 10 || number(left[9]) != "9" {
+				t.Errorf("left are %v", texts(left))
+			}
+		})
+	}
+}
+
+// The log cleans itself.
+func TestLogCleansItself(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Options{DataDir: dir, cleanEvery: time.Millisecond})
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
+	for i := range 20 {
+		must(l.Append(ctx, "t", 0, keyed("k", i, 100_000)))(t)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for logBytes(t, dir) > 300_000 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%d bytes are left", logBytes(t, dir))
+		}
+	}
+	if values := latest(t, l); values["k"] != "19" {
+		t.Errorf("%v", values)
+	}
+}
+
+// If cleaning fails it is reported, and the log works on. Once it succeeds the wait is over.
+func TestFailingCleanIsReported(t *testing.T) {
+	dir := t.TempDir()
+	waits := make(chan Wait, 100)
+	l := open(t, Options{DataDir: dir, cleanEvery: time.Millisecond, Waiting: func(w Wait) {
+		select {
+		case waits <- w:
+		default:
+		}
+	}})
+	ctx := testContext(t)
+	next := func() Wait {
+		t.Helper()
+		select {
+		case w := <-waits:
+			return w
+		case <-ctx.Done():
+			t.Fatal("nothing is reported")
+			return Wait{}
+		}
+	}
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
+	must(l.Append(ctx, "t", 0, keyed("k", 0, 10)))(t)
+	obstacle := filepath.Join(dir, "log", "partitions", "t-0", "5.dat") // a folder where a segment should be
+	noError(t, os.Mkdir(obstacle, 0o755))
+	if w := next(); w.What != "clean the log" || w.Err == nil || w.Over || !strings.Contains(w.Err.Error(), "t[0]") {
+		t.Errorf("%+v", w)
+	}
+	must(l.Append(ctx, "t", 0, keyed("k", 1, 10)))(t)
+	noError(t, os.Remove(obstacle))
+	w := next()
+	for ; !w.Over; w = next() {
+		if w.Err == nil {
+			t.Errorf("%+v", w)
+		}
+	}
+	if w.Err != nil || w.Since <= 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// If the broker does not start again, whoever waits for it gets the error, and the log can be closed.
+func TestBrokerDoesNotStartAgain(t *testing.T) {
+	dir := t.TempDir()
+	l, _ := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
+	for i := range 10 {
+		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
+	}
+	obstacle := filepath.Join(dir, "log", "groups.log")
+	noError(t, os.RemoveAll(obstacle))
+	noError(t, os.Mkdir(obstacle, 0o755))
+	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "groups.log") {
+		t.Errorf("clean: %v", err)
+	}
+	if _, err := l.Append(ctx, "t", 0, numbered(1, 10)); err == nil || !strings.Contains(err.Error(), "groups.log") {
+		t.Errorf("append: %v", err)
+	}
+	noError(t, l.Close())
+	noError(t, os.Remove(obstacle))
+	if left := texts(all(t, openDir(t, dir))); !slices.Equal(left, numbers(9, 10)) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// With a file that can't be read the broker is not restarted, as it might not start. What has expired goes all the same.
+func TestCleanWithADamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	l, _ := openClocked(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}, Topic{Name: "damaged", Partitions: 1, Compact: true},
+		Topic{Name: "large", Partitions: 1, Config: map[string]string{"retention.bytes": "1", "segment.bytes": "1"}}))
+	for i := range 10 {
+		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
+		must(l.Append(ctx, "damaged", 0, keyed("k", i, 1000)))(t)
+		must(l.Append(ctx, "large", 0, numbered(i, 1000)))(t)
+	}
+	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
+	noError(t, os.Mkdir(obstacle, 0o755))
+	running := l.broker.cluster
+	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
+		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
+	}
+	if first, end, err := l.Bounds(ctx, "large", 0); first != 9 || end != 10 || err != nil {
+		t.Errorf("[%d, %d), %v", first, end, err)
+	}
+	noError(t, os.Remove(obstacle))
+	noError(t, l.Clean(ctx))
+	if left := texts(all(t, l)); !slices.Equal(left, numbers(9, 10)) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// On brokers that clean their own logs Clean does nothing.
+func TestCleanElsewhere(t *testing.T) {
+	_, addresses := startCluster(t)
+	noError(t, connect(t, addresses).Clean(context.Background()))
+}

@@ -1,0 +1,206 @@
+package kafkalog
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// history is what the killed processes write, step by step: to topic t, compacted, the numbers of a few keys and tombstones, and to
+// topic r, with a limit of its size, all numbers.
+var history = []Topic{
+	{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"delete.retention.ms": "0", "segment.bytes": "20000"}},
+	{Name: "r", Partitions: 1, Config: map[string]string{"retention.bytes": "30000", "segment.bytes": "5000"}},
+}
+
+const historySize = 1000
+
+// historyStep is message i of topic t.
+func historyStep(i int) Message {
+	key := fmt.Sprint(i * i % 11)
+	if i%7 == 6 {
+		return keyed(key, -1, 0)
+	}
+	return keyed(key, i, historySize)
+}
+
+// historyState is what topic t holds after n steps.
+func historyState(n int) map[string]string {
+	state := map[string]string{}
+	for i := range n {
+		if m := historyStep(i); m.Value == nil {
+			delete(state, string(m.Key))
+		} else {
+			state[string(m.Key)] = fmt.Sprint(i)
+		}
+	}
+	return state
+}
+
+func writeHistory(ctx context.Context, l *Log, i int) error {
+	_, err := l.Append(ctx, "r", 0, numbered(i, historySize))
+	if err == nil {
+		_, err = l.Append(ctx, "t", 0, historyStep(i))
+	}
+	return err
+}
+
+// checkHistory checks a log in which at least n steps are acknowledged, and at most one more is written. It returns how many are.
+func checkHistory(t *testing.T, l *Log, n int) int {
+	t.Helper()
+	b := bounds(t, l)
+	steps := int(b.End)
+	if steps != n && steps != n+1 {
+		t.Fatalf("%d steps are acknowledged, the log has %d", n, steps)
+	}
+	if got := latest(t, l); !maps.Equal(got, historyState(steps)) {
+		t.Fatalf("after %d steps the log holds %v, want %v", steps, got, historyState(steps))
+	}
+	first, end, err := l.Bounds(testContext(t), "r", 0)
+	noError(t, err)
+	if end < int64(steps) || end > int64(steps)+1 || end-first < min(end, 27) { // 30 KB
+		t.Fatalf("after %d steps the second topic holds [%d, %d)", steps, first, end)
+	}
+	if got, err := read(t, l, "r", first, end); !slices.Equal(texts(got), numbers(int(first), int(end))) {
+		t.Fatalf("the second topic holds %v, %v, want [%d, %d)", texts(got), err, first, end)
+	}
+	if end > int64(steps) { // the process was killed between the two
+		_, err := l.Append(testContext(t), "t", 0, historyStep(steps))
+		noError(t, err)
+		steps++
+	}
+	return steps
+}
+
+// runCleanForever continues the history, cleans as often as it can, and prints the number of steps after each acknowledgement.
+func runCleanForever(dir string) {
+	ctx := context.Background()
+	l, err := Open(ctx, Options{DataDir: dir})
+	if err == nil {
+		err = l.Create(ctx, history...)
+	}
+	var end int64
+	if err == nil {
+		_, end, err = l.Bounds(ctx, "t", 0)
+	}
+	out := bufio.NewWriterSize(os.Stdout, 16)
+	cleaned := make(chan error, 1)
+	go func() {
+		for {
+			if err := l.Clean(ctx); err != nil {
+				cleaned <- err
+				return
+			}
+		}
+	}()
+	for i := int(end); err == nil; i++ {
+		if err = writeHistory(ctx, l, i); err == nil {
+			fmt.Fprintln(out, i+1)
+			err = out.Flush()
+		}
+		select {
+		case err = <-cleaned:
+		default:
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// A process that is killed at any time while it writes and cleans loses no message that was to stay, and brings none back.
+func TestKilledWhileCleaning(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	noError(t, err)
+	steps, cleaned := 0, 0
+	for range 25 {
+		process := exec.Command(self)
+		process.Env = append(os.Environ(), cleanForever+"="+dir)
+		process.Stderr = os.Stderr
+		output, err := process.StdoutPipe()
+		noError(t, err)
+		noError(t, process.Start())
+		lines := bufio.NewScanner(output)
+		for i := 0; lines.Scan(); i++ {
+			acknowledged, err := strconv.Atoi(lines.Text())
+			noError(t, err)
+			steps = acknowledged
+			if i == 0 { // from now on at a random time
+				timer := time.AfterFunc(rand.N(100*time.Millisecond), func() { _ = process.Process.Kill() })
+				defer timer.Stop()
+			}
+		}
+		if err := process.Wait(); err == nil || process.ProcessState.Exited() {
+			t.Fatalf("the process was not killed: %v", err)
+		}
+		leftovers, err := filepath.Glob(filepath.Join(dir, "log", "partitions", "*.*"))
+		noError(t, err)
+		if len(leftovers) > 0 {
+			cleaned++
+		}
+		l := openDir(t, dir)
+		steps = checkHistory(t, l, steps)
+		noError(t, l.Close())
+	}
+	t.Logf("%d steps; killed %d times while a partition was written again", steps, cleaned)
+}
+
+// Whatever a process leaves on disk when it is killed between two changes of cleaning, is a log that holds all that was to stay.
+func TestEachStepOfCleaning(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	dir := t.TempDir()
+	l := openDir(t, dir)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, history...))
+	for i := range n {
+		noError(t, writeHistory(ctx, l, i))
+	}
+	noError(t, l.Close())
+	copies := t.TempDir()
+	step := 0
+	copied := func() string { return filepath.Join(copies, fmt.Sprint(step)) }
+	b := &broker{}
+	b.disk.Dir = filepath.Join(dir, "log")
+	b.disk.Step = func() {
+		noError(t, os.CopyFS(filepath.Join(copied(), "log"), os.DirFS(b.disk.Dir)))
+		step++
+	}
+	noError(t, b.disk.Clean(time.Now()))
+	if step < 10 {
+		t.Errorf("cleaning took %d steps", step)
+	}
+	var replaced int
+	for step--; step >= 0; step-- {
+		if _, err := os.Stat(filepath.Join(copied(), "log", "partitions", "t-0")); err != nil {
+			replaced++
+		}
+		l := openDir(t, copied())
+		if got := checkHistory(t, l, n); got != n {
+			t.Errorf("step %d: %d steps of the history", step, got)
+		}
+		noError(t, writeHistory(ctx, l, n))
+		noError(t, l.Clean(ctx))
+		checkHistory(t, l, n+1)
+		leftovers, err := filepath.Glob(filepath.Join(copied(), "log", "partitions", "*.*"))
+		noError(t, err)
+		if len(leftovers) > 0 {
+			t.Errorf("step %d: left are %s", step, strings.Join(leftovers, ", "))
+		}
+		noError(t, l.Close())
+	}
+	if replaced != 1 {
+		t.Errorf("the partition was missing after %d steps, want 1", replaced)
+	}
+}

@@ -1,0 +1,148 @@
+package disk
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"time"
+)
+
+// The layout of a record batch: https://kafka.apache.org/documentation/#recordbatch
+const (
+	atLength       = 8
+	atMagic        = 16
+	atChecksum     = 17
+	atAttributes   = 21
+	atLastDelta    = 23
+	atFirstTime    = 27
+	atMaxTime      = 35
+	atCount        = 57
+	headerBytes    = 61
+	beforeLength   = atLength + 4 // what the length does not count
+	logAppendTime  = 1 << 3
+	notPlain       = 0b111 | 1<<4 | 1<<5 // compressed, of a transaction, or a marker of one
+	noTime         = -1
+	maxBatchLength = 1 << 30 // kfake's own limit
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// batch is a record batch as the log holds it: its header, and unless only headers were read, its records.
+type batch []byte
+
+func (b batch) int32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
+func (b batch) int64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+
+func (b batch) base() int64    { return b.int64(0) }
+func (b batch) end() int64     { return b.base() + int64(b.int32(atLastDelta)) + 1 }
+func (b batch) bytes() int64   { return beforeLength + int64(b.int32(atLength)) }
+func (b batch) count() int     { return int(b.int32(atCount)) }
+func (b batch) maxTime() int64 { return b.int64(atMaxTime) }
+
+// sound reports whether a header can be one.
+func (b batch) sound() bool {
+	length := b.int32(atLength)
+	return length >= headerBytes-beforeLength && length <= maxBatchLength && b[atMagic] == 2 && b.int32(atLastDelta) >= 0 && b.count() >= 0
+}
+
+func (b batch) checksum() uint32 { return crc32.Checksum(b[atAttributes:], castagnoli) }
+
+// intact reports whether a batch is as it was written.
+func (b batch) intact() bool { return binary.BigEndian.Uint32(b[atChecksum:]) == b.checksum() }
+
+// plain reports whether a batch is neither compressed nor part of a transaction. This program writes only plain batches.
+func (b batch) plain() bool { return binary.BigEndian.Uint16(b[atAttributes:])&notPlain == 0 }
+
+// record is one record of a plain batch.
+type record struct {
+	raw    []byte // all of it
+	offset int64
+	time   int64  // in milliseconds
+	key    []byte // nil: none
+	absent bool   // the value is null: the record is a tombstone
+}
+
+// records returns the records of a plain batch. ok is false if they do not fill it exactly.
+func (b batch) records() (records []record, ok bool) {
+	d := decoder{rest: b[headerBytes:], ok: true}
+	for range b.count() {
+		before := d.rest
+		length := d.varint()
+		if length < 0 || length > int64(len(d.rest)) {
+			return nil, false
+		}
+		after := d.rest[length:]
+		d.rest = d.rest[:length]
+		d.take(1) // attributes, of which there are none
+		r := record{raw: before[:len(before)-len(after)], time: b.int64(atFirstTime) + d.varint(), offset: b.base() + d.varint()}
+		r.key = d.bytes()
+		r.absent = d.varint() < 0
+		if !d.ok {
+			return nil, false
+		}
+		if binary.BigEndian.Uint16(b[atAttributes:])&logAppendTime != 0 {
+			r.time = b.maxTime()
+		}
+		records = append(records, r)
+		d.rest = after
+	}
+	return records, len(d.rest) == 0
+}
+
+// with returns a batch that covers the same offsets and holds only these of its records. Kafka's cleaner does the same: readers
+// see which offsets are empty, and the end of the log stays.
+func (b batch) with(records []record) batch {
+	kept := append(batch(nil), b[:headerBytes]...)
+	latest := int64(noTime)
+	for _, r := range records {
+		kept = append(kept, r.raw...)
+		latest = max(latest, r.time)
+	}
+	binary.BigEndian.PutUint32(kept[atLength:], uint32(len(kept)-beforeLength))
+	binary.BigEndian.PutUint32(kept[atCount:], uint32(len(records)))
+	binary.BigEndian.PutUint64(kept[atMaxTime:], uint64(latest)) // a search by time must not stop at records that are gone
+	binary.BigEndian.PutUint32(kept[atChecksum:], kept.checksum())
+	return kept
+}
+
+// decoder reads what records consist of. After an error ok is false, and what it returns has no meaning.
+type decoder struct {
+	rest []byte
+	ok   bool
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.ok = false
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) take(n int64) []byte {
+	if n < 0 || n > int64(len(d.rest)) {
+		d.ok = false
+		return nil
+	}
+	taken := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return taken
+}
+
+// bytes reads a length and as many bytes; nil if the length is negative.
+func (d *decoder) bytes() []byte {
+	n := d.varint()
+	if n < 0 {
+		return nil
+	}
+	return d.take(n)
+}
+
+// age returns how long before now a time in milliseconds is. Without a time it is 0.
+func age(now time.Time, milliseconds int64) time.Duration {
+	if milliseconds < 0 {
+		return 0
+	}
+	return now.Sub(time.UnixMilli(milliseconds))
+}

@@ -1,0 +1,81 @@
+package disk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// topic is a topic of the log, with the settings that say what may be deleted from it.
+type topic struct {
+	name       string
+	partitions int
+
+	deletes, compacts bool          // cleanup.policy; both are possible
+	retention         time.Duration // retention.ms; negative: messages of any age stay
+	retentionBytes    int64         // retention.bytes, of a partition; negative: partitions of any size stay
+	segmentBytes      int64         // segment.bytes
+	segmentTime       time.Duration // segment.ms
+	tombstones        time.Duration // delete.retention.ms
+	lag               time.Duration // min.compaction.lag.ms
+}
+
+// topics reads the topics that kfake has noted. It notes each change of them at once.
+func (l *Log) topics() ([]topic, error) {
+	content, err := os.ReadFile(filepath.Join(l.Dir, "topics.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var noted struct {
+		Topics []struct {
+			Name       string
+			Partitions int
+			Configs    map[string]string
+		}
+	}
+	if err := json.Unmarshal(content, &noted); err != nil {
+		return nil, fmt.Errorf("parse topics.json: %w", err)
+	}
+	var list []topic
+	for _, t := range noted.Topics {
+		number := func(name string, absent int64) int64 {
+			if n, err := strconv.ParseInt(t.Configs[name], 10, 64); err == nil {
+				return n
+			}
+			return absent
+		}
+		duration := func(name string, absent time.Duration) time.Duration {
+			return time.Duration(min(number(name, absent.Milliseconds()), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		}
+		policy, set := t.Configs["cleanup.policy"]
+		list = append(list, topic{
+			name: t.Name, partitions: t.Partitions,
+			deletes: !set || strings.Contains(policy, "delete"), compacts: strings.Contains(policy, "compact"),
+			// Kafka's default is a week. Here a topic whose own settings name no limit keeps its messages.
+			retention:      duration("retention.ms", -time.Millisecond),
+			retentionBytes: number("retention.bytes", -1),
+			// The rest are the defaults of kfake, or else of Kafka.
+			segmentBytes: number("segment.bytes", 100<<20),
+			segmentTime:  duration("segment.ms", 7*24*time.Hour),
+			tombstones:   duration("delete.retention.ms", 24*time.Hour),
+			lag:          duration("min.compaction.lag.ms", 0),
+		})
+	}
+	return list, nil
+}
+
+// folder is where kfake keeps a partition.
+func (l *Log) folder(topic string, partition int) string {
+	return filepath.Join(l.Dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), partition))
+}
