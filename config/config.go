@@ -19,7 +19,7 @@ type Config struct {
 	Listen       string            // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []Stage        // as listed: an entry may stand for several stages
+	Stages       []Stage        // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
 	Seed         uint64         // of everything random
 	Intercept    bool           // whether the first stage has one
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
@@ -67,7 +67,8 @@ func Defaults() *Config {
 }
 
 // DefaultStage returns a stage in which no key is set. If only the kind of its features is set, and is columns, [Load]
-// makes the size 0, which is all columns.
+// makes the size 0, which is all columns. In the last stage it makes the passes those of [solve.LastPasses], unless they are
+// set.
 func DefaultStage() Stage {
 	s := Stage{Stage: solve.Defaults(), Repeat: 1}
 	s.Features = stages.Defaults()

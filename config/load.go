@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/viper"
 
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -39,7 +40,27 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	if err := s.failure(); err != nil {
 		return nil, err
 	}
+	s.lastStage(c)
 	return c, nil
+}
+
+// lastStage gives the last stage its own default of passes. If its entry stands for several stages, the last of them becomes
+// an entry of its own.
+func (s *settings) lastStage(c *Config) {
+	at := len(c.Stages) - 1
+	if at < 0 {
+		return
+	}
+	last := c.Stages[at]
+	passes := solve.LastPasses(last.Stage)
+	if _, set := s.values[fmt.Sprintf("stages.%d.passes", at)]; set || passes == last.Passes {
+		return
+	}
+	last.Passes, last.Repeat = passes, 1
+	if c.Stages[at].Repeat--; c.Stages[at].Repeat == 0 {
+		c.Stages = c.Stages[:at]
+	}
+	c.Stages = append(c.Stages, last)
 }
 
 // decode puts the values over the defaults. Every value has the type of its key by now, so decoding finds nothing wrong.

@@ -267,7 +267,7 @@ func TestSettings(t *testing.T) {
 			return slices.Equal(c.Examples.Train, []string{"b.csv"}) && c.Examples.Test == nil && c.Examples.Format == ""
 		}},
 		{"stages=[{link: identity}, {}]", func(c *Config) bool {
-			return len(c.Stages) == 2 && c.Stages[0].Link == "identity" && c.Stages[0].Stop == nil && c.Stages[1].Passes == 12
+			return len(c.Stages) == 2 && c.Stages[0].Link == "identity" && c.Stages[0].Stop == nil && c.Stages[0].Passes == 12
 		}},
 		{"stages.0.link=calibrated", func(c *Config) bool { return len(c.Stages) == 1 && c.Stages[0].Link == "calibrated" }},
 		{"stages.0={passes: 2}", func(c *Config) bool { return c.Stages[0].Passes == 2 && c.Stages[0].Repeat == 10 }},
@@ -281,6 +281,35 @@ func TestSettings(t *testing.T) {
 				t.Errorf("got %+v", c)
 			}
 		})
+	}
+}
+
+// The last stage has a default of passes of its own, if its method makes use of them.
+func TestPassesOfTheLastStage(t *testing.T) {
+	for set, want := range map[string][]int{
+		"stages=[{}]":                                         {200},
+		"stages=[{repeat: 3}]":                                {12, 12, 200},
+		"stages=[{}, {repeat: 2}]":                            {12, 12, 200},
+		"stages=[{repeat: 2}, {}]":                            {12, 12, 200},
+		"stages=[{passes: 12, repeat: 2}]":                    {12, 12},
+		"stages=[{passes: 5}, {passes: null}]":                {5, 200},
+		"stages=[{link: calibrated, repeat: 2}]":              {12, 12},
+		"stages=[{link: identity}, {method: lbfgs}]":          {12, 12},
+		"stages=[{method: paper}, {features: {kind: sorf}}]":  {12, 200},
+		"stages=[{passes: 4, repeat: 2}, {link: calibrated}]": {4, 4, 12},
+	} {
+		c := loaded(t, "empty.yaml", nil, []string{set})
+		var got []int
+		for _, s := range c.Job().Stages {
+			got = append(got, s.Passes)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: passes %v, expected %v", set, got, want)
+		}
+	}
+	// an entry that is equal for all its stages stays one
+	if c := loaded(t, "empty.yaml", nil, []string{"stages=[{repeat: 3, link: calibrated}]"}); len(c.Stages) != 1 {
+		t.Errorf("entries %+v", c.Stages)
 	}
 }
 

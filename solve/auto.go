@@ -1,24 +1,60 @@
 package solve
 
-// MethodAuto is L-BFGS until a pass gains little.
+// MethodAuto is L-BFGS that ends a stage when a pass gains little, but fits the last stage of a run to its minimum.
 const MethodAuto = "auto"
 
-// auto ends a stage when a pass lowers J by less than minGain of it: a pass of a later stage then gains more, and fits
-// less noise. Measured on MNIST with softmax, 10 × 1024 and at most 12 passes, the median test error of three seeds is
-// 1.67 % without the rule, and 1.63, 1.57 and 1.54 % at 0.01, 0.02 and 0.04, in 120, 76, 60 and 48 passes.
 const (
+	// auto ends a stage when a pass lowers J by less than minGain of it: a pass of a later stage then gains more, and fits
+	// less noise. Measured on MNIST with softmax, 10 × 1024 and at most 12 passes, the median test error of three seeds is
+	// 1.67 % without the rule, and 1.63, 1.57 and 1.54 % at 0.01, 0.02 and 0.04, in 120, 76, 60 and 48 passes.
 	minGain = 0.04
 	// firstPasses are never the last by this rule, as they learn how long a step is.
 	firstPasses = 3
+
+	// No later stage finds what the last one leaves. So the last one goes on until settledPasses together lower J by less
+	// than minLastGain of it. Measured with softmax over the raw features of MNIST, digits and optdigits, it then ends after
+	// 82, 142 and 117 passes. J is 0.9, 1.4 and 1.3 % above that of 250 passes; where a pass gains less than 4 % it is 35, 103
+	// and 104 % above.
+	minLastGain   = 0.001
+	settledPasses = 3
+	// After other stages, a J below smallObjective counts as that: what they leave over is then mostly noise. Measured on
+	// MNIST with three seeds, the last of 10 × 1024 so ends after 4 passes, as the other stages do, with a mean test error of
+	// 1.55 %. Without this rule it ends after 45, in a run that takes a quarter longer, with 1.53 % and a larger test loss. A
+	// last stage that has more to find still finds it: 16 random features and then the pixels of MNIST have a test error of
+	// 8.4 % with and without this rule, and 9.7 % if a gain of less than 4 % ends the last stage too.
+	smallObjective = 0.5
+
+	// mostLastPasses is more than nearly all last stages make. Of 22 measured runs of one stage, over the raw features of
+	// MNIST, digits and optdigits and over 256 to 4000 random features of them, 4 come to it.
+	mostLastPasses = 200
 )
 
 func autoMethod() method {
 	return method{
-		name:  MethodAuto,
-		doc:   "`lbfgs` until a pass lowers J by less than 4 %",
-		start: func() descent { return &lbfgs{} },
-		worthwhile: func(pass int, before, after float64) bool {
-			return !(pass > firstPasses && before-after < minGain*before)
-		},
+		name: MethodAuto,
+		doc: "`lbfgs` until a pass lowers J by less than 4 %. In the last stage it goes on until three passes together lower J by less than 0.1 %; " +
+			"a J below 0.5 counts there as 0.5 if the run has other stages",
+		start:      func() descent { return &lbfgs{} },
+		worthwhile: autoWorthwhile,
+		lastPasses: mostLastPasses,
 	}
+}
+
+// autoWorthwhile is the rule of auto: see method.worthwhile.
+func autoWorthwhile(at place, pass int, objectives []float64) bool {
+	accepted := len(objectives) - 1
+	now, before := objectives[accepted], objectives[accepted-1]
+	switch {
+	case pass <= firstPasses || before-now >= minGain*before:
+		return true
+	case !at.last:
+		return false
+	case accepted < settledPasses:
+		return true
+	}
+	before = objectives[accepted-settledPasses]
+	if at.only {
+		return before-now >= minLastGain*before
+	}
+	return before-now >= minLastGain*max(before, smallObjective)
 }

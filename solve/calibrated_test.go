@@ -107,7 +107,7 @@ func cubic(z *mat.Dense) *mat.Dense {
 // calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each pass.
 func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Evaluation, final Step, bounds []float64) {
 	t.Helper()
-	fit := NewFit(stage, pr.shape, new(Buffer))
+	fit := pr.fit(stage)
 	n, k := pr.offset.Dims()
 	y := mat.NewDense(n, k, nil)
 	for i, c := range pr.class {
@@ -200,7 +200,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 	pr := problemOf(2, 60, 4, 2)
 	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
-		fit := NewFit(stageOf(link.Calibrated, 10, 1e-2), pr.shape, new(Buffer))
+		fit := pr.fit(stageOf(link.Calibrated, 10, 1e-2))
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
 		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
 		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
@@ -280,7 +280,7 @@ func TestCalibrationErrors(t *testing.T) {
 		"not finite": {math.NaN(), new(*NotFiniteError)},
 		"negative":   {-1e9, new(*SingularError)},
 	} {
-		fit := NewFit(stageOf(link.Calibrated, 3, 1e-3), pr.shape, new(Buffer))
+		fit := pr.fit(stageOf(link.Calibrated, 3, 1e-3))
 		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {
 			t.Fatal(err)
 		}

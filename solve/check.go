@@ -18,6 +18,16 @@ func Defaults() schemas.Stage {
 	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
 }
 
+// LastPasses returns the default of passes in the last stage of a run, whose configuration was checked. [Defaults] has that of
+// the other stages.
+func LastPasses(s schemas.Stage) int {
+	l, most := link.Named(s.Link), methodNamed(s.Method).lastPasses
+	if l.Quadratic || l.Learnt || most == 0 { // only other links make use of the method
+		return Defaults().Passes
+	}
+	return most
+}
+
 // Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
 func Check(s schemas.Stage) (problems []schemas.Problem) {
 	bad := func(key string, value any, want string) {
@@ -57,15 +67,17 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 
 // Keys returns the documentation of the keys of a stage that say how it is fitted, in the order of docs/configuration.md.
 func Keys() []schemas.Key {
-	var links, quadratic, learnt, ways []string
+	var links, quadratic, learnt, others, ways []string
 	for _, l := range link.All() {
 		name := "`" + l.Name + "`"
 		links = append(links, fmt.Sprintf("%s (%s)", name, l.Doc))
-		if l.Quadratic {
+		switch {
+		case l.Quadratic:
 			quadratic = append(quadratic, name)
-		}
-		if l.Learnt {
+		case l.Learnt:
 			learnt = append(learnt, name)
+		default:
+			others = append(others, name)
 		}
 	}
 	for _, m := range methods() {
@@ -73,7 +85,8 @@ func Keys() []schemas.Key {
 	}
 	return []schemas.Key{
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
-		{Name: "passes", Meaning: "the number of passes, at most: visits that give a loss and a gradient"},
+		{Name: "passes", Meaning: fmt.Sprintf("the number of passes, at most: visits that give a loss and a gradient. "+
+			"The default is %d in the last stage, with the method `%s` and the link %s", mostLastPasses, MethodAuto, either(others))},
 		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge"},
 		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +
 			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
@@ -81,7 +94,7 @@ func Keys() []schemas.Key {
 			"`%s`, a number, or `%s`: 10,000 or %d for each column, whichever is more, where that is faster. The matrix is a preconditioner: "+
 			"the passes find the same minimum. This is not so for %s: there the sample changes the result", GramAll, GramAuto, rowsPerColumn, either(learnt))},
 		{Name: "scores", Meaning: "the previous predictions as k more features"},
-		{Name: "stop.split", Meaning: "end the stage when this split's loss has stopped falling: `holdout` or `test`. Without any key under `stop` the stage makes all its passes"},
+		{Name: "stop.split", Meaning: "end the stage when this split's loss has stopped falling: `holdout` or `test`. Without any key under `stop`, `passes` and `method` say when the stage ends"},
 		{Name: "stop.patience", Meaning: "passes without a fall that end it"},
 	}
 }

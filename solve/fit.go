@@ -70,10 +70,14 @@ type Fit interface {
 	Next() (Step, error)
 }
 
-// NewFit starts the fit of a stage whose configuration was checked. The fit uses buffer until the next fit is started with
-// it.
-func NewFit(stage schemas.Stage, shape Shape, buffer *Buffer) Fit {
-	common := common{stage: stage, link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer}
+// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its number among them.
+// The fit uses buffer until the next fit is started with it.
+func NewFit(stages []schemas.Stage, number int, shape Shape, buffer *Buffer) Fit {
+	stage := stages[number]
+	common := common{
+		stage: stage, place: place{last: number == len(stages)-1, only: len(stages) == 1},
+		link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer,
+	}
 	switch {
 	case common.link.Learnt:
 		return &calibrated{common: common}
@@ -102,6 +106,7 @@ func (e *NotFiniteError) Error() string {
 // common is the state that all fits share.
 type common struct {
 	stage   schemas.Stage
+	place   place
 	link    link.Link
 	shape   Shape
 	stop    stop

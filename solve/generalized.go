@@ -14,11 +14,12 @@ import (
 // J safeguards it: a trial that raises J is taken back, and a shorter one is made from the last accepted point.
 type generalized struct {
 	common
-	method   method
-	descent  descent
-	accepted point
-	chosen   point // the best accepted point by the stop rule's split
-	done     bool  // nothing is left to gain
+	method     method
+	descent    descent
+	accepted   point
+	objectives []float64 // J at each accepted point, in order
+	chosen     point     // the best accepted point by the stop rule's split
+	done       bool      // nothing is left to gain
 }
 
 // point is a W with what is known there.
@@ -54,7 +55,6 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 		return evaluation, nil
 	}
 	evaluation.Accepted = true
-	before := g.accepted.objective
 	if trial.gradient, err = g.ridgeGradient(sums, penalised); err != nil {
 		return nil, err
 	}
@@ -65,9 +65,9 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 	} else {
 		trial.step = g.descent.accept(&g.accepted, &trial)
 	}
-	g.accepted = trial
+	g.accepted, g.objectives = trial, append(g.objectives, trial.objective)
 	g.done = trial.decrement <= minDecrement*(1+math.Abs(trial.objective)) ||
-		g.method.worthwhile != nil && !g.method.worthwhile(g.passes, before, trial.objective)
+		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.place, g.passes, g.objectives)
 	if g.stop.observe(losses) {
 		g.chosen = trial
 	}

@@ -95,7 +95,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		w, lambda := wideMatrix(7, 3, random(2, 21, 1)), 0.1
 		_, gradient := pr.objective(l, lambda, w)
 		// the fit computes the same gradient from the sums
-		fit, narrow := NewFit(stageOf(l, 12, 1e-2), pr.shape, new(Buffer)), random(2, 21, 1)
+		fit, narrow := pr.fit(stageOf(l, 12, 1e-2)), random(2, 21, 1)
 		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))); err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestSafeguard(t *testing.T) {
 // A trial whose loss is not finite counts as one that raises J.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
-	fit := NewFit(stageOf(link.Softmax, 10, 1e-2), pr.shape, new(Buffer))
+	fit := pr.fit(stageOf(link.Softmax, 10, 1e-2))
 	if _, err := observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestFitIsAFold(t *testing.T) {
 	stage := stageOf(link.Softmax, 12, 1e-3)
 	visits, final, _ := pr.run(t, stage, nil)
 	for upTo := 1; upTo <= len(visits); upTo++ {
-		fit := NewFit(stage, pr.shape, new(Buffer))
+		fit := pr.fit(stage)
 		for v, visit := range visits[:upTo] {
 			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
 				t.Fatal(err)
@@ -332,7 +332,7 @@ func TestErrors(t *testing.T) {
 			pr := problemOf(10, 10, 20, 3)
 			sums := pr.sums(l, pr.scores(nil))
 			test.spoil(sums)
-			_, err := observe(NewFit(stageOf(l, 10, test.ridge), pr.shape, new(Buffer)), 0, Step{}, sums)
+			_, err := observe(pr.fit(stageOf(l, 10, test.ridge)), 0, Step{}, sums)
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, l, err)
 			}

@@ -45,7 +45,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			pr := problemOf(1, size.n, size.p, size.k)
 			stage := stageOf(link.Identity, size.passes, 1e-3)
-			fit, before := NewFit(stage, pr.shape, new(Buffer)), math.Inf(1)
+			fit, before := pr.fit(stage), math.Inf(1)
 			var step Step
 			for v := 0; !step.Final; v++ {
 				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
@@ -83,7 +83,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 
 func TestSampleWithoutTrainingRows(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
-	fit, sums := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Buffer)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
+	fit, sums := pr.fit(stageOf(link.Softmax, 3, 1e-3)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
 	rows, _ := sums.Find(schemas.FieldGramRows)
 	rows.Data[0] = 0
 	if _, err := observe(fit, 0, Step{}, sums); err == nil {
@@ -99,7 +99,7 @@ func TestSampleOfNothing(t *testing.T) {
 			pr.x.Set(i, j, 0)
 		}
 	}
-	fit := NewFit(stageOf(link.Softmax, 3, 1e-3), pr.shape, new(Buffer))
+	fit := pr.fit(stageOf(link.Softmax, 3, 1e-3))
 	pass, err := observe(fit, 0, Step{}, pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10))
 	if err != nil || !pass.Accepted {
 		t.Fatalf("%+v, %v", pass, err)

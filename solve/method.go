@@ -15,9 +15,17 @@ type method struct {
 	wholeGram bool
 	// start returns the state of one fit.
 	start func() descent
-	// worthwhile reports whether another pass pays after this one (1, 2, …), given J before and after it. Nil: it always
-	// pays. The first pass has no J before it.
-	worthwhile func(pass int, before, after float64) bool
+	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
+	// Nil: it always pays.
+	worthwhile func(at place, pass int, objectives []float64) bool
+	// lastPasses is the default of the key `passes` in the last stage of a run; 0: that of other stages.
+	lastPasses int
+}
+
+// place is where a stage stands among those of its run.
+type place struct {
+	last bool // no stage follows
+	only bool // and none precedes
 }
 
 // descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.

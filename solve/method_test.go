@@ -3,7 +3,6 @@ package solve
 import (
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -80,27 +79,5 @@ func TestMethodsByPasses(t *testing.T) {
 	t.Log(passes)
 	if !(passes[MethodLBFGS] < passes[MethodAccelerated] && passes[MethodAccelerated] < passes[MethodPaper]) {
 		t.Errorf("passes to 1e-6 of the minimum: %v", passes)
-	}
-}
-
-// auto is L-BFGS that ends when a pass lowers J by less than 4 %.
-func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
-	var objectives [2][]float64
-	for i, name := range []string{MethodAuto, MethodLBFGS} {
-		stage := stageOf(link.Softmax, 100, 1e-3)
-		stage.Method = name
-		visits, _, _ := problemOf(9, 2000, 40, 3).run(t, stage, nil)
-		for _, v := range visits {
-			objectives[i] = append(objectives[i], v.pass.Objective)
-		}
-	}
-	auto, all := objectives[0], objectives[1]
-	if len(auto) < 4 || len(auto) >= len(all) || !slices.Equal(auto, all[:len(auto)]) {
-		t.Fatalf("J by pass is %v, of L-BFGS %v", auto, all)
-	}
-	for i := 3; i < len(auto); i++ {
-		if gain := 1 - auto[i]/auto[i-1]; gain >= minGain == (i == len(auto)-1) {
-			t.Errorf("pass %d of %d gains %.1f %%", i+1, len(auto), 100*gain)
-		}
 	}
 }

@@ -190,10 +190,22 @@ type visited struct {
 	sums schemas.Tensors[float64]
 }
 
-// run makes all visits of a fit with a known link.
+// fit starts the fit of a run's only stage.
+func (pr *problem) fit(stage schemas.Stage) Fit {
+	return NewFit([]schemas.Stage{stage}, 0, pr.shape, new(Buffer))
+}
+
+// run makes all visits of the fit of a run's only stage, which has a known link.
 func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
-	fit = NewFit(stage, pr.shape, new(Buffer))
+	return pr.runAmong(t, []schemas.Stage{stage}, 0, initial)
+}
+
+// runAmong makes all visits of the fit of one of the stages of a run.
+func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, initial []float32) (visits []visited, final Step, fit Fit) {
+	t.Helper()
+	stage := stages[number]
+	fit = NewFit(stages, number, pr.shape, new(Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {

@@ -134,6 +134,12 @@ func TestCheck(t *testing.T) {
 	if want := "blobs on the embedded broker in .stagewise at localhost:9092\n"; !strings.Contains(stdout, want) {
 		t.Errorf("no %q in\n%s", want, stdout)
 	}
+	_, stdout, _ = stagewise("check", "-c", "good.yaml", "--set", "stages=[{features: {kind: rff, size: 40}, repeat: 3}]")
+	for _, want := range []string{"1-2    40 rff bandwidth 1  softmax  12 ", "3      40 rff bandwidth 1  softmax  200 "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
 }
 
 // The configuration is not wrong if a file is missing: the file may be there before the run begins. So the exit code is 1.

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // blobs returns a CSV file of three classes, whose rows are normally distributed around three different corners.
@@ -45,6 +47,50 @@ func trained(t *testing.T) (report schemas.Report) {
 		t.Fatalf("%v in %s", err, stdout)
 	}
 	return report
+}
+
+// A configuration that says only features and link is fitted to its minimum: its error is at most 0.2 points above that of 50
+// passes of L-BFGS. The passes that are set are a limit.
+func TestOneStageIsFittedToItsMinimum(t *testing.T) {
+	files := map[string]string{"digits.yaml": `name: digits
+examples: {train: [digits-train.csv.gz], test: [digits-test.csv.gz], header: false}
+stages: [{features: {kind: columns}, link: softmax}]
+`}
+	for _, name := range []string{"digits-train.csv.gz", "digits-test.csv.gz"} {
+		content, err := os.ReadFile(filepath.Join("../../examples/digits", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(content)
+	}
+	inFolder(t, files)
+	train := func(settings ...string) (stage schemas.StageReport) {
+		args := []string{"train", "-c", "digits.yaml", "--quiet", "--report", "-"}
+		for _, s := range settings {
+			args = append(args, "--set", s)
+		}
+		code, stdout, stderr := stagewise(args...)
+		if code != exitDone || stderr != "" {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		var report schemas.Report
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+			t.Fatalf("%v in %s", err, stdout)
+		}
+		stage = report.Stages[0]
+		t.Logf("%v: %d passes, test error %.2f %%, train loss %.5f", settings, stage.Passes, *stage.TestError, stage.TrainLoss)
+		return stage
+	}
+	auto, fifty, twelve := train(), train("stages.0.method=lbfgs", "stages.0.passes=50"), train("stages.0.passes=12")
+	if *auto.TestError > *fifty.TestError+0.2 || auto.TrainLoss > fifty.TrainLoss {
+		t.Errorf("test error %.2f %% and train loss %.5f; 50 passes of L-BFGS have %.2f %% and %.5f", *auto.TestError, auto.TrainLoss, *fifty.TestError, fifty.TrainLoss)
+	}
+	if auto.Passes <= 50 || auto.Passes >= solve.LastPasses(solve.Defaults()) {
+		t.Errorf("%d passes, expected more than 50, and fewer than the default of passes", auto.Passes)
+	}
+	if twelve.Passes != 12 {
+		t.Errorf("%d passes with passes: 12", twelve.Passes)
+	}
 }
 
 // A second training in one data directory uses the same rows and gives the same weights. The predictions of the model have the

@@ -57,7 +57,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		return nil, err
 	}
 	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
-	f.fit = solve.NewFit(s.plan.Stages[number], f.shape, &s.factors)
+	f.fit = solve.NewFit(s.plan.Stages, number, f.shape, &s.factors)
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
