@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
@@ -22,6 +23,8 @@ const (
 	maxStages = 10_000
 	// maxKeep is more versions than anybody compares.
 	maxKeep = 100_000
+	// maxGiveUp is a year.
+	maxGiveUp = 365 * 24 * time.Hour
 )
 
 // topicName is Kafka's own rule for the names of topics.
@@ -101,6 +104,9 @@ func (c *Config) problems() []schemas.Problem {
 	}
 	if c.Keep < 1 || c.Keep > maxKeep {
 		wrong("keep", c.Keep, fmt.Sprintf("a whole number from 1 to %d", maxKeep))
+	}
+	if c.GiveUp < time.Minute || c.GiveUp > maxGiveUp {
+		wrong("give_up", c.GiveUp, "a time from 1m to 8760h")
 	}
 	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != run.Latest && (err != nil || n == 0) {
 		wrong("warm", c.Warm, run.Latest+", or the number of a version, from 1")

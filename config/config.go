@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
@@ -25,10 +27,11 @@ type Config struct {
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Memory       pipeline.Bytes // for prepared rows and blocks; 0: half of the free memory
 	Topics       pipeline.TopicOptions
-	Arithmetic   string // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
-	Keep         int    // how many versions stay
-	Segment      int    // number of messages that are summed as one
-	Warm         string // version to start from: its number, or run.Latest; empty: none
+	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
+	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up
+	Keep         int           // how many versions stay
+	Segment      int           // number of messages that are summed as one
+	Warm         string        // version to start from: its number, or run.Latest; empty: none
 	Metrics      Metrics
 
 	path string // of the file, for CheckStages
@@ -61,6 +64,7 @@ func Defaults() *Config {
 		Segment:      16,
 		Arithmetic:   pipeline.ArithmeticStrict,
 		Keep:         pipeline.DefaultKeep,
+		GiveUp:       pipeline.DefaultGiveUp,
 		Topics:       pipeline.DefaultTopics(),
 		Metrics:      Metrics{Listen: DefaultListen},
 	}
@@ -105,6 +109,7 @@ func (c *Config) Job() pipeline.Job {
 		Arithmetic:   c.Arithmetic,
 		Topics:       c.Topics,
 		Keep:         c.Keep,
+		GiveUp:       c.GiveUp,
 		Warm:         c.Warm,
 	}
 }

@@ -1,12 +1,17 @@
 package pipeline
 
 import (
+	"time"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // DefaultKeep is how many versions stay if nobody says how many.
 const DefaultKeep = 20
+
+// DefaultGiveUp is after how long a run is given up that nobody has taken up, if nobody says after how long.
+const DefaultGiveUp = time.Hour
 
 // Job is what a user asks for: a configuration without the brokers. A job and the spans of the examples topic make a plan.
 type Job struct {
@@ -22,5 +27,6 @@ type Job struct {
 	Arithmetic   string          // ArithmeticStrict, which "" is too, or ArithmeticAny
 	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
 	Keep         int             // how many versions stay; 0: DefaultKeep
+	GiveUp       time.Duration   // after which a run is given up that nobody has taken up; 0: DefaultGiveUp
 	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -25,6 +27,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 		return err
 	}
 	p := open(log, job.Name, nil)
+	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	t := p.Topics
 	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine); err != nil {
 		return err
@@ -41,6 +44,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here := arithmetic(blas)
 	p := open(log, job.Name, nil)
+	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	t := p.Topics
 	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.Plans); err != nil {
 		return err
@@ -102,12 +106,65 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		event.Notice(rec, "run %s has another arithmetic (%s): this process stands aside until the run has ended",
 			other.Run(), differences(other.Arithmetic, here, "this process"))
 		q := p.queue(ctx, plans, run.NewAlone(0), rec)
-		err = q.ended(ctx, other.Run())
+		err = p.endedOrGivenUp(ctx, q, other)
 		q.subscription.Close()
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// endedOrGivenUp waits until a run has ended that this process can't work on. If nobody takes the run up, it gives the run up, so that
+// those behind it get their turn.
+func (p *pipeline) endedOrGivenUp(ctx context.Context, q *queue, other *schemas.Plan) error {
+	id := other.Run()
+	for began := time.Now(); q.plans.End(id) == nil; {
+		if p.GiveUp > 0 && time.Since(began) >= p.GiveUp {
+			taken, err := p.takenUp(ctx, other)
+			if err != nil {
+				return err
+			}
+			if !taken {
+				reason := &run.UnclaimedError{What: "worker and no solver", After: p.GiveUp, Arithmetic: other.Arithmetic}
+				if err := p.end(ctx, &schemas.End{Run: id, State: schemas.Failed, Reason: reason.Error(), Attempt: p.Fresh()}); err != nil {
+					return fmt.Errorf("give up run %s: %w", id, err)
+				}
+			}
+			began = time.Now()
+		}
+		if err := q.take(ctx); err != nil {
+			return err
+		}
+	}
+	return q.ended(ctx, id)
+}
+
+// takenUp reports whether a worker or a solver has written anything for a run.
+func (p *pipeline) takenUp(ctx context.Context, plan *schemas.Plan) (taken bool, err error) {
+	id, found := plan.Run(), errors.New("found")
+	look := func(topic string, partition int, from int64) error {
+		_, end, err := p.Log.Bounds(ctx, topic, partition)
+		if err != nil {
+			return err
+		}
+		return p.Remaining(ctx, topic, partition, from, end, func(m run.Message) error {
+			if m.Run() == id {
+				return found
+			}
+			return nil
+		})
+	}
+	err = look(p.Topics.Weights, 0, plan.Since.Weights)
+	for n, from := range plan.Since.Statistics {
+		if err != nil {
+			break
+		}
+		err = look(p.Topics.Statistics, n, from)
+	}
+	if errors.Is(err, found) {
+		return true, nil
+	}
+	return false, err
 }
 
 // refresh reads a ledger again.
@@ -195,7 +252,7 @@ func (q *queue) take(ctx context.Context) error {
 	if err := run.CheckMembership(q.owner); err != nil {
 		return err
 	}
-	delivery, _, err := q.subscription.Next(ctx, run.MaxPatience)
+	delivery, _, err := q.subscription.Next(ctx, run.MinPatience)
 	if err != nil || delivery == nil {
 		return err
 	}

@@ -82,6 +82,7 @@ func (p *pipeline) submitJob(ctx context.Context, blas *kernel.BLAS, job Job, fi
 	if err != nil {
 		return nil, err
 	}
+	plan.Trigger = o.Trigger
 	s.plan, s.ledger, err = p.submit(ctx, plan, l, o.Supersede || p.admin.Embedded(), rec)
 	if err != nil {
 		return nil, err
@@ -115,8 +116,8 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 		}
 	}
 	id := plan.Run()
-	if supersede {
-		if err := p.cancelOthers(ctx, id, rec); err != nil {
+	if supersede || plan.Trigger {
+		if err := p.cancelOthers(ctx, id, supersede, rec); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -139,24 +140,32 @@ func (p *pipeline) submit(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 	return nil, nil, &RunError{Run: id, State: "ended", Reason: "other processes have finished or cancelled it, and many runs after it; run the same command again to begin the next run"}
 }
 
-// cancelOthers cancels the unfinished runs other than this one.
-func (p *pipeline) cancelOthers(ctx context.Context, id string, rec event.Recorder) error {
+// cancelOthers cancels the unfinished runs other than this one: all of them, or those of triggers that wait for other runs.
+func (p *pipeline) cancelOthers(ctx context.Context, id string, all bool, rec event.Recorder) error {
 	l, err := p.ReadLedger(ctx) // runs may have ended while the plan was made
 	if err != nil {
 		return err
 	}
-	for earlier := range l.Unfinished() {
-		if earlier == id {
+	waits := false // the first run may have begun
+	for earlier, plan := range l.Unfinished() {
+		if earlier == id || !all && !(waits && plan.Trigger) {
+			waits = true
 			continue
 		}
+		waits = true
 		end := &schemas.End{Run: earlier, State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
-		if end.Since, err = p.Now(ctx); err != nil {
+		if err := p.end(ctx, end); err != nil {
 			return fmt.Errorf("cancel run %s: %w", earlier, err)
 		}
-		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, end.Message()); err != nil {
-			return fmt.Errorf("cancel run %s: %w", earlier, err)
-		}
-		event.Notice(rec, "unfinished run %s has another configuration: it is cancelled", earlier)
+		event.Notice(rec, "unfinished run %s is cancelled: run %s replaces it", earlier, id)
 	}
 	return nil
+}
+
+// end ends a run that this process does not solve.
+func (p *pipeline) end(ctx context.Context, end *schemas.End) (err error) {
+	if end.Since, err = p.Now(ctx); err == nil {
+		_, err = p.Log.Append(ctx, p.Topics.Plans, 0, end.Message())
+	}
+	return err
 }

@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/solver"
@@ -51,5 +54,76 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	<-worked
 	if versions, err := Versions(t.Context(), log, job.Name); err != nil || len(versions) != 0 {
 		t.Errorf("%d versions, error %v; expected none", len(versions), err)
+	}
+}
+
+// A trigger's run replaces the runs of triggers that wait, and no other: not the one that goes first, and none that somebody submitted
+// by hand.
+func TestTriggerReplacesWaitingRuns(t *testing.T) {
+	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+	p := open(log, job.Name, checkedAllocator(t))
+	if err := p.create(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	files, err := p.ingestFiles(t.Context(), job, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var submitted []string
+	for i, trigger := range []bool{true, true, false, true, true} {
+		job.Seed = uint64(i)
+		l := readLedger(t, p)
+		plan, err := p.plan(t.Context(), job, openBLAS(t), files.seals, l, files.retention)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan.Trigger = trigger
+		if plan, _, err = p.submit(t.Context(), plan, l, false, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+		submitted = append(submitted, plan.Run())
+	}
+	var unfinished []string
+	l := readLedger(t, p)
+	for id := range l.Unfinished() {
+		unfinished = append(unfinished, id)
+	}
+	if want := []string{submitted[0], submitted[2], submitted[4]}; !slices.Equal(unfinished, want) {
+		t.Errorf("unfinished are %v of %v, expected %v", unfinished, submitted, want)
+	}
+	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
+		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
+	}
+}
+
+// A run of another arithmetic that nobody has taken up is given up, with the reason. One that a worker has taken up goes on.
+func TestUnclaimedRunIsGivenUp(t *testing.T) {
+	for name, taken := range map[string]bool{"nobody": false, "a worker": true} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+			p, plan := submitJob(t, log, job, event.Ignore{})
+			p.GiveUp = time.Nanosecond
+			if taken {
+				failure := &schemas.Failure{Run: plan.Run()} // any message of the run
+				if _, err := p.Log.Append(t.Context(), p.Topics.Statistics, 0, failure.Message()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := p.takenUp(t.Context(), plan); got != taken || err != nil {
+				t.Fatalf("taken up: %v, %v", got, err)
+			}
+			if taken {
+				return
+			}
+			l := readLedger(t, p)
+			q := p.queue(t.Context(), l, run.NewAlone(0), event.Ignore{})
+			defer q.subscription.Close()
+			if err := p.endedOrGivenUp(t.Context(), q, plan); err != nil {
+				t.Fatal(err)
+			}
+			if end := l.End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason, "no worker and no solver has taken the run up") {
+				t.Errorf("the run ended with %+v", end)
+			}
+		})
 	}
 }

@@ -173,7 +173,13 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
 		return err
 	}
-	if err := p.admin.Create(ctx, Topics(*job)...); err != nil {
+	topics := Topics(*job)
+	for i := range topics {
+		if topics[i].Compact && p.Alone { // nobody else has to hear what was removed
+			topics[i].Config["delete.retention.ms"] = "0"
+		}
+	}
+	if err := p.admin.Create(ctx, topics...); err != nil {
 		return err
 	}
 	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
@@ -198,10 +204,10 @@ func (p *pipeline) require(ctx context.Context, job *Job, needed ...string) erro
 	return nil
 }
 
-// clear empties statistics and residuals, which only an unfinished run reads. The embedded broker deletes nothing by age, and each
-// run leaves a Gram matrix for each stage and partition.
+// clear empties statistics, residuals and weights, which only an unfinished run reads, and those who follow one. The embedded broker
+// cleans its log by whole files, from time to time, and each run leaves a Gram matrix for each stage and partition.
 func (p *pipeline) clear(ctx context.Context, job Job) error {
-	if err := p.admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals); err != nil {
+	if err := p.admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals, p.Topics.Weights); err != nil {
 		return err
 	}
 	return p.create(ctx, &job)

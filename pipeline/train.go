@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ type TrainOptions struct {
 	// Supersede cancels the pipeline's other unfinished runs instead of finishing them first. On the embedded broker they are
 	// always cancelled, as no other process can be working on them.
 	Supersede bool
+	// Trigger says that a trigger submits the run, such as a timer. It cancels the runs of triggers that wait for others, and is
+	// cancelled by a later one while it waits. A run that has begun goes on.
+	Trigger bool
 	// Allocator is where Arrow's memory comes from; nil is Go's.
 	Allocator memory.Allocator
 }
@@ -47,6 +51,7 @@ func (e *StandAsideError) Error() string {
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
 	p := open(log, job.Name, o.Allocator)
+	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}

@@ -25,7 +25,7 @@ type Message struct {
 }
 
 // Tombstone returns the message that removes m from a compacted topic.
-func (m Message) Tombstone() Message { return Message{Key: m.Key, Headers: m.Headers} }
+func (m Message) Tombstone() Message { return Message{Key: m.Key} }
 
 // Get returns the value of the first header with that key, or "" if there is none.
 func (m Message) Get(key string) string {

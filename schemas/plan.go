@@ -34,6 +34,9 @@ type Plan struct {
 	Segment      int64      `json:"segment"` // messages, at least 1; see Span.Segments
 	Arithmetic   Arithmetic `json:"arithmetic"`
 	Warm         *Warm      `json:"warm,omitempty"` // nil: it starts from nothing
+	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
+	// replaces it.
+	Trigger bool `json:"trigger,omitempty"`
 	// Submission is a text that was drawn when the plan was made, so that two runs of the same content have different ids.
 	Submission string `json:"submission"`
 	// Since says where to begin to read. The run's id does not depend on it.

@@ -19,7 +19,7 @@ func plan() *Plan {
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
 		}},
 		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Numerics: "1", Processor: "amd64", BLAS: "blas", Vector: "avx2"},
-		Warm: &Warm{Run: "before", Manifest: "digest"}, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
+		Warm: &Warm{Run: "before", Manifest: "digest"}, Trigger: true, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
 	}
 }
 

@@ -20,6 +20,7 @@ func newTrain() *cobra.Command {
 		attach            string
 		detach            bool
 		supersede         bool
+		trigger           bool
 	)
 	cmd := &cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
@@ -67,7 +68,7 @@ func newTrain() *cobra.Command {
 					trained *model.Model
 					err     error
 					id      = attach
-					options = pipeline.TrainOptions{Supersede: supersede}
+					options = pipeline.TrainOptions{Supersede: supersede, Trigger: trigger}
 				)
 				defer finish()
 				if detach {
@@ -108,5 +109,6 @@ func newTrain() *cobra.Command {
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run for other processes to work on, and print its id; with --report or --model, wait until it ends")
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, without submitting another")
 	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel the other unfinished runs of the pipeline, which go first otherwise; the embedded broker always cancels them")
+	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel the runs submitted so that still wait for others, as this one is newer; a run that has begun goes on")
 	return cmd
 }

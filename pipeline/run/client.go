@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -18,6 +19,11 @@ type Client struct {
 	Codec  Codec
 	// Fresh returns a text that no other call returns, in this process or in another.
 	Fresh func() string
+	// Alone says that no other process reads the topics, as on an embedded broker that does not listen: then nothing has to stay for
+	// others to read.
+	Alone bool
+	// GiveUp is after how long a run is given up that nobody has taken up; 0: never.
+	GiveUp time.Duration
 	// LedgerMessages is after how many messages on the plans topic a ledger is written, so that readers need not read what comes
 	// before it; 0 is 64. A run has a plan and an end.
 	LedgerMessages int
@@ -28,7 +34,9 @@ func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 
 // NewClient returns the client of the pipeline of that name. Arrow allocates from mem; nil is Go's memory.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
-	return &Client{Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text}
+	return &Client{
+		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
+	}
 }
 
 // Each calls with for all messages that a partition has now, in order. An error of with ends it, and is returned.

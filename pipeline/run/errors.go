@@ -1,6 +1,11 @@
 package run
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
 
 // NoExamplesError says that the examples topic has nothing to train on.
 type NoExamplesError struct{ Topic string } // the examples topic
@@ -8,4 +13,18 @@ type NoExamplesError struct{ Topic string } // the examples topic
 // Error returns the topic and what to do.
 func (e *NoExamplesError) Error() string {
 	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
+}
+
+// UnclaimedError says that nobody has taken up a run.
+type UnclaimedError struct {
+	What       string // who is missing: "worker" or "solver"
+	After      time.Duration
+	Arithmetic schemas.Arithmetic // that the run needs
+}
+
+// Error returns how long nobody came, and who can take the run up.
+func (e *UnclaimedError) Error() string {
+	a := e.Arithmetic
+	return fmt.Sprintf("no %s has taken the run up within %v: it needs one with numerics %s, processor %s, BLAS %s and vector instructions %q",
+		e.What, e.After, a.Numerics, a.Processor, a.BLAS, a.Vector)
 }

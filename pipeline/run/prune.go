@@ -10,7 +10,7 @@ import (
 )
 
 // Prune removes what nobody needs any more, by tombstones, so that the topics stay as small however many runs there were: versions
-// but the latest keep, and on the plans topic what is older than a day and does not count. It keeps a version that an unfinished
+// but the latest keep, and on the plans topic what is older than a day, or of any age if the process is alone, and does not count. It keeps a version that an unfinished
 // run starts from. Of what it does, it may do a part again later, or twice; nothing depends on it.
 func (c *Client) Prune(ctx context.Context, keep int) error {
 	l, err := c.ReadLedger(ctx)
@@ -79,12 +79,16 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	for _, id := range l.sources {
 		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Held(bounds) == schemas.HeldNot })
 	}
-	old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
-	if err != nil {
-		return err
+	before := l.Next
+	if !c.Alone {
+		old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
+		if err != nil {
+			return err
+		}
+		before = min(old[0], before)
 	}
 	from := l.swept
-	l.swept = max(from, min(old[0], l.Next))
+	l.swept = max(from, before)
 	state := l.state()
 	messages, err := state.Messages()
 	if err != nil {

@@ -115,7 +115,7 @@ func (e *GoneError) Error() string {
 // gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile it also reduces the
 // records of others, so that these do not wait in memory. The error is errAccepted if the records are no longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
-	wait := run.MinPatience
+	wait, waited := run.MinPatience, time.Duration(0)
 	for deadline := time.Now().Add(wait); ; {
 		for _, other := range others {
 			if _, err := s.reduce(other); err != nil {
@@ -143,7 +143,10 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		switch {
 		case late && len(s.failures) > 0:
 			return nil, s.failure()
+		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && len(s.inbox.digests) == 0 && g.Stage == schemas.Survey:
+			return nil, &run.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
+			waited += wait
 			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
 		case len(s.inbox.digests) > known:

@@ -158,3 +158,23 @@ func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, er
 }
 
 func (s *scripted) Close() {}
+
+// A solver gives a run up if no worker takes it up, and waits for ever for one that has begun.
+func TestSolverGivesUp(t *testing.T) {
+	for name, begun := range map[string]bool{"no worker": false, "a worker": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
+			s.inbox.begin(schemas.Survey)
+			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			if begun {
+				take(t, s, (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root}}).Record())
+			}
+			s.subscription = &scripted{late: 5} // 30 s, then as long again and twice as long
+			_, err := s.gather(t.Context(), s.gathering(v, part{kinds: []schemas.Kind{schemas.KindSample}}))
+			if unclaimed := errors.As(err, new(*run.UnclaimedError)); unclaimed == begun {
+				t.Errorf("gather ends with %v", err)
+			}
+		})
+	}
+}
