@@ -44,6 +44,7 @@ type campaign struct {
 	fleet   *fleet
 	journal *journal
 
+	forgetful bool            // the brokers keep the examples only for minutes
 	reference *schemas.Report // of the run without faults
 	runs      int             // so far
 }
@@ -53,6 +54,8 @@ type outcome struct {
 	seconds  float64
 	faults   map[kind]int
 	recovery recovery // the slowest
+	// forgetful says that the brokers kept the examples only for minutes.
+	forgetful bool
 }
 
 // prepare ingests the examples and starts the fleet.
@@ -65,6 +68,34 @@ func (c *campaign) prepare(ctx context.Context) error {
 		return err
 	}
 	c.fleet = newFleet(c.folder, c.program, c.arguments())
+	return c.scale()
+}
+
+// The settings of the examples topic while brokers forget. A run of half a minute is far from the end of its examples, and one that
+// takes long gets near it.
+var forgetting = []string{"--set", "topics.retention.examples=4m", "--set", "topics.segment_time=1m"}
+
+// remember makes the examples topic anew, for brokers that keep examples only for minutes, or for as long as there is space. Its
+// offsets begin at 0 again, as do those of the run without faults. Nothing happens if the topic is so already.
+func (c *campaign) remember(ctx context.Context, forget bool) error {
+	if forget == c.forgetful && !forget {
+		return nil
+	}
+	// A member of a group can't go on without the topic that the group divides.
+	if err := c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...); err != nil {
+		return err
+	}
+	if err := c.log.Delete(ctx, c.config.Name+".examples"); err != nil {
+		return err
+	}
+	command := []string{"ingest"}
+	if forget {
+		command = append(command, forgetting...)
+	}
+	if _, err := c.call(ctx, command...); err != nil {
+		return err
+	}
+	c.forgetful = forget
 	return c.scale()
 }
 
@@ -201,7 +232,7 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkVersions(list, report.Version, report.Run); err != nil {
+	if err := checkVersions(list, report.Version, report.Run, c.config.Keep); err != nil {
 		return err
 	}
 	if c.reference == nil {
@@ -211,18 +242,19 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	return compare(c.reference, report)
 }
 
-// checkVersions checks that the output of `weights list` has each version once, and that the last one is the run's.
-func checkVersions(list string, version int, run string) error {
+// checkVersions checks that the output of `weights list` has the versions up to the run's, each once: all of them, or the latest of
+// as many as stay or more, as versions may be removed a moment later.
+func checkVersions(list string, version int, run string, keep int) error {
 	lines := strings.Split(strings.TrimSpace(list), "\n")[1:] // without the column titles
 	runs := map[string]bool{}
 	for i, line := range lines {
 		columns := strings.Fields(line)
-		if len(columns) < 2 || columns[0] != strconv.Itoa(i+1) || runs[columns[1]] {
-			return fmt.Errorf("weights list has %q in the place of version %d", line, i+1)
+		if want := version - len(lines) + 1 + i; len(columns) < 2 || columns[0] != strconv.Itoa(want) || runs[columns[1]] {
+			return fmt.Errorf("weights list has %q in the place of version %d", line, want)
 		}
 		runs[columns[1]] = true
 	}
-	if version != len(lines) || !runs[run] {
+	if len(lines) < min(version, keep) || !runs[run] {
 		return fmt.Errorf("weights list has %d versions, the report has version %d", len(lines), version)
 	}
 	return nil

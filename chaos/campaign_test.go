@@ -22,11 +22,14 @@ func TestCheckVersions(t *testing.T) {
 		{"1  aaa  7  2 %  x\n2  aaa  7  2 %  x\n", 2, "aaa", "version 2"},
 		{"1  aaa  7  2 %  x\n1  bbb  7  2 %  x\n", 2, "bbb", "version 2"},
 		{"1  aaa  7  2 %  x\n3  bbb  7  2 %  x\n", 3, "bbb", "version 2"},
-		{"1  aaa  7  2 %  x\n", 2, "bbb", "1 versions"},
+		{"2  aaa  7  2 %  x\n3  bbb  7  2 %  x\n", 3, "bbb", ""}, // two stay
+		{"1  aaa  7  2 %  x\n2  bbb  7  2 %  x\n3  ccc  7  2 %  x\n", 3, "ccc", ""},
+		{"3  bbb  7  2 %  x\n", 3, "bbb", "1 versions"},
+		{"1  aaa  7  2 %  x\n", 2, "bbb", "version 2"},
 		{"1  aaa  7  2 %  x\n", 1, "bbb", "1 versions"},
 		{"", 1, "aaa", "0 versions"},
 	} {
-		err := checkVersions(titles+test.list, test.version, test.run)
+		err := checkVersions(titles+test.list, test.version, test.run, 2)
 		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
 			t.Errorf("%q: %v, expected %q", test.list, err, test.wrong)
 		}

@@ -120,7 +120,11 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	for n := range o.runs {
 		seed := o.seed + uint64(n)
 		c.journal.note("run with seed %d", seed)
+		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
+			return fmt.Errorf("seed %d: make the examples topic anew: %w", seed, err)
+		}
 		one, err := c.run(ctx, schedule(seed, stages))
+		one.forgetful = c.forgetful
 		total.add(seed, one, err == nil)
 		if err != nil {
 			c.dump(ctx)
@@ -132,6 +136,9 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprint(out, &total)
 	return c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...)
 }
+
+// forgetfulRuns is in which of how many runs the brokers keep the examples only for minutes.
+const forgetfulRuns = 10
 
 // tally sums up a campaign.
 type tally struct {
@@ -179,6 +186,9 @@ func (t *tally) String() string {
 
 func (o outcome) String() string {
 	var list []string
+	if o.forgetful {
+		list = append(list, "examples stay for minutes")
+	}
 	for _, k := range slices.Sorted(maps.Keys(o.faults)) {
 		text := string(k)
 		if n := o.faults[k]; n > 1 {

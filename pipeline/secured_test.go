@@ -225,8 +225,8 @@ func TestKafkaACLs(t *testing.T) {
 	if err != nil || model.Manifest.Version != 2 {
 		t.Fatalf("a subscriber loads the newest model: error %v, expected version 2", err)
 	}
-	if _, err := subscriber.Append(t.Context(), topics.Weights, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
-		t.Errorf("a subscriber writes weights: got error %v, expected that it is denied", err)
+	if _, err := subscriber.Append(t.Context(), topics.Versions, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
+		t.Errorf("a subscriber writes a version: got error %v, expected that it is denied", err)
 	}
 	if _, _, err := subscriber.Bounds(t.Context(), topics.Examples, 0); !isDenied(err) {
 		t.Errorf("a subscriber reads examples: got error %v, expected that it is denied", err)
@@ -269,7 +269,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	// A role can write to its own topics, and to no others.
 	for user, own := range map[string][]string{
 		"work":  {run.TopicsOf(job.Name).Statistics, run.TopicsOf(job.Name).Residuals, run.TopicsOf(job.Name).Quarantine},
-		"solve": {run.TopicsOf(job.Name).Weights, run.TopicsOf(job.Name).Plans},
+		"solve": {run.TopicsOf(job.Name).Weights, run.TopicsOf(job.Name).Versions, run.TopicsOf(job.Name).Plans},
 	} {
 		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
 		for _, topic := range Topics(job) {
