@@ -46,6 +46,9 @@ func (m Message) number(key string) (int, error) {
 	return int(n), nil
 }
 
+// IsChunk reports whether the message is a chunk of a record or of a document.
+func (m Message) IsChunk() bool { return m.Get("chunks") != "" }
+
 // BeginsDocument reports whether the message is the first chunk of a document.
 func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -127,7 +128,7 @@ func (p *progress) survey(e event.Surveyed) {
 	p.line("%s rows; %d features%s; %d classes%s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, took)
 	for _, r := range schemas.PassOvers() {
 		if n := e.PassedOver[r.Reason]; n > 0 {
-			p.line("passed over %s messages %s", humanize.Comma(n), r.Meaning)
+			p.line("passed over: %s %s", english.Plural(int(n), "message", ""), r.Meaning)
 		}
 	}
 	p.surveyed = true
