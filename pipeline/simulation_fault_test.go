@@ -9,16 +9,16 @@ func (s *simulation) injectFault() {
 	a := s.actors[s.random.IntN(len(s.actors))]
 	switch s.random.IntN(10) {
 	case 0, 1, 2:
-		s.trace("step %d: %s is killed", s.steps, a.name)
+		s.happen(kill, "%s is killed", a.name)
 		a.killed, a.paused, a.waits = true, 0, nil
 	case 3, 4:
 		a.paused = 20 + s.random.IntN(400)
-		s.trace("step %d: %s pauses for %d steps", s.steps, a.name, a.paused)
+		s.happen(pause, "%s pauses for %d steps", a.name, a.paused)
 	case 5, 6:
-		s.trace("step %d: partitions are assigned again, and some actors are not notified", s.steps)
+		s.happen(reassignment, "partitions are assigned again, and some actors are not notified")
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
-		s.trace("step %d: plans and versions are compacted", s.steps)
+		s.happen(compaction, "plans and versions are compacted")
 		s.compact()
 	case 8:
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
@@ -29,6 +29,12 @@ func (s *simulation) injectFault() {
 	}
 }
 
+// happen counts a move, and traces it.
+func (s *simulation) happen(m move, format string, values ...any) {
+	s.log.count(m)
+	s.trace("step %d: "+format, append([]any{s.steps}, values...)...)
+}
+
 // loseData loses messages that a run may need. The run may then fail.
 func (s *simulation) loseData() {
 	topic := []string{s.topics.Statistics, s.topics.Statistics, s.topics.Examples}[s.random.IntN(3)]
@@ -37,7 +43,7 @@ func (s *simulation) loseData() {
 	s.dataLost = true
 	if count := len(p.messages); count > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
 		at := s.random.IntN(count) // acknowledged, but only the leader had it, and the leader is gone
-		s.trace("step %d: %s[%d]@%d is lost", s.steps, topic, n, p.messages[at].Offset)
+		s.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)
 		p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
 		return
 	}
@@ -48,7 +54,7 @@ func (s *simulation) loseData() {
 func (s *simulation) expire(topic string, partition int) {
 	p := s.log.topics[topic][partition]
 	before := p.first + s.random.Int64N(p.end-p.first+1)
-	s.trace("step %d: %s[%d] expires before offset %d", s.steps, topic, partition, before)
+	s.happen(expiry, "%s[%d] expires before offset %d", topic, partition, before)
 	p.expire(before)
 }
 

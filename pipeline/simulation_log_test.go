@@ -17,7 +17,9 @@ type simLog struct {
 	topics  map[string][]*simPartition            // the partitions of each topic
 	onWrite func(topic string, m schemas.Message) // called before each write; may be nil
 	writes  int
-	step    int // of the simulation
+	step    int          // of the simulation
+	delayed []request    // that are still under way
+	moves   map[move]int // how often each happened
 }
 
 // simPartition is a partition with offsets from first to end (excluded). Some offsets may have no message.
@@ -89,58 +91,6 @@ func (l actorLog) choose(n int) int {
 		return 0
 	}
 	return l.random.IntN(n)
-}
-
-// answerLost reports whether the answer to a write is lost. Half of the time the actor then pauses for as long as a request
-// may take, while the others go on.
-func (l actorLog) answerLost() bool {
-	if !l.chance(0.05) {
-		return false
-	}
-	if l.chance(0.5) {
-		l.paused = l.random.IntN(600)
-	}
-	return true
-}
-
-// Append writes the messages in one or more requests. A request whose answer is lost is written again.
-func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
-	for base = -1; len(messages) > 0; {
-		n := len(messages)
-		if l.chance(0.3) {
-			n = 1 + l.random.IntN(n)
-		}
-		var first int64
-		for again := true; again; again = l.answerLost() {
-			if err := l.giveWay(); err != nil {
-				return base, err
-			}
-			for i, m := range messages[:n] {
-				if offset := l.write(topic, partition, m); i == 0 {
-					first = offset
-				}
-			}
-		}
-		if base < 0 {
-			base = first
-		}
-		messages = messages[n:]
-	}
-	return base, l.giveWay()
-}
-
-// Scatter writes the messages in random order.
-func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
-	messages = slices.Clone(messages)
-	if l.random != nil {
-		l.random.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
-	}
-	for _, m := range messages {
-		if _, err := l.Append(ctx, topic, partition, m); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Bounds returns the first offset of a partition, and the one after its last.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -19,7 +20,8 @@ import (
 )
 
 var (
-	schedules = flag.Uint64("schedules", 100, "simulate the schedules with seeds 1 to this number")
+	schedules = flag.Uint64("schedules", 100, "simulate this number of schedules")
+	first     = flag.Uint64("first", 1, "the seed of the first of them; the next has the next number")
 	schedule  = flag.Uint64("schedule", 0, "simulate only the schedule with this seed, and log its faults and its weights")
 )
 
@@ -36,7 +38,9 @@ var (
 //   - an actor is killed, and started again without its memory;
 //   - an actor pauses while the others go on;
 //   - partitions are assigned again, and some actors hear of it late or never;
-//   - a write is applied, but its answer is lost, so the client writes again;
+//   - the answer to a write is lost, so the client writes again; the first request is applied at once, or after what others write
+//     in the next 600 steps;
+//   - a write is applied only after its client was killed;
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
@@ -68,13 +72,15 @@ func TestSimulation(t *testing.T) {
 	var next atomic.Uint64
 	var running sync.WaitGroup
 	var mutex sync.Mutex
-	steps, outcomes, failures := 0, map[string]int{}, 0
+	steps, outcomes, happened, failures := 0, map[string]int{}, map[move]int{}, 0
 	for range runtime.GOMAXPROCS(0) {
 		running.Go(func() {
-			for seed := next.Add(1); seed <= *schedules; seed = next.Add(1) {
+			for n := next.Add(1); n <= *schedules; n = next.Add(1) {
+				seed := *first + n - 1
 				s := scenarioOf(seed).simulate(seed, nil)
 				mutex.Lock()
 				steps += s.steps
+				addMoves(happened, s.log.moves)
 				for _, outcome := range s.outcomes {
 					outcomes[outcome]++
 				}
@@ -94,6 +100,12 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("%d schedules, %d steps, runs by outcome %v, %d schedules failed", *schedules, steps, outcomes, failures)
+	for _, m := range moves {
+		t.Logf("%7d times %s", happened[m], m)
+		if happened[m] == 0 && *schedules >= 1000 {
+			t.Errorf("in no schedule %s", m)
+		}
+	}
 	if outcomes[schemas.Done] == 0 || *schedules >= 1000 && (outcomes[schemas.Failed] == 0 || outcomes[schemas.Cancelled] == 0) {
 		t.Errorf("runs by outcome %v: expected runs that are done, and from 1000 schedules on also failed and cancelled ones", outcomes)
 	}
@@ -219,7 +231,7 @@ type simulation struct {
 // simulation returns a simulation whose topics have the examples, and nothing else.
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
-		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}},
+		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}},
 		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, trace: func(string, ...any) {},
 	}
 	for topic, partitions := range map[string]int{
@@ -260,7 +272,8 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		}
 		s.awaitRuns()
 	}
-	if s.stopActors(); s.violation == nil {
+	s.stopActors()
+	if s.log.deliver(math.MaxInt); s.violation == nil {
 		s.checkEnd()
 	}
 	return s
@@ -280,6 +293,7 @@ func (s *simulation) awaitRuns() {
 	}
 	for s.violation == nil && s.submitting() {
 		s.log.step = s.steps
+		s.log.deliver(s.steps)
 		if s.steps++; s.steps > maxSteps {
 			s.fail("a run has not ended after %d steps", maxSteps)
 			return
