@@ -180,8 +180,9 @@ func (p *pipeline) refresh(ctx context.Context, plans *run.Ledger) error {
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer func() { q.subscription.Close() }()
-	for {
-		if plans.Long() { // it would grow for as long as the process runs
+	for uncertain := false; ; {
+		if uncertain || plans.Long() { // a long ledger would grow for as long as the process runs
+			uncertain = false
 			if err := p.refresh(ctx, plans); err != nil {
 				return nil, err
 			}
@@ -189,10 +190,17 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 			q = p.queue(ctx, plans, group, rec)
 		}
 		plan, err := q.next(ctx)
-		if err != nil || !plan.Arithmetic.Admits(here) {
-			return plan, err
+		if err != nil {
+			return nil, err
 		}
 		id := plan.Run()
+		if plans.Uncertain(id) {
+			uncertain = true
+			continue
+		}
+		if !plan.Arithmetic.Admits(here) {
+			return plan, nil
+		}
 		rec.Record(event.Began{Run: id, Stages: plan.Stages})
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err

@@ -76,9 +76,9 @@ func (s *simulation) remove(a *actor) {
 	s.actors = slices.DeleteFunc(s.actors, func(other *actor) bool { return other == a })
 }
 
-// restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed.
+// restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed, or a write was refused.
 func (s *simulation) restart(a *actor) {
-	if !a.submitter || errors.Is(a.err, errKilled) {
+	if !a.submitter || errors.Is(a.err, errKilled) || errors.Is(a.err, errRefused) {
 		a.restart()
 	}
 }
@@ -126,20 +126,18 @@ func (s *simulation) startRoles(workers, solvers int) {
 }
 
 func (s *simulation) startWorker(i int) {
-	membership := s.workers[i]
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
 		p := s.pipeline(a)
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return membership }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(s.workers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
 
 func (s *simulation) startSolver(i int) {
-	membership := s.solvers[i]
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
 		p := s.pipeline(a)
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return membership }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(s.solvers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
@@ -201,56 +199,4 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede bool) (
 // submitting reports whether a submitter still waits for the end of its run.
 func (s *simulation) submitting() bool {
 	return slices.ContainsFunc(s.actors, func(a *actor) bool { return a.submitter && !a.ended })
-}
-
-// simMembership is an actor's membership of a consumer group: the partitions that it believes it owns.
-type simMembership struct {
-	owned   []int
-	changed chan struct{}
-}
-
-func newSimMembership() *simMembership { return &simMembership{changed: make(chan struct{}, 1)} }
-
-func (m *simMembership) Owned() []int             { return m.owned }
-func (m *simMembership) Changed() <-chan struct{} { return m.changed }
-func (m *simMembership) Err() error               { return nil }
-func (m *simMembership) Leave() error             { return nil }
-
-func (m *simMembership) assign(partitions ...int) {
-	m.owned = partitions
-	select {
-	case m.changed <- struct{}{}:
-	default:
-	}
-}
-
-// assignAll assigns each partition to one worker and the plans topic to one solver, and notifies all of them.
-func (s *simulation) assignAll() {
-	s.reassign(func() bool { return true })
-}
-
-// reassign draws who owns what. An actor that is not notified keeps what it had, so a partition may have two owners for a while,
-// or none.
-func (s *simulation) reassign(notified func() bool) {
-	owned := make([][]int, len(s.workers))
-	for p := range simPartitions {
-		i := s.choose(len(s.workers))
-		owned[i] = append(owned[i], p)
-	}
-	for i, m := range s.workers {
-		if notified() {
-			m.assign(owned[i]...)
-		}
-	}
-	active := s.choose(len(s.solvers))
-	for i, m := range s.solvers {
-		if !notified() {
-			continue
-		}
-		if i == active {
-			m.assign(0)
-		} else {
-			m.assign()
-		}
-	}
 }

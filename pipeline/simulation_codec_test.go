@@ -54,7 +54,10 @@ func (c *codecCache) check() error {
 	return nil
 }
 
-// sharedMap is a map that several goroutines may use. The zero value is empty.
+// maxShared is how many entries a sharedMap may have. Plans and manifests name offsets, so new ones come with every schedule.
+const maxShared = 1 << 13
+
+// sharedMap is a map that several goroutines may use. It forgets everything when it has maxShared entries. The zero value is empty.
 type sharedMap[K comparable, V any] struct {
 	mutex   sync.RWMutex
 	entries map[K]V
@@ -69,7 +72,7 @@ func (m *sharedMap[K, V]) get(k K) V {
 func (m *sharedMap[K, V]) put(k K, v V) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.entries == nil {
+	if m.entries == nil || len(m.entries) >= maxShared {
 		m.entries = map[K]V{}
 	}
 	m.entries[k] = v

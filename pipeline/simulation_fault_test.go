@@ -7,32 +7,31 @@ import (
 // injectFault makes one fault happen, chosen at random. Faults of single calls are in actorLog.
 func (s *simulation) injectFault() {
 	a := s.actors[s.random.IntN(len(s.actors))]
-	switch s.random.IntN(10) {
+	switch s.random.IntN(11) {
 	case 0, 1, 2:
-		s.happen(kill, "%s is killed", a.name)
+		s.log.happen(kill, "%s is killed", a.name)
 		a.killed, a.paused, a.waits = true, 0, nil
 	case 3, 4:
 		a.paused = 20 + s.random.IntN(400)
-		s.happen(pause, "%s pauses for %d steps", a.name, a.paused)
+		s.log.happen(pause, "%s pauses for %d steps", a.name, a.paused)
 	case 5, 6:
-		s.happen(reassignment, "partitions are assigned again, and some actors are not notified")
+		s.log.happen(reassignment, "partitions are assigned again, and some actors are not notified")
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
-		s.happen(compaction, "plans and versions are compacted")
+		s.log.happen(compaction, "plans and versions are compacted")
 		s.compact()
 	case 8:
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
 	case 9:
+		all := slices.Concat(s.workers, s.solvers)
+		n := s.random.IntN(len(all))
+		s.log.happen(expulsion, "member %d of %d is expelled from its group", n, len(all))
+		all[n].lose()
+	case 10:
 		if s.random.IntN(3) == 0 {
 			s.loseData()
 		}
 	}
-}
-
-// happen counts a move, and traces it.
-func (s *simulation) happen(m move, format string, values ...any) {
-	s.log.count(m)
-	s.trace("step %d: "+format, append([]any{s.steps}, values...)...)
 }
 
 // loseData loses messages that a run may need. The run may then fail.
@@ -43,7 +42,7 @@ func (s *simulation) loseData() {
 	s.dataLost = true
 	if count := len(p.messages); count > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
 		at := s.random.IntN(count) // acknowledged, but only the leader had it, and the leader is gone
-		s.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)
+		s.log.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)
 		p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
 		return
 	}
@@ -54,7 +53,7 @@ func (s *simulation) loseData() {
 func (s *simulation) expire(topic string, partition int) {
 	p := s.log.topics[topic][partition]
 	before := p.first + s.random.Int64N(p.end-p.first+1)
-	s.happen(expiry, "%s[%d] expires before offset %d", topic, partition, before)
+	s.log.happen(expiry, "%s[%d] expires before offset %d", topic, partition, before)
 	p.expire(before)
 }
 

@@ -84,7 +84,11 @@ func (s *simulation) note(m schemas.Message) {
 		states := []string{"", schemas.Failed, schemas.Cancelled, schemas.Done}
 		s.ends[end.Run] = states[max(slices.Index(states, s.ends[end.Run]), slices.Index(states, end.State))]
 		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }
-		if end.Version != nil && !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
+		if end.Version == nil {
+			return
+		}
+		s.places[*end.Version] = true
+		if !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
 			s.versions = append(s.versions, *end.Version)
 		}
 	}
@@ -170,7 +174,9 @@ func (s *simulation) checkLedger() {
 			s.fail("the ledger has end %+v of run %s, which is %s", end, id, s.ends[id])
 		}
 	}
-	if !slices.Equal(l.Versions(), s.versions) {
+	// If two solvers have published a version, compaction may let the other one's end be the first.
+	same := func(a, b schemas.Place) bool { return a.Version == b.Version && a.Run == b.Run && s.places[a] }
+	if !slices.EqualFunc(l.Versions(), s.versions, same) {
 		s.fail("the ledger has the versions %v, those that were made and not removed are %v", l.Versions(), s.versions)
 	}
 }

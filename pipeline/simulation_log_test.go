@@ -20,6 +20,7 @@ type simLog struct {
 	step    int          // of the simulation
 	delayed []request    // that are still under way
 	moves   map[move]int // how often each happened
+	trace   func(format string, values ...any)
 }
 
 // simPartition is a partition with offsets from first to end (excluded). Some offsets may have no message.
@@ -62,6 +63,8 @@ func (p *simPartition) compact(before int64) {
 
 func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	l.writes++
+	if m.Run() != "" || true {
+	}
 	if l.onWrite != nil {
 		l.onWrite(topic, m)
 	}

@@ -7,18 +7,26 @@ const (
 	kill         move = "an actor is killed"
 	pause        move = "an actor pauses"
 	reassignment move = "partitions are assigned again"
+	expulsion    move = "a member is expelled from its group"
 	compaction   move = "plans and versions are compacted"
 	expiry       move = "messages expire"
 	loss         move = "an acknowledged message is lost"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
+	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, compaction, expiry, loss, lostAnswer, lateRequest}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal}
 
-// count notes that a move has happened.
+// count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }
+
+// happen counts a move, and traces it.
+func (l *simLog) happen(m move, format string, values ...any) {
+	l.count(m)
+	l.trace(format, values...)
+}
 
 // addMoves adds the moves of another simulation.
 func addMoves(sum, moves map[move]int) {

@@ -41,6 +41,8 @@ var (
 //   - the answer to a write is lost, so the client writes again; the first request is applied at once, or after what others write
 //     in the next 600 steps;
 //   - a write is applied only after its client was killed;
+//   - a worker or a solver loses its membership, so that its role ends, and is started again as a new member;
+//   - the log refuses a write, so that the role ends, and is started again;
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
@@ -218,11 +220,12 @@ type simulation struct {
 
 	ledgerMessages int // see run.Client
 
-	runs     []string          // ids of submitted runs, each once
-	ends     map[string]string // the states in which runs ended, by id
-	versions []schemas.Place   // that were made and not removed
-	removed  map[string]bool   // runs whose versions were removed
-	outcomes []string          // what submitters saw: the states of their runs' ends
+	runs     []string               // ids of submitted runs, each once
+	ends     map[string]string      // the states in which runs ended, by id
+	versions []schemas.Place        // that were made and not removed
+	places   map[schemas.Place]bool // where any end says that a version is
+	removed  map[string]bool        // runs whose versions were removed
+	outcomes []string               // what submitters saw: the states of their runs' ends
 
 	grams      map[int]bool // partitions whose Gram matrices of the current visit are written; learn counts them
 	gramsFirst int          // visits whose Gram matrices were all written before other sums
@@ -231,8 +234,8 @@ type simulation struct {
 // simulation returns a simulation whose topics have the examples, and nothing else.
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
-		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, trace: func(string, ...any) {},
+		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for topic, partitions := range map[string]int{
 		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
@@ -260,7 +263,9 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 func (sc *scenario) simulate(seed uint64, trace func(format string, values ...any)) *simulation {
 	s := sc.simulation(seed)
 	if trace != nil {
-		s.trace = trace
+		s.log.trace = func(format string, values ...any) {
+			trace("step %d: "+format, append([]any{s.steps}, values...)...)
+		}
 	}
 	s.chunk = int(seed / 3 % 4 / 3)
 	s.ledgerMessages = 1 + s.random.IntN(8)
@@ -338,7 +343,7 @@ func (s *simulation) step() {
 	a.resume()
 	if a.ended {
 		s.remove(a)
-		s.trace("step %d: %s ended: %v", s.steps, a.name, a.err)
+		s.log.trace("%s ended: %v", a.name, a.err)
 		s.restart(a)
 	}
 }

@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -33,7 +35,7 @@ func (l *simLog) deliver(until int) {
 			continue
 		}
 		l.delayed = slices.Delete(l.delayed, i, i+1)
-		l.count(lateRequest)
+		l.happen(lateRequest, "%d messages for %s[%d] arrive late", len(r.messages), r.topic, r.partition)
 		l.apply(r.topic, r.partition, r.messages)
 	}
 }
@@ -61,8 +63,11 @@ func (l actorLog) answerLost() bool {
 	return true
 }
 
+// errRefused is why the log refuses a write.
+var errRefused = errors.New("this process may not write")
+
 // Append writes the messages in one or more requests. A request whose answer is lost is written again; it may itself arrive before
-// that, or much later. If the actor is killed, its request may still arrive.
+// that, or much later. If the actor is killed, its request may still arrive. A refused request never does.
 func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
 	for base = -1; len(messages) > 0; {
 		n := len(messages)
@@ -77,6 +82,10 @@ func (l actorLog) Append(_ context.Context, topic string, partition int, message
 					l.delay(topic, partition, sent, messages[:n])
 				}
 				return base, err
+			}
+			if l.chance(0.002) {
+				l.happen(refusal, "a write of %s to %s[%d] is refused", l.name, topic, partition)
+				return base, &kafkalog.AccessError{Err: errRefused, Check: "the ACLs"}
 			}
 			if again = l.answerLost(); again && l.chance(0.5) {
 				l.delay(topic, partition, sent, messages[:n])

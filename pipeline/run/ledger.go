@@ -35,6 +35,8 @@ type Ledger struct {
 	swept      int64           // see schemas.Ledger
 	damaged    []error         // why messages were skipped
 
+	covered   int64           // a ledger on the topic covers what comes before this offset, but for the ends of runs
+	uncertain map[string]bool // runs whose ends may be before covered: see Ledger.Uncertain
 	written  int   // messages since the latest ledger on the topic
 	bytes    int64 // of them
 	snapshot int64 // bytes of that ledger
@@ -51,6 +53,7 @@ func (c *Client) newLedger() *Ledger {
 	return &Ledger{
 		codec: c.Codec, topic: c.Topics.Plans, first: map[schemas.Digest]int64{}, ends: map[string]*schemas.End{},
 		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{},
+		uncertain: map[string]bool{},
 	}
 }
 
@@ -98,7 +101,7 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 		}
 		l.Next = end
 		if latest != nil {
-			if err := c.findEnds(ctx, l, latest); err != nil {
+			if err := c.findEnds(ctx, l); err != nil {
 				return nil, err
 			}
 		}
@@ -108,12 +111,12 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 
 // findEnds finds the ends of runs whose plans are on the topic twice. A client writes again if it got no answer, and by then the run
 // may have ended, and a ledger may cover its end.
-func (c *Client) findEnds(ctx context.Context, l *Ledger, latest *schemas.Ledger) error {
+func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
 	for run, plan := range l.Unfinished() {
-		if plan.Since.Plans >= latest.Before || slices.ContainsFunc(latest.Unfinished, func(p schemas.Place) bool { return p.Run == run }) {
+		if !l.uncertain[run] {
 			continue
 		}
-		err := c.Remaining(ctx, l.topic, 0, plan.Since.Plans, latest.Before, func(m Message) error {
+		err := c.Remaining(ctx, l.topic, 0, plan.Since.Plans, l.covered, func(m Message) error {
 			if end := EndOf(m.Message); end != nil && end.Run == run {
 				l.ends[run] = end
 				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
@@ -124,6 +127,7 @@ func (c *Client) findEnds(ctx context.Context, l *Ledger, latest *schemas.Ledger
 			return err
 		}
 	}
+	clear(l.uncertain)
 	return nil
 }
 
@@ -165,7 +169,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 			}
 		}
 	}
-	l.written, l.bytes, l.Next = 0, 0, s.Before
+	l.written, l.bytes, l.Next, l.covered = 0, 0, s.Before, s.Before
 	if s.Before >= before {
 		return nil
 	}
@@ -291,6 +295,9 @@ func (l *Ledger) takePlan(m Message) error {
 	}
 	if l.index(run) < 0 {
 		l.plans = append(l.plans, submitted{plan, plan, schemas.Place{Run: run, From: from, To: m.Offset + 1}})
+		if plan.Since.Plans < l.covered {
+			l.uncertain[run] = true
+		}
 	}
 	return nil
 }
@@ -391,6 +398,11 @@ func (l *Ledger) Plan(run string) *schemas.Plan {
 
 // GoesOn reports whether a run was submitted and has not ended.
 func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[run] == nil }
+
+// Uncertain reports whether a run that has no end here may have ended all the same: its plan was added, and is from a time that the
+// ledger knows only in summary. It may be the second copy of a plan, of a client that got no answer to the first.
+// [Client.ReadLedger] finds out.
+func (l *Ledger) Uncertain(run string) bool { return l.uncertain[run] }
 
 // End returns how a run ended; nil while it goes on, or if it ended too long ago.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }

@@ -44,26 +44,43 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 // removeVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
 // manifest is there.
 func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
-	var manifest, others []schemas.Message
-	err := c.Remaining(ctx, c.Topics.Versions, 0, place.From, place.To, func(m Message) error {
-		switch tombstone := m.Tombstone(); {
-		case m.Run() != place.Run || m.Value == nil:
-		case m.Kind() == schemas.KindManifest:
-			manifest = append(manifest, tombstone)
-		default:
-			others = append(others, tombstone)
+	tombstones, whole, err := c.tombstones(ctx, place.Run, place.From, place.To)
+	if err == nil && !whole { // compaction has kept later copies of some messages: see version.readAll
+		var end int64
+		if _, end, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err == nil {
+			tombstones, _, err = c.tombstones(ctx, place.Run, 0, end)
 		}
-		return nil
-	})
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, append(manifest, others...)...); err != nil {
+	if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...); err != nil {
 		return err
 	}
 	removal := &schemas.Removal{Run: place.Run, Version: place.Version}
 	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, removal.Message())
 	return err
+}
+
+// tombstones returns tombstones for the messages of a run in a range of the versions topic, the manifest's first. whole reports
+// whether the topic has a message at each offset of the range.
+func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (tombstones []schemas.Message, whole bool, err error) {
+	var manifest, others []schemas.Message
+	messages, there := int64(0), map[string]bool{}
+	err = c.Remaining(ctx, c.Topics.Versions, 0, from, to, func(m Message) error {
+		messages++
+		switch {
+		case m.Run() != run || m.Value == nil || there[m.Key]:
+			return nil
+		case m.Kind() == schemas.KindManifest:
+			manifest = append(manifest, m.Tombstone())
+		default:
+			others = append(others, m.Tombstone())
+		}
+		there[m.Key] = true
+		return nil
+	})
+	return append(manifest, others...), messages == to-from, err
 }
 
 // planAge is how long the plans topic says how a run ended.

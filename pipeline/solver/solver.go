@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -54,9 +55,12 @@ var errEnded = errors.New("the run has ended")
 
 // Solve goes on with the run until it has ended, and writes its end to the plans topic. If the run can't go on, that end says that
 // it has failed, and why; Solve then returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
-// *[run.MembershipError].
+// *[run.MembershipError]. Brokers that refuse this process (*[kafkalog.AccessError]) end it, and no run: another solver may go on.
 func (s *Solver) Solve(ctx context.Context) error {
 	done, err := s.solve(ctx)
+	if err == nil {
+		err = s.publishReport(ctx, done.report)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -64,14 +68,14 @@ func (s *Solver) Solve(ctx context.Context) error {
 		return nil
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
 		return err
+	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
+		return err // it says something about this process, and nothing about the run
 	}
 	end := &schemas.End{Run: s.run, State: schemas.Done, Attempt: s.Fresh()}
 	if err == nil {
 		end.Version = done.version
-		err = s.publishReport(ctx, done.report)
-	}
-	if err != nil {
-		end.State, end.Version, end.Reason = schemas.Failed, nil, err.Error()
+	} else {
+		end.State, end.Reason = schemas.Failed, err.Error()
 		if failure, ok := errors.AsType[*FailureError](err); ok {
 			end.Source = failure.Source
 		}
