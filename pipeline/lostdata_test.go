@@ -41,7 +41,7 @@ func TestStatisticsAreGone(t *testing.T) {
 func TestTopicChangesUnderTheRun(t *testing.T) {
 	columns := rffStage(link.Softmax, 0, 1)
 	columns.Features.Kind = "columns"
-	sc := newScenario(t, 0, columns) // each visit reads all messages again
+	sc := newScenario(t, plainExamples(), 0, columns) // each visit reads all messages again
 	for failsAt, changesAfter := range map[string]func(schemas.Message) bool{
 		"visit 0 of stage 0":               func(m schemas.Message) bool { return m.Kind() == schemas.KindPrepare },
 		"publish the residuals of stage 0": func(m schemas.Message) bool { return schemas.EndsStage(m) },

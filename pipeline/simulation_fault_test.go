@@ -40,6 +40,7 @@ func (s *simulation) loseData() {
 	n := s.random.IntN(len(s.log.topics[topic]))
 	p := s.log.topics[topic][n]
 	s.dataLost = true
+	s.examplesChanged = s.examplesChanged || topic == s.topics.Examples
 	if count := len(p.messages); count > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
 		at := s.random.IntN(count) // acknowledged, but only the leader had it, and the leader is gone
 		s.log.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)

@@ -1,6 +1,6 @@
 package pipeline
 
-// move is a kind of fault. Its text says what happens.
+// move is a kind of fault, or something else that must happen in a simulation. Its text says what happens.
 type move string
 
 const (
@@ -11,13 +11,15 @@ const (
 	compaction   move = "plans and versions are compacted"
 	expiry       move = "messages expire"
 	loss         move = "an acknowledged message is lost"
+	quarantining move = "a message is put into quarantine"
+	ingestion    move = "a source is ingested again"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, ingestion}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -48,9 +46,18 @@ var (
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost.
 //
+// The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
+// attempts, that have headers of their own, or that can't be used (simExamples). Plans are made by the production code too. If
+// messages of a source are lost, its submitter ingests it again.
+//
 // What must hold after every write (checkWrite): a record has the same content as in a run without faults, whoever writes it
 // and however often. A record is identified by run, kind, stage, visit, partition and parent. Weights depend on every record
 // before them, so a span that was counted twice, or residuals that were read before they were sealed, change the next record.
+//
+// If the examples have changed, plans have other spans. All copies of their records must have the same content.
+//
+// What must hold of every report (checkReport): it has the rows that count, how many messages were passed over and why, and how many
+// are in quarantine; and these are on the quarantine topic.
 //
 // What must hold at the end (checkEnd): every run has ended; a run that has lost nothing has not failed; and the version of a
 // run that is done can be read, before and after compaction.
@@ -62,9 +69,11 @@ func TestSimulation(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // almost the whole heap is garbage: collect it less often
 	scenarios := []*scenario{
-		newScenario(t, 1<<20, columns(link.Softmax, 2), columns(link.Identity, 1)), // all blocks stay in memory
-		newScenario(t, 0, columns(link.Softmax, 1), columns(link.Softmax, 2)),      // each visit reads all messages again
-		newScenario(t, 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
+		newScenario(t, plainExamples(), 1<<20, columns(link.Softmax, 2), columns(link.Identity, 1)), // all blocks stay in memory
+		newScenario(t, plainExamples(), 0, columns(link.Softmax, 1), columns(link.Softmax, 2)),      // each visit reads all messages again
+		newScenario(t, plainExamples(), 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
+		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
+		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
 	if *schedule > 0 {
@@ -127,57 +136,40 @@ func replay(t *testing.T, sc *scenario, seed uint64) {
 	}
 }
 
-// The examples of every scenario: simPartitions partitions of simMessages messages of simRows rows.
-const (
-	simPartitions = 2
-	simMessages   = 2
-	simRows       = 4
-)
+// simName is the name of the pipeline.
+const simName = "sim"
 
 // scenario is a job, its examples, and what its runs write when there are no faults. Many simulations share one.
 type scenario struct {
+	*simExamples
 	blas      *kernel.BLAS
 	job       Job
-	examples  [][]schemas.Message          // by partition
 	reference map[recordKey]schemas.Digest // content of each record of a run without faults
+	planned   map[string]bool              // the runs of the reference
 	cache     *codecCache
 }
 
-// newScenario makes the examples of a scenario, and runs its job without faults to get the reference. bytes is how much memory
+// newScenario returns a scenario. It runs its job without faults to get the reference. bytes is how much memory
 // a worker may keep rows and blocks in.
-func newScenario(t testing.TB, bytes int64, list ...schemas.Stage) *scenario {
+func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
 	blas, err := kernel.Open("gonum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{blas: blas, reference: map[recordKey]schemas.Digest{}, cache: &codecCache{}}
+	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, cache: &codecCache{}}
 	sc.job = Job{
-		Name: "sim", Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
+		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
 	sc.job.Examples.Missing = "error"
-	for p := range simPartitions {
-		var messages []schemas.Message
-		for m := range simMessages {
-			data := rings(simRows, 2, 2, uint64(10*p+m))
-			rows := schemas.ExampleRows{Rows: simRows, Cols: 2, Words: data.labels}
-			for _, row := range data.rows {
-				rows.Floats = append(rows.Floats, row...)
-			}
-			record := rows.Record(memory.DefaultAllocator)
-			value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
-			if err != nil {
-				t.Fatal(err)
-			}
-			messages = append(messages, schemas.Message{Value: value})
-		}
-		sc.examples = append(sc.examples, messages)
+	if examples.files {
+		sc.job.Examples.Train = examples.seal.Files
 	}
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m schemas.Message) {
-		s.learn(topic, m)
+		s.learn(m)
 		s.checkWrite(topic, m)
 	}
 	s.startRoles(1, 1)
@@ -212,11 +204,14 @@ type simulation struct {
 	workers        []*simMembership // by worker
 	solvers        []*simMembership // by solver
 
-	faultsLeft int
-	dataLost   bool           // a message that a run may need was lost or expired
-	chunk      int            // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
-	texts      int            // that fresh has returned
-	drawn      map[uint64]int // submissions by seed
+	faultsLeft      int
+	dataLost        bool                         // a message that a run may need was lost or expired
+	examplesChanged bool                         // the examples are not those of the scenario any more
+	others          map[recordKey]schemas.Digest // the first content of each record of runs of other examples
+	quarantined     map[string]bool              // keys that were written to the quarantine topic
+	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
+	texts           int                          // that fresh has returned
+	drawn           map[uint64]int               // submissions by seed
 
 	ledgerMessages int // see run.Client
 
@@ -234,8 +229,8 @@ type simulation struct {
 // simulation returns a simulation whose topics have the examples, and nothing else.
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
-		scenario: sc, topics: run.TopicsOf("sim"), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, places: map[schemas.Place]bool{},
+		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for topic, partitions := range map[string]int{
 		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
@@ -248,10 +243,13 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 			s.log.topics[topic] = append(s.log.topics[topic], &simPartition{first: begins, end: begins})
 		}
 	}
-	for p, messages := range sc.examples {
+	for p, messages := range sc.messages {
 		for _, m := range messages {
 			s.log.topics[s.topics.Examples][p].append(m)
 		}
+	}
+	if sc.seal != nil {
+		s.log.topics[s.topics.Plans][0].append(sc.seal.Message())
 	}
 	s.log.onWrite = s.checkWrite
 	return s
@@ -267,7 +265,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 			trace("step %d: "+format, append([]any{s.steps}, values...)...)
 		}
 	}
-	s.chunk = int(seed / 3 % 4 / 3)
+	s.chunk = int(seed / 5 % 4 / 3)
 	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
