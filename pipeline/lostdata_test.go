@@ -54,7 +54,7 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 			}
 		}
 		s.startRoles(1, 1)
-		s.submit(1, false)
+		s.submit(1, false, false)
 		s.awaitRuns()
 		if s.stopActors(); s.violation == nil {
 			s.checkEnd()

@@ -141,15 +141,16 @@ func (s *simulation) startSolver(i int) {
 			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
-			return p.Prune(ctx, simKeep)
+			return s.prune(ctx, p)
 		})
 	})
 }
 
-// submit starts a submitter: it submits a run of the job with a seed, and follows the run to its end.
-func (s *simulation) submit(seed uint64, supersede bool) *actor {
-	a := s.start("submitter", func() { s.submit(seed, supersede) }, func(a *actor) error {
-		report, id, err := s.submitAndFollow(s.pipeline(a), seed, supersede)
+// submit starts a submitter: it submits a run of the job with a seed, and follows the run to its end. If warm, the run starts from the
+// latest version.
+func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
+	a := s.start("submitter", func() { s.submit(seed, supersede, warm) }, func(a *actor) error {
+		report, id, err := s.submitAndFollow(s.pipeline(a), seed, supersede, warm)
 		if err == nil {
 			s.checkReport(id, report)
 		}
@@ -169,7 +170,7 @@ func (s *simulation) submit(seed uint64, supersede bool) *actor {
 	return a
 }
 
-func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede bool) (*schemas.Report, string, error) {
+func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
 	ctx := context.Background()
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -177,6 +178,9 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede bool) (
 	}
 	job, seals := s.job, []schemas.SourceSeal(nil)
 	job.Seed = seed
+	if warm {
+		job.Warm = s.warmStart(ctx, p, seed)
+	}
 	if s.files {
 		seal, err := s.sealed(ctx, p, l)
 		if err != nil {

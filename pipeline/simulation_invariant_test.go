@@ -55,7 +55,12 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 // learn adds a message that was written without faults to the reference.
 func (s *simulation) learn(m schemas.Message) {
 	if m.Kind() == schemas.KindPlan {
-		s.planned[m.Run()] = true
+		if _, id, err := newCachingCodec(s.cache, 0).DecodePlan(m); err == nil && s.warm[id] == "" {
+			s.planned[id] = true
+		}
+	}
+	if m.Kind() == schemas.KindManifest {
+		s.learnVersion(m)
 	}
 	if key, fixed := keyOf(m); fixed {
 		s.reference[key] = s.content(m)
@@ -80,6 +85,7 @@ func (s *simulation) note(m schemas.Message) {
 	switch end := run.EndOf(m); {
 	case m.Kind() == schemas.KindPlan && m.Value != nil && !slices.Contains(s.runs, m.Run()):
 		s.runs = append(s.runs, m.Run())
+		s.noteWarm(m)
 	case m.Kind() == schemas.KindRemoval:
 		s.versions = slices.DeleteFunc(s.versions, func(p schemas.Place) bool { return p.Run == m.Run() })
 		s.removed[m.Run()] = true
@@ -112,7 +118,10 @@ func (s *simulation) checkWrite(topic string, m schemas.Message) {
 	if !fixed {
 		return
 	}
-	if s.examplesChanged && !s.planned[key.Run] {
+	if key.Kind == schemas.KindManifest {
+		s.checkVersion(m)
+	}
+	if !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)
 		} else if got := s.content(m); got != first {

@@ -13,13 +13,14 @@ const (
 	loss         move = "an acknowledged message is lost"
 	quarantining move = "a message is put into quarantine"
 	ingestion    move = "a source is ingested again"
+	warming      move = "a run starts from a version"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, ingestion}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, ingestion, warming}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

@@ -54,6 +54,9 @@ var (
 // and however often. A record is identified by run, kind, stage, visit, partition and parent. Weights depend on every record
 // before them, so a span that was counted twice, or residuals that were read before they were sealed, change the next record.
 //
+// A run may start from the latest version. Then the weights of its version must be those of as many warm starts without faults, and
+// nobody may remove the version that it starts from (noteWarm, prune).
+//
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
 // What must hold of every report (checkReport): it has the rows that count, how many messages were passed over and why, and how many
@@ -142,11 +145,12 @@ const simName = "sim"
 // scenario is a job, its examples, and what its runs write when there are no faults. Many simulations share one.
 type scenario struct {
 	*simExamples
-	blas      *kernel.BLAS
-	job       Job
-	reference map[recordKey]schemas.Digest // content of each record of a run without faults
-	planned   map[string]bool              // the runs of the reference
-	cache     *codecCache
+	blas       *kernel.BLAS
+	job        Job
+	reference  map[recordKey]schemas.Digest // content of each record of a run without faults
+	planned    map[string]bool              // the runs of the reference, without warm starts
+	versionsOf map[string]schemas.Digest    // the weights of versions without faults, by the lineages of their runs
+	cache      *codecCache
 }
 
 // newScenario returns a scenario. It runs its job without faults to get the reference. bytes is how much memory
@@ -157,7 +161,7 @@ func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schem
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, cache: &codecCache{}}
+	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, versionsOf: map[string]schemas.Digest{}, cache: &codecCache{}}
 	sc.job = Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
@@ -176,8 +180,14 @@ func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schem
 	// A run's id depends on the text that its submission draws, which in a simulation is a number. So the reference needs as many runs
 	// of either seed as a schedule can submit.
 	for range 2 * simSubmissions {
-		s.submit(uint64(1+s.drawn[1]/simSubmissions), false)
+		s.submit(uint64(1+s.drawn[1]/simSubmissions), false, false)
 		s.awaitRuns()
+	}
+	for _, seed := range []uint64{2, 1} {
+		for warm := range simWarmStarts {
+			s.submit(seed, false, warm > 0 || seed == 2)
+			s.awaitRuns()
+		}
 	}
 	s.stopActors()
 	if s.checkEnd(); s.violation != nil {
@@ -207,6 +217,8 @@ type simulation struct {
 	faultsLeft      int
 	dataLost        bool                         // a message that a run may need was lost or expired
 	examplesChanged bool                         // the examples are not those of the scenario any more
+	warm            map[string]string            // the runs of the versions that runs start from
+	lineages        map[string]string            // of runs: see noteWarm
 	others          map[recordKey]schemas.Digest // the first content of each record of runs of other examples
 	quarantined     map[string]bool              // keys that were written to the quarantine topic
 	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
@@ -230,7 +242,7 @@ type simulation struct {
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for topic, partitions := range map[string]int{
 		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
@@ -271,7 +283,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
 		s.faultsLeft = s.random.IntN(10)
 		for submitters := 1 + s.random.IntN(3)/2; submitters > 0; submitters-- {
-			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0).paused = s.random.IntN(300)
+			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0, s.random.IntN(3) == 0).paused = s.random.IntN(300)
 		}
 		s.awaitRuns()
 	}
@@ -284,6 +296,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 
 // simSubmissions is more submissions of a seed than a schedule has.
 const simSubmissions = 16
+
+// simWarmStarts is more warm starts, one after the other, than a schedule has.
+const simWarmStarts = 8
 
 // maxSteps is when a simulation counts as one that never ends. The longest ones take about a tenth of it.
 const maxSteps = 100_000
