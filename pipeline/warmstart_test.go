@@ -2,14 +2,17 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // A warm start begins where an earlier version ended, over the same features.
@@ -63,4 +66,54 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 	if err := trainError(t, log, job); !strings.Contains(err.Error(), "examples.classes are not those") {
 		t.Errorf("with other classes: got error %v", err)
 	}
+}
+
+// A run that keeps the preparation of a version sends nothing of which a preparation is made: its survey counts, and notes the labels.
+func TestSurveyOfAWarmStart(t *testing.T) {
+	log := openEmbedded(t)
+	job := newJob(t, rings(300, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 3))
+	job.Prepare = schemas.Prepare{Scale: stages.ScaleStandard, PCA: 2}
+	cold, _ := train(t, log, job)
+	sent := sentBySurvey(t, log, job.Name, cold.Run)
+	job.Warm = run.Latest
+	warm, _ := train(t, log, job)
+	sentWarm := sentBySurvey(t, log, job.Name, warm.Run)
+	if warm.Rows != cold.Rows || warm.Splits["test"].Rows != cold.Splits["test"].Rows {
+		t.Errorf("the warm start has %d rows and the splits %v, the version that it starts from %d and %v", warm.Rows, warm.Splits, cold.Rows, cold.Splits)
+	}
+	for _, part := range []string{"sample", "gram", schemas.FieldSums, schemas.FieldSquares, schemas.FieldPresent} {
+		if !sent[part] || sentWarm[part] {
+			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
+		}
+	}
+	for _, part := range []string{"visit", schemas.FieldSplits, schemas.FieldLabels} {
+		if !sentWarm[part] {
+			t.Errorf("the warm start does not send %s", part)
+		}
+	}
+}
+
+// sentBySurvey returns the kinds of the records that the survey of a run has sent, and the names of the tensors in its visits.
+func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]bool {
+	t.Helper()
+	sent, collector := map[string]bool{}, schemas.Collector[float64]{}
+	for _, message := range readTopic(t, log, run.TopicsOf(name).Statistics) {
+		m := run.FromKafka(message)
+		if m.Run() != id || m.Get("stage") != fmt.Sprint(schemas.Survey) {
+			continue
+		}
+		if sent[string(m.Kind())] = true; m.Kind() != schemas.KindVisit {
+			continue
+		}
+		r, err := collector.Add(m, checkedAllocator(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r != nil {
+			for _, tensor := range r.Tensors {
+				sent[tensor.Name] = true
+			}
+		}
+	}
+	return sent
 }

@@ -29,19 +29,19 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
 				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
-				{FieldSums, "[d], survey"}, {FieldSquares, "[d], survey"}, {FieldPresent, "[d], survey"},
+				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"},
 			},
 			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages that do not count, by the reason, as JSON"}},
 		},
 		{
 			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",
-			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration"}},
+			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration. The survey of a plan with `warm` has none"}},
 			notes:   []part{{noteWeight, "block: Σw of the rows that it sums"}},
 		},
 		{
 			kind: KindSample, topic: "statistics", writer: "worker", reader: "solver",
-			tensors: []part{{FieldSample, "[n, d]: raw rows, a missing value as NaN"}, {FieldDraws, "text: each row's hash, 16 hexadecimal digits"}},
+			tensors: []part{{FieldSample, "[n, d]: raw rows of the survey of a plan without `warm`, a missing value as NaN"}, {FieldDraws, "text: each row's hash, 16 hexadecimal digits"}},
 		},
 		{
 			kind: KindSeal, topic: "statistics", writer: "worker", reader: "worker, solver",

@@ -66,6 +66,9 @@ type Input struct {
 	Header *bool  `json:"header,omitempty"` // whether a CSV file has one; nil: told by its content
 }
 
+// Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's.
+func (p *Plan) Prepares() bool { return p.Warm == nil }
+
 // Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
 // stages begin with the version's weights.
 type Warm struct {

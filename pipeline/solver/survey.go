@@ -75,11 +75,14 @@ type findings struct {
 	passedOver  schemas.PassedOver
 }
 
-// surveySum gathers the survey's sums and samples, and its Gram matrices if the plan asks for principal components. It puts what is
-// no sum into found.
+// surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
+// components. It puts what is no sum into found.
 func (s *Solver) surveySum(v run.Visit, found *findings) part {
-	p := part{kinds: []schemas.Kind{schemas.KindVisit, schemas.KindSample}}
-	if s.plan.Prepare.PCA > 0 {
+	p, hasGram := part{kinds: []schemas.Kind{schemas.KindVisit}}, s.plan.Prepares() && s.plan.Prepare.PCA > 0
+	if s.plan.Prepares() {
+		p.kinds = append(p.kinds, schemas.KindSample)
+	}
+	if hasGram {
 		p.kinds = append(p.kinds, schemas.KindGram)
 	}
 	p.sum = func(span schemas.Span) (*accumulate.Sum, error) {
@@ -87,17 +90,19 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 		if err != nil {
 			return nil, err
 		}
-		sample, err := schemas.SampleOf(s.inbox.single(s.identity(schemas.KindSample, v, span.Partition)))
-		if err != nil {
-			return nil, err
+		if s.plan.Prepares() {
+			sample, err := schemas.SampleOf(s.inbox.single(s.identity(schemas.KindSample, v, span.Partition)))
+			if err != nil {
+				return nil, err
+			}
+			found.sample.MergeRecord(sample)
 		}
-		if s.plan.Prepare.PCA > 0 {
+		if hasGram {
 			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift = visit.Shift
 		found.labels.Add(visit.Labels...)
-		found.sample.MergeRecord(sample)
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
 		found.covered[span.Partition] = visit.Covered

@@ -90,8 +90,9 @@ func means(x kernel.Dense) []float32 {
 	return mean
 }
 
-// survey sums the moments of columns, samples rows, finds the labels, and puts messages that can't be used into quarantine. A
-// survey that is made again reads all messages again: those in memory lack the bad ones, and the log may have changed.
+// survey finds the labels, counts the rows of each split, and puts messages that can't be used into quarantine. Unless the run starts
+// from a version, whose preparation it keeps, the survey also sums the moments of columns and samples rows. A survey that is made
+// again reads all messages again: those in memory lack the bad ones, and the log may have changed.
 func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partition.State) error {
 	for _, p := range partitions {
 		p.DropMessages(w.budget)
@@ -159,7 +160,7 @@ type surveyProcessor struct {
 func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error) {
 	number := l.partition.Partition()
 	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}, passedOver: l.passedOver}
-	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepare.PCA > 0)
+	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepares() && p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
 	var bad []schemas.Quarantined
 	good := l.messages[:0]
@@ -215,11 +216,23 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 			found.labels.Add(examples.Label(i))
 		}
 	}
+	if p.plan.Prepares() {
+		p.moments(sum, found, number, m.Offset, examples, fitted)
+	}
 	n := examples.Rows
+	// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
+	sum.AddLosses(rows, make([]float32, n), rows.Classes)
+	sum.Count(n, m.Checksum(number, n))
+	return nil
+}
+
+// moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
+// principal components.
+func (p *surveyProcessor) moments(sum *accumulate.Sum, found *findings, number int, offset int64, examples *schemas.Examples, fitted []float32) {
 	features(&p.x, examples, len(p.shift))
 	for i, w := range fitted {
 		if w > 0 {
-			found.sample.Offer(schemas.Hash(p.plan.Seed, uint64(number), uint64(m.Offset), uint64(i)), p.x.Row(i))
+			found.sample.Offer(schemas.Hash(p.plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
 		}
 	}
 	stages.ScaleRows(p.plan.Prepare, p.x)
@@ -227,10 +240,6 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if p.plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)
 	}
-	// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
-	sum.AddLosses(rows, make([]float32, n), rows.Classes)
-	sum.Count(n, m.Checksum(number, n))
-	return nil
 }
 
 // sampleRows returns how many rows of a span to sample: its share of the rows of the whole survey's sample, by its offsets, and
@@ -244,13 +253,15 @@ func sampleRows(all schemas.Spans, span schemas.Span) int {
 	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
 }
 
-// publishSurvey writes what the survey found in a partition: the sample, the sums, and if the plan asks for principal components
-// the Gram matrix.
+// publishSurvey writes what the survey found in a partition: the sums, and for a preparation the sample, and the Gram matrix if the
+// plan asks for principal components.
 func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.State, sum *accumulate.Sum, found *findings, shift []float32) error {
-	if err := publish(ctx, w, found.sample.Record(w.identity(schemas.KindSample, v, p)).Record()); err != nil {
-		return err
+	if w.plan.Prepares() {
+		if err := publish(ctx, w, found.sample.Record(w.identity(schemas.KindSample, v, p)).Record()); err != nil {
+			return err
+		}
 	}
-	if w.plan.Prepare.PCA > 0 {
+	if w.plan.Prepares() && w.plan.Prepare.PCA > 0 {
 		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // publish a zero matrix even without rows
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
