@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"strings"
 	"testing"
+	"time"
 )
 
 // An examples topic keeps its number of partitions if the configuration changes later, and the residuals topic has as many.
@@ -13,5 +15,51 @@ func TestTopicKeepsItsPartitions(t *testing.T) {
 	second, _ := train(t, log, job)
 	if first.WeightsDigest != second.WeightsDigest || second.Rows != 400 {
 		t.Errorf("digest %s with 6 partitions, %s and %d rows with 2 in the configuration; expected the same digest and 400 rows", first.WeightsDigest, second.WeightsDigest, second.Rows)
+	}
+}
+
+// Every topic that is created has its clean-up, its retention and the size of its files from the options, also the zero options.
+func TestTopicsHaveTheirSettings(t *testing.T) {
+	job := newMultiStageJob(t)
+	job.Topics = DefaultTopics()
+	job.Topics.Replication = 2
+	job.Topics.Segment, job.Topics.SegmentTime = 8<<20, 2*time.Minute
+	job.Topics.Retention = Retention{
+		Examples: 3 * time.Hour, Residuals: 4 * time.Hour, Statistics: 5 * time.Hour, Weights: 6 * time.Hour, Tombstones: 7 * time.Hour,
+	}
+	want := map[string]string{"examples": "10800000", "residuals": "14400000", "statistics": "18000000", "weights": "21600000", "quarantine": "-1"}
+	for _, topic := range Topics(job) {
+		name := strings.TrimPrefix(topic.Name, job.Name+".")
+		if topic.Replication != 2 || topic.Config["segment.bytes"] != "8388608" || topic.Config["segment.ms"] != "120000" {
+			t.Errorf("%s: %+v", name, topic)
+		}
+		if topic.Compact {
+			if topic.Config["delete.retention.ms"] != "25200000" || topic.Config["max.compaction.lag.ms"] != "25200000" || want[name] != "" {
+				t.Errorf("%s: %+v", name, topic)
+			}
+			continue
+		}
+		if topic.Config["cleanup.policy"] != "delete" || topic.Config["retention.ms"] != want[name] || want[name] == "" {
+			t.Errorf("%s: %+v, expected retention %s", name, topic, want[name])
+		}
+	}
+	log := openEmbedded(t)
+	zero := newMultiStageJob(t)
+	if err := log.Create(t.Context(), Topics(zero)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range Topics(zero) {
+		configs, err := log.Configs(t.Context(), topic.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, value := range topic.Config {
+			if got := configs[topic.Name][key]; got != value {
+				t.Errorf("%s: %s is %q, expected %q", topic.Name, key, got, value)
+			}
+		}
+	}
+	if problems := DefaultTopics().Check(); len(problems) > 0 {
+		t.Errorf("the defaults have problems: %v", problems)
 	}
 }

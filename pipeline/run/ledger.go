@@ -37,9 +37,9 @@ type Ledger struct {
 
 	covered   int64           // a ledger on the topic covers what comes before this offset, but for the ends of runs
 	uncertain map[string]bool // runs whose ends may be before covered: see Ledger.Uncertain
-	written  int   // messages since the latest ledger on the topic
-	bytes    int64 // of them
-	snapshot int64 // bytes of that ledger
+	written   int             // messages since the latest ledger on the topic
+	bytes     int64           // of them
+	snapshot  int64           // bytes of that ledger
 }
 
 // submitted is a plan on the topic.
