@@ -160,8 +160,8 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 			s.outcomes = append(s.outcomes, schemas.Done)
 		case errors.As(err, &end):
 			s.outcomes = append(s.outcomes, end.State)
-			if end.State == schemas.Failed && !s.dataLost {
-				s.fail("run %s failed, though no data was lost: %v", end.Run, err)
+			if end.State == schemas.Failed {
+				s.checkFailure(end)
 			}
 		}
 		return err
@@ -171,7 +171,7 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 }
 
 func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
-	ctx := context.Background()
+	ctx, began := context.Background(), s.steps
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, "", err
@@ -194,6 +194,9 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm b
 	}
 	s.drawn[seed]++
 	plan.Arithmetic, plan.Submission = simArithmetic, strconv.Itoa(s.drawn[seed])
+	if _, known := s.begun[plan.Run()]; !known {
+		s.begun[plan.Run()] = began
+	}
 	if plan, l, err = p.submit(ctx, plan, l, supersede, event.Ignore{}); err != nil {
 		return nil, "", err
 	}

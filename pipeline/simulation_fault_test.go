@@ -34,22 +34,6 @@ func (s *simulation) injectFault() {
 	}
 }
 
-// loseData loses messages that a run may need. The run may then fail.
-func (s *simulation) loseData() {
-	topic := []string{s.topics.Statistics, s.topics.Statistics, s.topics.Examples}[s.random.IntN(3)]
-	n := s.random.IntN(len(s.log.topics[topic]))
-	p := s.log.topics[topic][n]
-	s.dataLost = true
-	s.examplesChanged = s.examplesChanged || topic == s.topics.Examples
-	if count := len(p.messages); count > 0 && topic == s.topics.Statistics && s.random.IntN(2) == 0 {
-		at := s.random.IntN(count) // acknowledged, but only the leader had it, and the leader is gone
-		s.log.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)
-		p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
-		return
-	}
-	s.expire(topic, n)
-}
-
 // expire deletes the messages of a partition before an offset that it draws.
 func (s *simulation) expire(topic string, partition int) {
 	p := s.log.topics[topic][partition]

@@ -19,6 +19,7 @@ type simLog struct {
 	writes  int
 	step    int          // of the simulation
 	delayed []request    // that are still under way
+	calm    bool         // the faults are over
 	moves   map[move]int // how often each happened
 	trace   func(format string, values ...any)
 }
@@ -85,7 +86,7 @@ type actorLog struct {
 
 // chance reports whether a fault of that probability happens now.
 func (l actorLog) chance(probability float64) bool {
-	return l.random != nil && l.random.Float64() < probability
+	return l.random != nil && !l.calm && l.random.Float64() < probability
 }
 
 // choose returns a number below n: at random, or without faults 0.

@@ -62,7 +62,10 @@ var (
 // What must hold of every report (checkReport): it has the rows that count, how many messages were passed over and why, and how many
 // are in quarantine; and these are on the quarantine topic.
 //
-// What must hold at the end (checkEnd): every run has ended; a run that has lost nothing has not failed; and the version of a
+// A run may fail only if messages were lost after a submitter began to plan it, and the reason must be about the log (checkFailure).
+// Once the faults are over, a run must succeed, whatever was lost before (checkRecovery).
+//
+// What must hold at the end (checkEnd): every run has ended, and the version of a
 // run that is done can be read, before and after compaction.
 func TestSimulation(t *testing.T) {
 	columns := func(l schemas.Link, passes int) schemas.Stage {
@@ -216,6 +219,8 @@ type simulation struct {
 
 	faultsLeft      int
 	dataLost        bool                         // a message that a run may need was lost or expired
+	lostAt          int                          // the step
+	begun           map[string]int               // the steps in which submitters began to plan runs
 	examplesChanged bool                         // the examples are not those of the scenario any more
 	warm            map[string]string            // the runs of the versions that runs start from
 	lineages        map[string]string            // of runs: see noteWarm
@@ -242,7 +247,7 @@ type simulation struct {
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for topic, partitions := range map[string]int{
 		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
@@ -286,6 +291,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0, s.random.IntN(3) == 0).paused = s.random.IntN(300)
 		}
 		s.awaitRuns()
+	}
+	if s.dataLost && s.violation == nil {
+		s.checkRecovery()
 	}
 	s.stopActors()
 	if s.log.deliver(math.MaxInt); s.violation == nil {
