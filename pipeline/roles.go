@@ -33,9 +33,11 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 		return err
 	}
 	rec = event.Serialised(rec)
+	store := partition.NewStore(bytes)
 	join := func() member { return log.Join(t.Workers(), t.Examples) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: bytes}, rec).Work(ctx)
+		p.checkStore(ctx, store)
+		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -127,9 +128,9 @@ func (s *simulation) startRoles(workers, solvers int) {
 
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
-		p := s.pipeline(a)
+		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
 		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(s.workers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Bytes: s.job.Memory, Sequential: true}, event.Ignore{}).Work(ctx)
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Sequential: true}, event.Ignore{}).Work(ctx)
 		})
 	})
 }

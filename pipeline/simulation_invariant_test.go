@@ -90,6 +90,10 @@ func (s *simulation) note(m schemas.Message) {
 		s.versions = slices.DeleteFunc(s.versions, func(p schemas.Place) bool { return p.Run == m.Run() })
 		s.removed[m.Run()] = true
 	case end != nil:
+		ofAnother := func(p schemas.Place) bool { return p.Version == end.Version.Version && p.Run != end.Run }
+		if end.Version != nil && slices.ContainsFunc(s.versions, ofAnother) {
+			end.State = schemas.Cancelled // a solver that did not know that its run was cancelled: the number counts for the first
+		}
 		states := []string{"", schemas.Failed, schemas.Cancelled, schemas.Done}
 		s.ends[end.Run] = states[max(slices.Index(states, s.ends[end.Run]), slices.Index(states, end.State))]
 		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }

@@ -28,6 +28,9 @@ type TrainOptions struct {
 	// Trigger says that a trigger submits the run, such as a timer. It cancels the runs of triggers that wait for others, and is
 	// cancelled by a later one while it waits. A run that has begun goes on.
 	Trigger bool
+	// Store is the memory of this process's workers, for a process that trains a pipeline again and again: a run then reads only what is
+	// new. It counts instead of the job's Memory. With nil a run keeps nothing for the next.
+	Store *partition.Store
 	// Allocator is where Arrow's memory comes from; nil is Go's.
 	Allocator memory.Allocator
 }
@@ -60,7 +63,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		return nil, nil, err
 	}
 	// Not before: others would wait for the partitions of a process that still ingests. Not later: joining takes seconds.
-	roles, err := p.join(job, blas, rec)
+	roles, err := p.join(ctx, job, o.Store, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +96,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 type members struct {
 	*pipeline
 	blas          *kernel.BLAS
-	bytes         int64 // for prepared rows and blocks
+	bytes         int64            // for prepared rows and blocks
+	store         *partition.Store // counts instead of bytes; nil: nothing stays for later runs
 	rec           event.Recorder
 	works, solves run.Owner
 	// joinWorkers and leaveWorkers join and leave the group of workers.
@@ -102,12 +106,13 @@ type members struct {
 }
 
 // join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions.
-func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*members, error) {
+func (p *pipeline) join(ctx context.Context, job Job, store *partition.Store, blas *kernel.BLAS, rec event.Recorder) (*members, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
 	}
-	m := &members{pipeline: p, blas: blas, bytes: bytes, rec: rec, joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
+	p.checkStore(ctx, store)
+	m := &members{pipeline: p, blas: blas, bytes: bytes, store: store, rec: rec, joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
 	if p.admin.Embedded() {
 		m.works, m.solves = run.NewAlone(job.Examples.Partitions), run.NewAlone(1)
 		return m, nil
@@ -134,6 +139,18 @@ func (p *pipeline) join(job Job, blas *kernel.BLAS, rec event.Recorder) (*member
 		leaving.Wait()
 	}
 	return m, nil
+}
+
+// checkStore empties a store, which may be nil, if the examples topic is compacted, or if this process can't know: what is in memory
+// may then no longer be on the topic.
+func (p *pipeline) checkStore(ctx context.Context, store *partition.Store) {
+	if store == nil {
+		return
+	}
+	configs, err := p.admin.Configs(ctx, p.Topics.Examples)
+	if err != nil || configs[p.Topics.Examples]["cleanup.policy"] != "delete" {
+		store.Retain(nil)
+	}
 }
 
 // execute works on a run and solves it until the run has ended, and returns its report. l has the run's plan.
@@ -166,7 +183,7 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 // work works on a run until the run has ended.
 func (m *members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	for {
-		err := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes}, rec).Work(ctx)
+		err := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes, Store: m.store}, rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

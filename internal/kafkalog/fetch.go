@@ -147,7 +147,7 @@ func decodeBatch(r protocol.RecordReader, base int64, partition int, from int64,
 			return b, err
 		}
 		b.next = record.Offset + 1
-		message := Message{Partition: partition, Offset: record.Offset}
+		message := Message{Partition: partition, Offset: record.Offset, Time: record.Time}
 		wanted := record.Offset >= from && !drop
 		if message.Key, err = take(record.Key, wanted); err != nil {
 			return b, err

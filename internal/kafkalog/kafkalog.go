@@ -40,6 +40,8 @@ type Message struct {
 	// Partition and Offset are where the message is. Append ignores them.
 	Partition int
 	Offset    int64
+	// Time is when its producer wrote it, or if the topic says so when the brokers got it. Append ignores it.
+	Time time.Time
 	// Key and Value are the content. A nil Value is a tombstone.
 	Key, Value []byte
 	// Headers are in the order in which they were written.

@@ -59,7 +59,7 @@ func (r kafkaRange) Next(ctx context.Context) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return Message{FromKafka(m), m.Offset}, nil
+	return Message{FromKafka(m), m.Offset, m.Time}, nil
 }
 
 func toKafka(messages []schemas.Message) []kafkalog.Message {
@@ -96,7 +96,7 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 					err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
 				}
 				select {
-				case f.found <- found{&Delivery{p.Topic, Message{FromKafka(m), m.Offset}}, err}:
+				case f.found <- found{&Delivery{p.Topic, Message{FromKafka(m), m.Offset, m.Time}}, err}:
 				case <-ctx.Done():
 					return
 				}

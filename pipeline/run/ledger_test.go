@@ -46,7 +46,7 @@ func TestLedger(t *testing.T) {
 		t.Error("a plan is not found by its run, or one that is not there is")
 	}
 	end := &schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: 9}}
-	if err := l.Add(Message{end.Message(), 20}); err != nil || l.Next != 21 {
+	if err := l.Add(Message{Message: end.Message(), Offset: 20}); err != nil || l.Next != 21 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
 	if len(unfinished(l)) != 1 || l.End(first.Run()) == nil {
@@ -55,7 +55,7 @@ func TestLedger(t *testing.T) {
 	if l.Plan(first.Run()).Since.Weights != 0 || l.Plan(second.Run()).Since.Weights != 9 {
 		t.Error("the second run begins where the first has ended, and nothing else changes")
 	}
-	if err := l.Add(Message{damaged, 21}); !errors.Is(err, schemas.ErrDamaged) || l.Next != 22 {
+	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, schemas.ErrDamaged) || l.Next != 22 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
 }

@@ -36,10 +36,11 @@ type Reader interface {
 	Close() error
 }
 
-// Message is a message and its offset on its partition.
+// Message is a message, its offset on its partition, and when it was written.
 type Message struct {
 	schemas.Message
 	Offset int64
+	Time   time.Time
 }
 
 // Position is where a subscription begins on a partition.

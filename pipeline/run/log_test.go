@@ -62,7 +62,7 @@ func (r *memoryReader) Next(context.Context) (Message, error) {
 		return Message{}, io.EOF
 	}
 	r.next++
-	return Message{r.messages[r.next-1], r.next - 1}, nil
+	return Message{Message: r.messages[r.next-1], Offset: r.next - 1}, nil
 }
 
 func (r *memoryReader) Close() error { return nil }

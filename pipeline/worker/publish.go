@@ -48,7 +48,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	attempt := w.Fresh()
 	sums, open := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}
 	s := &scan{
-		client: w.Client, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(stage),
+		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(stage),
 		maxWrites: 1, // so that residuals stand in the order of their examples
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := w.stageProcessor(visit)

@@ -25,6 +25,8 @@ import (
 // in.
 type scan struct {
 	client *run.Client
+	// store has messages that need not be read from the log; nil: it has none.
+	store *partition.Store
 	// counting says which messages count.
 	counting *ingest.Counting
 	// sequential says that run takes one segment after the other in the calling goroutine, and waits for each write.
@@ -200,10 +202,14 @@ func (r *reader) read(ctx context.Context, l *load) error {
 		if r.examples == nil {
 			// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
 			// first segments are in memory.
-			r.examples = r.client.Log.Range(topics.Examples, span.Partition, span.From, span.To)
+			r.examples = r.store.Range(r.client.Log, topics.Examples, span)
 		}
-		if err := r.readMessages(ctx, l); err != nil {
+		read, err := r.readMessages(ctx, l)
+		if err != nil {
 			return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
+		}
+		if r.whole {
+			r.store.Keep(segment.Span, read)
 		}
 	}
 	if r.scores == nil {
@@ -218,26 +224,29 @@ func (r *reader) read(ctx context.Context, l *load) error {
 	return nil
 }
 
-// readMessages reads the accepted messages of the load's segment. It skips the messages of earlier segments, which are in
-// memory.
-func (r *reader) readMessages(ctx context.Context, l *load) error {
+// readMessages reads the accepted messages of the load's segment, and returns all of the segment. It skips the messages of earlier
+// segments, which are in memory.
+func (r *reader) readMessages(ctx context.Context, l *load) (read []run.Message, err error) {
 	span := l.segment().Span
 	for {
 		if r.ahead == nil {
 			m, err := r.examples.Next(ctx)
 			if err == io.EOF {
-				return nil
+				return read, nil
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			r.ahead = &m
 		}
 		m := *r.ahead
 		if m.Offset >= span.To {
-			return nil
+			return read, nil
 		}
 		r.ahead = nil
+		if m.Offset >= span.From {
+			read = append(read, m)
+		}
 		switch reason := r.replay.Accept(m.Message); {
 		case m.Offset < span.From:
 		case reason != "":

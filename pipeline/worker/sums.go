@@ -64,7 +64,7 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 	progress := w.progress(v, partitions)
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
 	s := &scan{
-		client: w.Client, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(v.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
+		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(v.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
 		process: func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)

@@ -39,7 +39,7 @@ func (w *Worker) shift(ctx context.Context) ([]float32, error) {
 // shiftOf returns the mean of a span's first usable message; nil if it has none.
 func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, error) {
 	replay := w.counting.Replay(span)
-	r := w.Log.Range(w.Topics.Examples, span.Partition, span.From, span.To)
+	r := w.store.Range(w.Log, w.Topics.Examples, span)
 	defer r.Close()
 	for {
 		m, err := r.Next(ctx)
@@ -111,7 +111,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
 	bad := &quarantine{client: w.Client, plan: w.plan}
 	s := &scan{
-		client: w.Client, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
+		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := &surveyProcessor{Worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			return p.segment

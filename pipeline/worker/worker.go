@@ -30,6 +30,7 @@ type Worker struct {
 	partitions []*partition.State // that it owns, in the plan's order
 	seals      seals
 	counting   *ingest.Counting
+	store      *partition.Store
 	budget     *partition.Budget
 	buffers    accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
@@ -38,8 +39,10 @@ type Worker struct {
 
 // Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
 type Options struct {
-	// Bytes is how much the worker may keep in memory of what it could also read or compute again.
+	// Bytes is how much the worker may keep in memory of what it could also read or compute again, unless it has a store.
 	Bytes int64
+	// Store is the memory of the worker, with what earlier runs of the pipeline have left in it; nil: it keeps nothing for later runs.
+	Store *partition.Store
 	// Sequential makes the worker take one segment after the other in the goroutine that calls Work, instead of using all cores.
 	// The simulation needs this, as it schedules every step itself.
 	Sequential bool
@@ -48,16 +51,24 @@ type Options struct {
 // New returns a worker of an unfinished run. The run's end, once there is one, is at offset watch of the plans topic or later.
 // owner says which partitions of the examples the worker owns.
 func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Worker {
-	chain := run.NewChain(plan, client.Codec, rec)
+	chain, budget := run.NewChain(plan, client.Codec, rec), o.Store.Budget()
+	if o.Store == nil {
+		budget = partition.NewBudget(o.Bytes)
+	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		budget: partition.NewBudget(o.Bytes), counting: ingest.NewCounting(plan), sequential: o.Sequential,
+		store: o.Store, budget: budget, counting: ingest.NewCounting(plan), sequential: o.Sequential,
 	}
 }
 
-// Work makes visits until the run or ctx ends. The error is that of ctx or of the brokers, a *[run.MembershipError], or a
+// Work makes visits until the run or ctx ends, and then keeps nothing in memory but what the store has. The error is that of ctx or of the brokers, a *[run.MembershipError], or a
 // *[StoppedError] if the worker can't make the visit that is due.
 func (w *Worker) Work(ctx context.Context) error {
+	defer func() {
+		for _, p := range w.partitions {
+			p.Release(w.budget)
+		}
+	}()
 	err := w.visits(ctx)
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -75,7 +86,7 @@ func (w *Worker) Work(ctx context.Context) error {
 		failure.Partition, failure.Source = lost.Partition, schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, p := range w.partitions {
-		p.Release(w.budget)
+		w.store.Drop(p.Partition()) // it may be what does not fit the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
@@ -154,9 +165,12 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 
 // repeat makes the worker compute and publish again what it has published last, for a solver that still waits for it.
 func (w *Worker) repeat() {
-	_, seal := w.chain.Due()
+	v, seal := w.chain.Due()
 	for _, p := range w.partitions {
 		p.SetVisited(run.Visit{})
+		if v.Stage == schemas.Survey { // which reads the log again, as it may have changed
+			w.store.Drop(p.Partition())
+		}
 		if seal != run.NoStage {
 			w.seals.forget(p.Partition(), seal)
 		}
@@ -265,6 +279,12 @@ func (w *Worker) adopt(ctx context.Context) error {
 		p.Release(w.budget)
 	}
 	w.partitions = partitions
+	w.store.Retain(partition.Numbers(partitions))
+	for _, p := range adopted {
+		if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, p.Span()); err != nil {
+			return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, p.Partition(), err)
+		}
+	}
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}

@@ -1,10 +1,13 @@
 package partition
 
 import (
+	"container/list"
 	"fmt"
 	"sync"
 
 	"github.com/shirou/gopsutil/v4/mem"
+
+	"github.com/stagewise/stagewise/pipeline/run"
 )
 
 // Budget is the memory that a worker may use for what it could also read or compute again. The zero value has none. A budget is
@@ -12,6 +15,9 @@ import (
 type Budget struct {
 	mutex sync.Mutex
 	left  int64
+	// spare is what goes when a run needs the memory, the first first. It is of type *stretch, and has taken spareBytes.
+	spare      list.List
+	spareBytes int64
 }
 
 // NewBudget returns a budget with that number of bytes.
@@ -30,22 +36,64 @@ func Bytes(asked int64) (int64, error) {
 	return int64(machine.Available / 2), nil
 }
 
-// take takes bytes from the budget and returns true. If the budget has fewer, it takes none and returns false.
+// take takes bytes from the budget and returns true. What is spare goes for it. If the budget has fewer, it takes none and returns
+// false.
 func (b *Budget) take(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	if bytes > b.left {
+	if bytes > b.left+b.spareBytes {
 		return false
+	}
+	for bytes > b.left {
+		b.drop(b.spare.Front().Value.(*stretch))
 	}
 	b.left -= bytes
 	return true
 }
 
-// Has reports whether the budget has that number of bytes now.
+// Has reports whether the budget has that number of bytes now, if what is spare goes.
 func (b *Budget) Has(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	return bytes <= b.left
+	return bytes <= b.left+b.spareBytes
+}
+
+// keepSpare keeps a stretch for as long as nobody needs its memory. Nothing else goes for it: the result is false if the budget has
+// too little left.
+func (b *Budget) keepSpare(s *stretch) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if s.bytes > b.left {
+		return false
+	}
+	b.left -= s.bytes
+	b.spareBytes += s.bytes
+	s.spare = b.spare.PushBack(s)
+	return true
+}
+
+// dropSpare drops a stretch, if it has not gone already.
+func (b *Budget) dropSpare(s *stretch) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if s.spare != nil {
+		b.drop(s)
+	}
+}
+
+// drop drops a stretch and takes back its memory. The caller has locked the mutex.
+func (b *Budget) drop(s *stretch) {
+	b.spare.Remove(s.spare)
+	b.left += s.bytes
+	b.spareBytes -= s.bytes
+	s.spare, s.messages = nil, nil
+}
+
+// messages returns the messages of a stretch; false if they have gone.
+func (b *Budget) messages(s *stretch) ([]run.Message, bool) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return s.messages, s.spare != nil
 }
 
 // give returns bytes that were taken.
