@@ -47,7 +47,7 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 		"publish the residuals of stage 0": func(m schemas.Message) bool { return schemas.EndsStage(m) },
 	} {
 		s := sc.simulation(1)
-		s.random, s.dataLost = nil, true // no other faults; the run may fail
+		s.random, s.dataLost, s.lostAt = nil, true, maxSteps // no other faults; the run may fail
 		s.log.onWrite = func(_ string, m schemas.Message) {
 			if messages := s.log.topics[s.topics.Examples][1].messages; changesAfter(m) {
 				messages[0].Message = messages[1].Message

@@ -64,8 +64,6 @@ func (p *simPartition) compact(before int64) {
 
 func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	l.writes++
-	if m.Run() != "" || true {
-	}
 	if l.onWrite != nil {
 		l.onWrite(topic, m)
 	}

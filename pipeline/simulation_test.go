@@ -208,7 +208,6 @@ type simulation struct {
 	topics    run.Topics
 	log       *simLog
 	random    *rand.Rand // makes all choices; nil: the first choice always, and no faults
-	trace     func(format string, values ...any)
 	steps     int
 	violation error // the first invariant that did not hold
 
