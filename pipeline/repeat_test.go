@@ -18,8 +18,8 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 	topics := run.TopicsOf("t")
 	log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}, topics.Weights: {{}}, topics.Statistics: {{}}}}
 	client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
-	plan := &schemas.Plan{Name: "t", Warm: &schemas.Warm{}} // it starts from a version that does not exist
-	w := worker.New(client, nil, plan, 0, run.NewAlone(0), worker.Options{}, event.Ignore{})
+	plan := &schemas.Plan{Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}} // it starts from a version that does not exist
+	w := worker.New(client, nil, plan, 0, run.NewAlone(1), worker.Options{}, event.Ignore{})
 	failures := 0
 	log.onWrite = func(topic string, m schemas.Message) {
 		if m.Kind() != schemas.KindFailure {

@@ -8,16 +8,17 @@ const KindFailure Kind = "failure"
 // Failure is a worker's report that it can't make the visit that is due, because of what is on the topics or missing from them. It
 // ends the run if no other worker can either: one that has the rows in memory can.
 type Failure struct {
-	Run       string `json:"run"`
-	Parent    Digest `json:"parent"`           // of the records of the visit; a failure of another visit than the one that is due does not count
-	Partition int    `json:"partition"`        // of the examples topic
-	Source    string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
-	Reason    string `json:"reason"`           // for people
+	Run    string `json:"run"`
+	Parent Digest `json:"parent"` // of the records of the visit; a failure of another visit than the one that is due does not count
+	// Partitions are those of the examples topic that the worker does not visit, ascending.
+	Partitions []int  `json:"partitions"`
+	Source     string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
+	Reason     string `json:"reason"`           // for people
 }
 
 // Message encodes the failure for the statistics topic.
 func (f *Failure) Message() Message {
 	short := *f
 	short.Reason = cut(f.Reason, maxReason)
-	return jsonMessage(KindFailure, f.Run, fmt.Sprintf("%s/failure/%d", f.Run, f.Partition), short)
+	return jsonMessage(KindFailure, f.Run, fmt.Sprintf("%s/failure/%v", f.Run, f.Partitions), short)
 }

@@ -52,7 +52,7 @@ func samples(t testing.TB) map[string]Message {
 		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
 		"ledger":          must(ledger.Messages())(t)[0],
 		"stage":           stage.Message(p.Run()),
-		"failure":         (&Failure{Run: p.Run(), Parent: "last", Partition: 1, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
+		"failure":         (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
 		"source":          p.Sources[0].Message(),
 		"manifest":        must(manifest.Messages())(t)[0],
 		"quarantine":      bad.Message(),

@@ -93,7 +93,7 @@ func layouts() []layout {
 			says: "an ingested source is complete: messages, rows, spans", value: SourceSeal{},
 		},
 		{
-			kind: KindFailure, topic: "statistics", key: "RUN/failure/PARTITION", writer: "worker", reader: "solver",
+			kind: KindFailure, topic: "statistics", key: "RUN/failure/PARTITIONS", writer: "worker", reader: "solver",
 			says: "why a partition's examples or residuals end the run", value: Failure{},
 		},
 		{

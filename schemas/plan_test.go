@@ -159,7 +159,7 @@ func TestKeys(t *testing.T) {
 	for key, m := range map[string]Message{
 		"plan/" + p.Run() + "/" + digestOf(mustJSON(p)).Short() + "/0": must(p.Messages())(t)[0],
 		"end/r/a":         (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
-		"r/failure/4":     (&Failure{Run: "r", Partition: 4}).Message(),
+		"r/failure/[4 5]": (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
 		"source/source/1": p.Sources[0].Message(),
 		"removal/r":       (&Removal{Run: "r"}).Message(),
 	} {

@@ -132,8 +132,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if missing.Kind != schemas.KindSeal && s.isAccepted(g.Stage) {
 			return nil, errAccepted
 		}
-		if s.owner.Changed() == nil && len(s.failures) > 0 { // this process is alone: nobody else can make the visit
-			return nil, s.failure()
+		failure := s.failure(g)
+		if failure != nil && s.owner.Changed() == nil { // this process is alone: nobody else can make the visit
+			return nil, &FailureError{*failure}
 		}
 		known := len(s.inbox.digests)
 		late, err := s.receive(ctx, time.Until(deadline))
@@ -141,15 +142,15 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return nil, err
 		}
 		switch {
-		case late && len(s.failures) > 0:
-			return nil, s.failure()
+		case late && failure != nil:
+			return nil, &FailureError{*failure}
 		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && len(s.inbox.digests) == 0 && g.Stage == schemas.Survey:
 			return nil, &run.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
 			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
-		case len(s.inbox.digests) > known:
+		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:
 			wait = run.MinPatience
 		default:
 			continue
@@ -158,9 +159,16 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 	}
 }
 
-// failure returns the failure of the first partition that has one.
-func (s *Solver) failure() error {
-	return &FailureError{*s.failures[slices.Min(slices.Collect(maps.Keys(s.failures)))]}
+// failure returns the failure of a partition whose records have not come; nil if there is none.
+func (s *Solver) failure(g *gathering) *schemas.Failure {
+	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
+		for _, kind := range g.kinds {
+			if _, come := s.inbox.digests[s.identity(kind, g.Visit, partition)]; !come {
+				return s.failures[partition]
+			}
+		}
+	}
+	return nil
 }
 
 // reduce adds the records that have come, and returns the first that has not come; nil if all have.

@@ -105,7 +105,9 @@ func (s *Solver) take(m schemas.Message) {
 			return
 		}
 		if failure.Parent == s.chain.Head() { // otherwise it is of a worker that does not know what is due
-			s.failures[failure.Partition] = failure
+			for _, partition := range failure.Partitions {
+				s.failures[partition] = failure
+			}
 		}
 		return
 	}

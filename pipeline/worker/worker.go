@@ -78,12 +78,9 @@ func (w *Worker) Work(ctx context.Context) error {
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it says something about this process, and nothing about the log
 	}
-	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error()}
-	if len(w.partitions) > 0 {
-		failure.Partition = w.partitions[0].Partition()
-	}
+	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
 	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
-		failure.Partition, failure.Source = lost.Partition, schemas.SourceName(lost.Source, lost.Attempt)
+		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, p := range w.partitions {
 		w.store.Drop(p.Partition()) // it may be what does not fit the log
@@ -120,8 +117,10 @@ func (e *StoppedError) Report(ctx context.Context) error {
 	subscription := w.Log.Subscribe(ctx, nil, weights, w.plansPosition())
 	defer subscription.Close()
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
-		if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partition), e.failure.Message()); err != nil {
-			return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
+		if len(e.failure.Partitions) > 0 { // otherwise it is nobody else's concern
+			if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partitions[0]), e.failure.Message()); err != nil {
+				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
+			}
 		}
 		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded || change == chainGrown {
 			return err
@@ -290,6 +289,17 @@ func (w *Worker) adopt(ctx context.Context) error {
 	}
 	w.rec.Record(event.Owned{Run: w.run, Partitions: partition.Numbers(partitions)})
 	return w.findSeals(ctx, adopted)
+}
+
+// owned returns the partitions of the run that the worker owns now.
+func (w *Worker) owned() (numbers []int) {
+	owned := w.owner.Owned()
+	for _, span := range w.plan.Spans {
+		if _, mine := slices.BinarySearch(owned, span.Partition); mine {
+			numbers = append(numbers, span.Partition)
+		}
+	}
+	return numbers
 }
 
 // identity returns the identity of a partition's record for a visit.
