@@ -112,9 +112,13 @@ type follower struct {
 // untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report, which was
 // written before that on the weights topic.
 func (f *follower) untilEnd(ctx context.Context, watch int64) error {
+	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
+	if err != nil {
+		return err
+	}
 	subscription := f.Log.Subscribe(ctx, nil,
 		run.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
-		run.Position{Topic: f.Topics.Weights, Offset: f.plan.Since.Weights, Compacted: true})
+		run.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be made anew
 	defer subscription.Close()
 	for wait := run.MinPatience; f.end == nil || f.end.State == schemas.Done && f.report == nil; {
 		delivery, late, err := subscription.Next(ctx, wait)
@@ -125,6 +129,9 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 			return nil
 		}
 		if late {
+			if goesOn, err := f.GoesOn(ctx, f.run); err != nil || !goesOn {
+				return f.missed(ctx, err)
+			}
 			v, _ := f.chain.Due()
 			event.Notice(f.rec, "run %s waits for visit %d of %s: check that workers and a solver are running", f.run, v.Number, run.StageName(v.Stage))
 			wait = run.Patience(wait)
@@ -140,6 +147,21 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 		case f.end == nil:
 			f.end = run.EndOf(m)
 		}
+	}
+	return nil
+}
+
+// missed finds the end of a run that goes on no more, though its end has not come. err, if not nil, is returned.
+func (f *follower) missed(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	l, err := f.ReadHistory(ctx)
+	if err != nil {
+		return err
+	}
+	if f.end = l.End(f.run); f.end == nil {
+		f.end = &schemas.End{Run: f.run, State: "ended", Reason: "its plan is no longer on " + f.Topics.Plans + "; run the same command again to begin the next run"}
 	}
 	return nil
 }

@@ -18,7 +18,15 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 	topics := run.TopicsOf("t")
 	log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}, topics.Weights: {{}}, topics.Statistics: {{}}}}
 	client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
-	plan := &schemas.Plan{Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}} // it starts from a version that does not exist
+	plan := &schemas.Plan{
+		Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
+		Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
+	}
+	messages, err := plan.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.topics[topics.Plans][0].append(messages[0])
 	w := worker.New(client, nil, plan, 0, run.NewAlone(1), worker.Options{}, event.Ignore{})
 	failures := 0
 	log.onWrite = func(topic string, m schemas.Message) {

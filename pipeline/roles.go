@@ -107,38 +107,52 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		}
 		event.Notice(rec, "run %s has another arithmetic (%s): this process stands aside until the run has ended",
 			other.Run(), differences(other.Arithmetic, here, "this process"))
-		q := p.queue(ctx, plans, run.NewAlone(0), rec)
-		err = p.endedOrGivenUp(ctx, q, other)
-		q.subscription.Close()
-		if err != nil {
+		if err := p.endedOrGivenUp(ctx, plans, other, rec); err != nil {
 			return err
 		}
 	}
 }
 
-// endedOrGivenUp waits until a run has ended that this process can't work on. If nobody takes the run up, it gives the run up, so that
-// those behind it get their turn.
-func (p *pipeline) endedOrGivenUp(ctx context.Context, q *queue, other *schemas.Plan) error {
+// endedOrGivenUp waits until a run goes on no more that this process can't work on. If nobody takes the run up, it gives the run up, so
+// that those behind it get their turn.
+func (p *pipeline) endedOrGivenUp(ctx context.Context, plans *run.Ledger, other *schemas.Plan, rec event.Recorder) error {
 	id := other.Run()
-	for began := time.Now(); q.plans.End(id) == nil; {
+	for began := time.Now(); plans.GoesOn(id); {
 		if p.GiveUp > 0 && time.Since(began) >= p.GiveUp {
-			taken, err := p.takenUp(ctx, other)
-			if err != nil {
+			if err := p.giveUp(ctx, other, rec); err != nil {
 				return err
-			}
-			if !taken {
-				reason := &run.UnclaimedError{What: "worker and no solver", After: p.GiveUp, Arithmetic: other.Arithmetic}
-				if err := p.end(ctx, &schemas.End{Run: id, State: schemas.Failed, Reason: reason.Error(), Attempt: p.Fresh()}); err != nil {
-					return fmt.Errorf("give up run %s: %w", id, err)
-				}
 			}
 			began = time.Now()
 		}
-		if err := q.take(ctx); err != nil {
+		q := p.queue(ctx, plans, run.NewAlone(0), rec)
+		late, err := q.ended(ctx, id)
+		q.subscription.Close()
+		if err == nil && late {
+			err = p.refresh(ctx, plans)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return q.ended(ctx, id)
+	return nil
+}
+
+// giveUp ends a run as failed unless somebody has taken it up.
+func (p *pipeline) giveUp(ctx context.Context, plan *schemas.Plan, rec event.Recorder) error {
+	taken, err := p.takenUp(ctx, plan)
+	if err != nil || taken {
+		return err
+	}
+	id, reason := plan.Run(), &run.UnclaimedError{What: "worker and no solver", After: p.GiveUp, Arithmetic: plan.Arithmetic}
+	err = p.end(ctx, &schemas.End{Run: id, State: schemas.Failed, Reason: reason.Error(), Attempt: p.Fresh()})
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		event.Notice(rec, "run %s should be given up, but this process may not do so: %v", id, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("give up run %s: %w", id, err)
+	}
+	return nil
 }
 
 // takenUp reports whether a worker or a solver has written anything for a run.
@@ -182,9 +196,9 @@ func (p *pipeline) refresh(ctx context.Context, plans *run.Ledger) error {
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer func() { q.subscription.Close() }()
-	for uncertain := false; ; {
-		if uncertain || plans.Long() { // a long ledger would grow for as long as the process runs
-			uncertain = false
+	for stale := false; ; {
+		if stale || plans.Long() { // a long ledger would grow for as long as the process runs
+			stale = false
 			if err := p.refresh(ctx, plans); err != nil {
 				return nil, err
 			}
@@ -195,11 +209,11 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 		if err != nil {
 			return nil, err
 		}
-		id := plan.Run()
-		if plans.Uncertain(id) {
-			uncertain = true
+		if plan == nil || plans.Uncertain(plan.Run()) {
+			stale = true
 			continue
 		}
+		id := plan.Run()
 		if !plan.Arithmetic.Admits(here) {
 			return plan, nil
 		}
@@ -207,7 +221,7 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
 		}
-		if err := q.ended(ctx, id); err != nil {
+		if stale, err = q.ended(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -228,7 +242,8 @@ func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, re
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
 
-// next waits for a run that has not ended, and returns its plan.
+// next waits for a run that has not ended, and returns its plan; nil if nothing has come for so long that the ledger should be read
+// again. After an unclean election of a leader, a plan may have an offset that the queue has read already.
 func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 	for {
 		for _, plan := range q.plans.Unfinished() {
@@ -238,38 +253,39 @@ func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
 			q.owned = owned
 			q.rec.Record(event.Owned{Partitions: owned})
 		}
-		if err := q.take(ctx); err != nil {
+		if late, err := q.take(ctx); err != nil || late {
 			return nil, err
 		}
 	}
 }
 
-// ended waits until a run has ended, and records it.
-func (q *queue) ended(ctx context.Context, id string) error {
+// ended waits until a run has ended, and records it. late reports that nothing has come for so long that the ledger should be read
+// again.
+func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
 	for q.plans.End(id) == nil {
-		if err := q.take(ctx); err != nil {
-			return err
+		if late, err := q.take(ctx); err != nil || late {
+			return late, err
 		}
 	}
 	end := q.plans.End(id)
 	q.rec.Record(event.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
-	return nil
+	return false, nil
 }
 
-// take adds the next message of the plans topic to the ledger. It also returns if the owned partitions have changed, or after a
+// take adds the next message of the plans topic to the ledger. It also returns if the owned partitions have changed, or, late, after a
 // while without a message.
-func (q *queue) take(ctx context.Context) error {
+func (q *queue) take(ctx context.Context) (late bool, err error) {
 	if err := run.CheckMembership(q.owner); err != nil {
-		return err
+		return false, err
 	}
-	delivery, _, err := q.subscription.Next(ctx, run.MinPatience)
+	delivery, late, err := q.subscription.Next(ctx, run.MinPatience)
 	if err != nil || delivery == nil {
-		return err
+		return late, err
 	}
 	if err := q.plans.Add(delivery.Message); err != nil {
 		event.Skip(q.rec, "plans", err)
 	}
-	return nil
+	return false, nil
 }
 
 // solveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
@@ -294,9 +310,14 @@ func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch in
 	subscription := p.Log.Subscribe(ctx, o.Changed(), run.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
 	defer subscription.Close()
 	for {
-		delivery, _, err := subscription.Next(ctx, run.MaxPatience)
+		delivery, late, err := subscription.Next(ctx, run.MaxPatience)
 		if err != nil {
 			return false, err
+		}
+		if late {
+			if goesOn, err := p.GoesOn(ctx, id); err != nil || !goesOn {
+				return false, err
+			}
 		}
 		if delivery != nil && run.Ends(delivery.Message.Message, id) {
 			return false, nil

@@ -7,7 +7,7 @@ import (
 // injectFault makes one fault happen, chosen at random. Faults of single calls are in actorLog.
 func (s *simulation) injectFault() {
 	a := s.actors[s.random.IntN(len(s.actors))]
-	switch s.random.IntN(11) {
+	switch s.random.IntN(12) {
 	case 0, 1, 2:
 		s.log.happen(kill, "%s is killed", a.name)
 		a.killed, a.paused, a.waits = true, 0, nil
@@ -28,6 +28,12 @@ func (s *simulation) injectFault() {
 		s.log.happen(expulsion, "member %d of %d is expelled from its group", n, len(all))
 		all[n].lose()
 	case 10:
+		topic := []string{s.topics.Statistics, s.topics.Examples}[s.random.IntN(2)]
+		if partitions := s.log.topics[topic]; len(partitions) == 2 {
+			s.log.happen(growth, "%s gets another partition", topic)
+			s.log.topics[topic] = append(partitions, &simPartition{})
+		}
+	case 11:
 		if s.random.IntN(3) == 0 {
 			s.loseData()
 		}

@@ -50,6 +50,22 @@ func (p *simPartition) expire(before int64) {
 	p.first = max(p.first, before)
 }
 
+// truncate deletes the messages from an offset on. Later messages get their offsets again, as after an unclean election of a leader.
+func (p *simPartition) truncate(from int64) {
+	p.messages = slices.Clone(p.messages[:p.index(from)])
+	p.end = from
+}
+
+// remake deletes everything, as if the topic were deleted and created: offsets begin at 0 again.
+func (p *simPartition) remake() {
+	p.messages, p.first, p.end = nil, 0, 0
+}
+
+// gone reports whether a subscription that wants an offset gets the error that the offset is gone.
+func (p *simPartition) gone(offset int64, compacted bool) bool {
+	return offset < p.first && !compacted || offset > p.end
+}
+
 // compact keeps only the last message of each key among the messages before an offset, and no tombstones. Kafka's log cleaner does
 // the same.
 func (p *simPartition) compact(before int64) {
@@ -163,7 +179,7 @@ func (r *simRange) Next(context.Context) (run.Message, error) {
 		}
 	}
 	p := r.topics[r.topic][r.partition]
-	if r.position < p.first && r.position < r.to {
+	if r.position < r.to && (r.position < p.first || r.position >= p.end) {
 		return run.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
 	}
 	i := p.index(r.position)
@@ -198,7 +214,7 @@ type simSubscription struct {
 func (s *simSubscription) has(i int) bool {
 	at, p := &s.positions[i], s.partitions[i]
 	n := len(p.messages)
-	return n > 0 && p.messages[n-1].Offset >= at.Offset || at.Offset < p.first && !at.Compacted
+	return n > 0 && p.messages[n-1].Offset >= at.Offset || p.gone(at.Offset, at.Compacted)
 }
 
 // idle reports whether there is nothing to deliver, and no value from wake.
@@ -242,7 +258,7 @@ func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, b
 	}
 	i := ready[s.choose(len(ready))]
 	at, p := &s.positions[i], s.partitions[i]
-	if at.Offset < p.first && !at.Compacted {
+	if p.gone(at.Offset, at.Compacted) {
 		return nil, false, &kafkalog.DeletedError{Topic: at.Topic, Partition: at.Partition, Wanted: at.Offset, First: p.first, End: p.end}
 	}
 	message := p.messages[p.index(at.Offset)]

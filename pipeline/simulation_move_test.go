@@ -14,13 +14,16 @@ const (
 	quarantining move = "a message is put into quarantine"
 	ingestion    move = "a source is ingested again"
 	warming      move = "a run starts from a version"
+	truncation   move = "offsets are used again"
+	remaking     move = "a topic is made anew"
+	growth       move = "a topic gets another partition"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, ingestion, warming}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, warming}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

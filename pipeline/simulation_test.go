@@ -44,7 +44,8 @@ var (
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
-//   - messages that were acknowledged are lost.
+//   - messages that were acknowledged are lost, and their offsets may be used again;
+//   - topics are made anew (residuals, statistics), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
 // attempts, that have headers of their own, or that can't be used (simExamples). Plans are made by the production code too. If
@@ -209,6 +210,7 @@ type simulation struct {
 	log       *simLog
 	random    *rand.Rand // makes all choices; nil: the first choice always, and no faults
 	steps     int
+	turns     int   // how often patience has ended, without faults
 	violation error // the first invariant that did not hold
 
 	actors         []*actor
@@ -218,6 +220,7 @@ type simulation struct {
 
 	faultsLeft      int
 	dataLost        bool                         // a message that a run may need was lost or expired
+	historyLost     bool                         // messages of plans, versions or weights were lost, so checkEnd can't compare
 	lostAt          int                          // the step
 	begun           map[string]int               // the steps in which submitters began to plan runs
 	examplesChanged bool                         // the examples are not those of the scenario any more
@@ -357,7 +360,8 @@ func (s *simulation) step() {
 	}
 	n := s.choose(len(ready))
 	if s.random == nil && len(ready) == len(waiting) {
-		n = s.steps % len(ready) // patience ends for one after the other
+		s.turns++
+		n = s.turns % len(ready) // patience ends for one after the other
 	}
 	a := ready[n]
 	a.resume()

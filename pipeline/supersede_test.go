@@ -116,9 +116,7 @@ func TestUnclaimedRunIsGivenUp(t *testing.T) {
 				return
 			}
 			l := readLedger(t, p)
-			q := p.queue(t.Context(), l, run.NewAlone(0), event.Ignore{})
-			defer q.subscription.Close()
-			if err := p.endedOrGivenUp(t.Context(), q, plan); err != nil {
+			if err := p.endedOrGivenUp(t.Context(), l, plan, event.Ignore{}); err != nil {
 				t.Fatal(err)
 			}
 			if end := l.End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason, "no worker and no solver has taken the run up") {

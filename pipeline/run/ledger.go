@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -112,12 +113,12 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 // findEnds finds the ends of runs whose plans are on the topic twice. A client writes again if it got no answer, and by then the run
 // may have ended, and a ledger may cover its end.
 func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
-	for run, plan := range l.Unfinished() {
-		if !l.uncertain[run] {
-			continue
-		}
-		err := c.Remaining(ctx, l.topic, 0, plan.Since.Plans, l.covered, func(m Message) error {
+	for _, run := range slices.Sorted(maps.Keys(l.uncertain)) {
+		err := c.Remaining(ctx, l.topic, 0, l.Plan(run).Since.Plans, l.covered, func(m Message) error {
 			if end := EndOf(m.Message); end != nil && end.Run == run {
+				if known := l.ends[run]; known != nil && !outranks(end.State, known.State) {
+					return nil
+				}
 				l.ends[run] = end
 				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
 			}
@@ -403,6 +404,14 @@ func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[ru
 // ledger knows only in summary. It may be the second copy of a plan, of a client that got no answer to the first.
 // [Client.ReadLedger] finds out.
 func (l *Ledger) Uncertain(run string) bool { return l.uncertain[run] }
+
+// GoesOn reports whether a run was submitted and has not ended. A role that has waited for long without a message asks: after an
+// unclean election of a leader, the message that it waits for may have an offset that it has read already, or the run's plan may be
+// gone.
+func (c *Client) GoesOn(ctx context.Context, run string) (bool, error) {
+	l, err := c.ReadLedger(ctx)
+	return err == nil && l.GoesOn(run), err
+}
 
 // End returns how a run ended; nil while it goes on, or if it ended too long ago.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }

@@ -148,6 +148,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return nil, &run.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
+			if err := s.checkGoesOn(ctx); err != nil {
+				return nil, err
+			}
 			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
 		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:

@@ -3,6 +3,7 @@ package solver
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -73,6 +74,37 @@ func accept(t *testing.T, s *Solver, r *schemas.Record[float32]) schemas.Digest 
 	return r.Digest()
 }
 
+// plansLog is a log with messages on the plans topic, and nothing else.
+type plansLog struct {
+	run.Log
+	messages []schemas.Message
+}
+
+func (l plansLog) Bounds(context.Context, string, int) (first, end int64, err error) {
+	return 0, int64(len(l.messages)), nil
+}
+
+func (l plansLog) Range(_ string, _ int, from, to int64) run.Reader {
+	return &plansReader{l.messages[from:to], from}
+}
+
+// plansReader reads the messages of a plansLog.
+type plansReader struct {
+	messages []schemas.Message
+	offset   int64
+}
+
+func (r *plansReader) Next(context.Context) (run.Message, error) {
+	if len(r.messages) == 0 {
+		return run.Message{}, io.EOF
+	}
+	m := run.Message{Message: r.messages[0], Offset: r.offset}
+	r.messages, r.offset = r.messages[1:], r.offset+1
+	return m, nil
+}
+
+func (r *plansReader) Close() error { return nil }
+
 // A worker's failure ends the run if it is of the visit that is due and nobody makes the visit within patience. It does not if the
 // worker did not know what is due, or if another worker makes the visit.
 func TestFailureThatCounts(t *testing.T) {
@@ -119,9 +151,14 @@ func TestFailureThatCounts(t *testing.T) {
 				}
 			}
 			s.subscription = &scripted{deliveries: deliveries, late: test.late}
+			plan, err := s.plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Log = plansLog{messages: plan}
 			s.inbox.begin(schemas.Survey)
 			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
-			_, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
+			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
 			var failure *FailureError
 			if failed := errors.As(err, &failure); failed != test.fails {
 				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
@@ -170,8 +207,13 @@ func TestSolverGivesUp(t *testing.T) {
 			if begun {
 				take(t, s, (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root}}).Record())
 			}
+			plan, err := s.plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Log = plansLog{messages: plan}
 			s.subscription = &scripted{late: 5} // 30 s, then as long again and twice as long
-			_, err := s.gather(t.Context(), s.gathering(v, part{kinds: []schemas.Kind{schemas.KindSample}}))
+			_, err = s.gather(t.Context(), s.gathering(v, part{kinds: []schemas.Kind{schemas.KindSample}}))
 			if unclaimed := errors.As(err, new(*run.UnclaimedError)); unclaimed == begun {
 				t.Errorf("gather ends with %v", err)
 			}

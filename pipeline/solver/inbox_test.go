@@ -5,9 +5,12 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // notices is a recorder that counts what it notices.
@@ -21,7 +24,11 @@ func (n *notices) Record(e event.Event) {
 
 // newTestSolver returns a solver of one partition and two stages, whose survey is not accepted yet.
 func newTestSolver(rec event.Recorder) *Solver {
-	plan := &schemas.Plan{Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}}, Stages: make([]schemas.Stage, 2)}
+	stage := solve.Defaults()
+	stage.Features, stage.Link = stages.Defaults(), link.Softmax
+	plan := &schemas.Plan{
+		Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1, Prepare: schemas.Prepare{Scale: stages.ScaleNone},
+	}
 	return New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewAlone(0), rec)
 }
 

@@ -163,6 +163,15 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	return false, nil
 }
 
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone.
+func (s *Solver) checkGoesOn(ctx context.Context) error {
+	goesOn, err := s.GoesOn(ctx, s.run)
+	if err == nil && !goesOn {
+		return errEnded
+	}
+	return err
+}
+
 // publishWeights writes the next record of the chain, and waits until it is accepted, or a record of another solver with the same
 // parent. While it waits it writes the record again from time to time.
 func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
@@ -176,6 +185,9 @@ func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32])
 				return err
 			}
 			if late {
+				if err := s.checkGoesOn(ctx); err != nil {
+					return err
+				}
 				break
 			}
 		}

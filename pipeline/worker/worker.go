@@ -125,6 +125,9 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded || change == chainGrown {
 			return err
 		}
+		if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
+			return err
+		}
 	}
 }
 
@@ -154,6 +157,9 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 		case change == runEnded:
 			return nil
 		case change == nothing:
+			if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
+				return err
+			}
 			w.repeat()
 			wait = run.Patience(wait)
 		default:
