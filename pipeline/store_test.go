@@ -129,9 +129,13 @@ func TestStoreChangesNoBits(t *testing.T) {
 			}
 		}
 	}
+	one := []schemas.Stage{rffStage(link.Softmax, 20, 3)}
+	other := []schemas.Stage{rffStage(link.Softmax, 20, 3)}
+	other[0].Features.BandwidthScale = 3
 	for name, test := range map[string]struct {
 		between func(t *testing.T, log *kafkalog.Log, job *Job)
 		change  func(*schemas.Plan) // the plan of the second run
+		stages  []schemas.Stage     // of the first run, if not two
 		read    int64               // by the second run, beside one message of each partition
 	}{
 		"the same spans": {},
@@ -157,7 +161,13 @@ func TestStoreChangesNoBits(t *testing.T) {
 				job.Examples.Classes = []string{"ring2", "ring1", "ring0"}
 			},
 		},
-		"a warm start":                    {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Warm = run.Latest }},
+		"a warm start":                  {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Warm = run.Latest }},
+		"one stage":                     {stages: one},
+		"one stage with other features": {stages: one, between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Stages = other }},
+		"one stage, a grown topic": {
+			stages: one, between: func(t *testing.T, log *kafkalog.Log, job *Job) { write(t, log, *job, 200, 4) }, read: 4 * partitions,
+		},
+		"one stage and a warm start":      {stages: one, between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Warm = run.Latest }},
 		"a topic made anew":               {between: anew(300), read: messages*partitions + 1},
 		"a topic made anew with the same": {between: anew(100), read: messages*partitions + 1},
 	} {
@@ -168,6 +178,9 @@ func TestStoreChangesNoBits(t *testing.T) {
 				log := openEmbedded(t)
 				job := newJob(t, rings(10, 3, 3, 1), table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 10, 1))
 				job.Examples.Train, job.Examples.Partitions = nil, partitions
+				if test.stages != nil {
+					job.Stages = slices.Clone(test.stages)
+				}
 				write(t, log, job, 100, messages)
 				var store *partition.Store
 				if bytes >= 0 {

@@ -25,6 +25,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 	if len(without) == 0 {
 		return nil
 	}
+	w.reuse(without)
 	if stage == 0 {
 		for _, p := range without {
 			p.ZeroScores()

@@ -163,15 +163,16 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepares() && p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
 	var bad []schemas.Quarantined
-	good := l.messages[:0]
+	good, counted := l.messages[:0], make([]partition.Counted, 0, len(l.messages))
 	for _, m := range l.messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		err := p.message(sum, found, number, m)
+		checksum, err := p.message(sum, found, number, m)
 		switch {
 		case err == nil:
 			good = append(good, m)
+			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
 		case concernsRun(err) || p.plan.OnBadMessage == schemas.StopOnBadMessage:
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Topics.Examples, number, m.Offset, err)
 		default:
@@ -191,22 +192,23 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	l.messages = good
 	sum = p.accumulator.End()
 	sum.Spans = schemas.Spans{l.segment().Span}
+	l.segment().SetCounted(counted)
 	l.segment().KeepMessages(l.messages, p.budget) // the first visit needs the same messages
 	return &outcome{rows: sum.Rows, sum: sum, findings: found}, nil
 }
 
-// message adds one message to the sums and the findings. The error says why the message can't be used. Then
+// message adds one message to the sums and the findings, and returns its checksum. The error says why the message can't be used. Then
 // nothing is added.
-func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) error {
+func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) (checksum uint64, err error) {
 	examples, err := decode(p.Codec, p.plan, m, len(p.shift))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer examples.Release()
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
 	if p.labels != nil {
 		if err := examples.Classes(rows.Classes, p.labels); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for i := range rows.Classes {
@@ -222,8 +224,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	n := examples.Rows
 	// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
 	sum.AddLosses(rows, make([]float32, n), rows.Classes)
-	sum.Count(n, m.Checksum(number, n))
-	return nil
+	checksum = m.Checksum(number, n)
+	sum.Count(n, checksum)
+	return checksum, nil
 }
 
 // moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for

@@ -70,6 +70,9 @@ func (w *Worker) Work(ctx context.Context) error {
 		}
 	}()
 	err := w.visits(ctx)
+	if err == nil || ctx.Err() != nil {
+		w.leave()
+	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()

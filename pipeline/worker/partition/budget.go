@@ -86,7 +86,28 @@ func (b *Budget) drop(s *stretch) {
 	b.spare.Remove(s.spare)
 	b.left += s.bytes
 	b.spareBytes -= s.bytes
-	s.spare, s.messages = nil, nil
+	s.spare, s.messages, s.batches = nil, nil, nil
+}
+
+// makeSpare makes spare what a stretch has taken of the budget.
+func (b *Budget) makeSpare(s *stretch) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.spareBytes += s.bytes
+	s.spare = b.spare.PushBack(s)
+}
+
+// claim returns the batches of a stretch, which are no longer spare; nil if they have gone.
+func (b *Budget) claim(s *stretch) []*Batch {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	batches := s.batches
+	if s.spare != nil {
+		b.spare.Remove(s.spare)
+		b.spareBytes -= s.bytes
+		s.spare, s.batches = nil, nil
+	}
+	return batches
 }
 
 // messages returns the messages of a stretch; false if they have gone.

@@ -1,6 +1,10 @@
 package partition
 
-import "github.com/stagewise/stagewise/schemas"
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
 
 // Segment is a fixed range of a partition's offsets whose messages are summed as one. [New] makes segments. One goroutine at a
 // time works on a segment.
@@ -8,6 +12,7 @@ type Segment struct {
 	Span schemas.Span // the offsets
 
 	messages  []Message // as the survey read them, until the first visit has decoded them
+	counted   []Counted // what the survey has counted
 	batches   []*Batch  // nil: they are read again
 	residuals int64     // where the segment's scores begin on the residuals topic
 }
@@ -27,6 +32,22 @@ func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
 func (s *Segment) dropMessages(budget *Budget) {
 	budget.give(ValueBytes(s.messages))
 	s.messages = nil
+}
+
+// Counted is a message that counts in a run.
+type Counted struct {
+	Offset   int64
+	Checksum uint64 // see [Message.Checksum]
+}
+
+// SetCounted says which messages of the segment the survey has counted, in the order of their offsets.
+func (s *Segment) SetCounted(messages []Counted) { s.counted = messages }
+
+// has reports whether batches are those of the messages that the survey has counted.
+func (s *Segment) has(batches []*Batch) bool {
+	return s.counted != nil && slices.EqualFunc(s.counted, batches, func(c Counted, b *Batch) bool {
+		return c.Offset == b.Offset && c.Checksum == b.Checksum
+	})
 }
 
 // Batches returns the batches that stay in memory between visits; nil if they are read again.

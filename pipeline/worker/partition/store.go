@@ -14,27 +14,37 @@ import (
 )
 
 // Store is what a process keeps in memory from one run of a pipeline to the next: the examples' messages as they were read, all of
-// them, so that the next run decides anew which count. It has a [Budget], and keeps messages in what the current run does not need of
-// it. [NewStore] makes stores. A nil store has and keeps nothing. A store is safe for concurrent use by one worker.
+// them, so that the next run decides anew which count; and the batches, with their blocks, for a run with the same preparation. It has
+// a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has and keeps nothing. A store is safe for concurrent use by one worker.
 type Store struct {
 	budget *Budget
 
 	mutex     sync.Mutex
 	topic     string             // that the messages are of
-	stretches map[int][]*stretch // by partition, in the order of their offsets
+	stretches map[int][]*stretch // of messages, by partition, in the order of their offsets
+	batches   map[schemas.Span]*stretch
+	made      Made // how the batches were made
 }
 
-// stretch is all messages of a range of offsets. The mutex of the budget guards its messages and its place among what is spare.
+// stretch is what is kept of a range of offsets: all messages, or batches. The mutex of the budget guards both, and its place among
+// what is spare.
 type stretch struct {
 	from, to int64
 	bytes    int64
 	messages []run.Message
-	spare    *list.Element // nil: the messages have gone
+	batches  []*Batch
+	spare    *list.Element // nil: messages and batches have gone, or are no longer spare
+}
+
+// Made is what batches depend on, beside their messages.
+type Made struct {
+	Rows   schemas.Digest // of what inputs, classes, weights and splits depend on
+	Blocks schemas.Digest // of what blocks depend on beside that
 }
 
 // NewStore returns an empty store with a budget of that number of bytes.
 func NewStore(bytes int64) *Store {
-	return &Store{budget: NewBudget(bytes), stretches: map[int][]*stretch{}}
+	return &Store{budget: NewBudget(bytes), stretches: map[int][]*stretch{}, batches: map[schemas.Span]*stretch{}}
 }
 
 // Budget returns the memory that the store and the worker share; nil if the store is nil.
@@ -54,9 +64,7 @@ func (s *Store) Begin(ctx context.Context, log run.Log, topic string, span schem
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.topic != topic {
-		for number := range s.stretches {
-			s.drop(number)
-		}
+		s.retain(nil)
 		s.topic = topic
 	}
 	var last *run.Message
@@ -74,7 +82,6 @@ func (s *Store) Begin(ctx context.Context, log run.Log, topic string, span schem
 	}
 	s.stretches[span.Partition] = inside
 	if last == nil {
-		s.drop(span.Partition) // there is no message to compare with
 		return nil
 	}
 	r := log.Range(topic, span.Partition, last.Offset, last.Offset+1)
@@ -112,6 +119,16 @@ func (s *Store) drop(number int) {
 		s.budget.dropSpare(part)
 	}
 	delete(s.stretches, number)
+	for span := range s.batches {
+		if span.Partition == number {
+			s.dropBatches(span)
+		}
+	}
+}
+
+func (s *Store) dropBatches(span schemas.Span) {
+	s.budget.dropSpare(s.batches[span])
+	delete(s.batches, span)
 }
 
 // Retain drops what the store has of other partitions than those of the list, which is sorted.
@@ -121,9 +138,89 @@ func (s *Store) Retain(numbers []int) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.retain(numbers)
+}
+
+func (s *Store) retain(numbers []int) {
 	for number := range s.stretches {
 		if _, stays := slices.BinarySearch(numbers, number); !stays {
 			s.drop(number)
+		}
+	}
+	for span := range s.batches {
+		if _, stays := slices.BinarySearch(numbers, span.Partition); !stays {
+			s.dropBatches(span)
+		}
+	}
+}
+
+// Leave takes the batches of a partition at the end of a run. hasBlock says of which stages the blocks depend on nothing but how they
+// were made. All that a store has is made in one way: what was made in another goes.
+func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.made != made {
+		for span := range s.batches {
+			s.dropBatches(span)
+		}
+		s.made = made
+	}
+	for _, segment := range p.Segments() {
+		if segment.batches == nil {
+			continue
+		}
+		part := &stretch{from: segment.Span.From, to: segment.Span.To, batches: segment.batches}
+		for _, b := range segment.batches {
+			part.bytes += b.bytes()
+			if b.blockOf > 0 && !hasBlock(b.blockOf-1) {
+				b.blockOf = 0
+			}
+		}
+		segment.batches = nil
+		if s.batches[segment.Span] != nil {
+			s.dropBatches(segment.Span)
+		}
+		s.budget.makeSpare(part)
+		s.batches[segment.Span] = part
+	}
+}
+
+// Return gives a partition the batches that a run has left, where they are those of the messages that the survey has counted. The
+// other batches of the partition go. made is how the run makes its batches.
+func (s *Store) Return(p *State, made Made) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, segment := range p.Segments() {
+		part := s.batches[segment.Span]
+		if part == nil || made.Rows != s.made.Rows || segment.batches != nil {
+			continue
+		}
+		batches := s.budget.claim(part)
+		delete(s.batches, segment.Span)
+		if batches == nil {
+			continue
+		}
+		segment.batches = batches
+		if !segment.has(batches) {
+			segment.dropBatches(s.budget)
+			continue
+		}
+		segment.dropMessages(s.budget)
+		for _, b := range batches {
+			if made.Blocks != s.made.Blocks {
+				b.blockOf = 0
+			}
+		}
+	}
+	for span := range s.batches {
+		if span.Partition == p.Partition() {
+			s.dropBatches(span)
 		}
 	}
 }
