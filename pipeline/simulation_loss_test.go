@@ -33,6 +33,7 @@ func (s *simulation) loseData() {
 		s.noteLoss(topic)
 		s.log.happen(truncation, "%s[%d] loses what it has from offset %d on, and uses the offsets again", topic, n, from)
 		p.truncate(from)
+		s.examplesReused = s.examplesReused || topic == t.Examples
 	case 3:
 		topic, _, _ := s.drawPartition(t.Residuals, t.Statistics)
 		s.noteLoss(topic)

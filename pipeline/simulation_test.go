@@ -223,6 +223,7 @@ type simulation struct {
 	historyLost     bool                         // messages of plans, versions or weights were lost, so checkEnd can't compare
 	lostAt          int                          // the step
 	begun           map[string]int               // the steps in which submitters began to plan runs
+	examplesReused  bool                         // offsets of examples were used again: a run may survey others than those that its plan was made for
 	examplesChanged bool                         // the examples are not those of the scenario any more
 	warm            map[string]string            // the runs of the versions that runs start from
 	lineages        map[string]string            // of runs: see noteWarm
