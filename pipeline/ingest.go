@@ -58,6 +58,9 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 			if seal, err = p.publishSource(ctx, s, job.Examples, tails, rec); err != nil {
 				return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
 			}
+			if tails.bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil { // the next source comes after this one
+				return nil, err
+			}
 		}
 		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: known})
 		seals = append(seals, *seal)
@@ -142,7 +145,7 @@ func (t *tails) attempt(ctx context.Context, id string, batchRows int) (ingest.A
 		}
 		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
 	}
-	clear(t.origins) // the next source comes after this one
+	clear(t.origins) // of the next source, nothing is at the ends any more
 	whole = whole && !t.ledger.Incomplete(schemas.SourceName(id, begun.ID))
 	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
 		return begun, nil

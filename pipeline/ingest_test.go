@@ -52,6 +52,27 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	}
 }
 
+// Of several files, the one whose ingest was interrupted goes on where it stopped: nothing is written again.
+func TestInterruptedIngestOfTheSecondFileGoesOn(t *testing.T) {
+	job := newJob(t, rings(1000, 2, 2, 1), rings(3000, 2, 2, 2), rffStage(link.Identity, 10, 1))
+	whole := openEmbedded(t)
+	train(t, whole, job)
+	want := len(readTopic(t, whole, run.TopicsOf(job.Name).Examples))
+	log := openEmbedded(t)
+	for rows := int64(500); rows < 3000; rows += 500 {
+		trainUntil(t, log, job, func(e event.Event) bool {
+			i, ok := e.(event.Ingested)
+			return ok && i.Split == schemas.Test && i.Rows >= rows
+		})
+	}
+	if report, _ := train(t, log, job); report.Rows != 1000 || report.Splits["test"].Rows != 3000 {
+		t.Errorf("%d and %d rows, expected 1000 and 3000", report.Rows, report.Splits["test"].Rows)
+	}
+	if got := len(readTopic(t, log, run.TopicsOf(job.Name).Examples)); got != want {
+		t.Errorf("%d messages on the topic, expected the %d of an ingest that was not interrupted", got, want)
+	}
+}
+
 // A message that was written twice counts once: a client writes again if a broker applied a write and answered with an error.
 // A message that is missing ends the run.
 func TestRepeatedAndMissingMessages(t *testing.T) {

@@ -21,6 +21,8 @@ type Place struct {
 	Version int    `json:"version,omitempty"` // its number; 0 for a plan
 	From    int64  `json:"from"`              // the first offset
 	To      int64  `json:"to"`                // the offset after the last
+	// Since says where the run of a plan begins to read, which may be later than the plan says; nil for a version.
+	Since *Since `json:"since,omitempty"`
 	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
 	Manifest int64 `json:"manifest,omitempty"`
 }

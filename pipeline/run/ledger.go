@@ -169,6 +169,11 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 				return err
 			}
 		}
+		if i := l.index(place.Run); i >= 0 && place.Since != nil {
+			plan := *l.plans[i].Plan
+			plan.Since = *place.Since
+			l.plans[i].Plan = &plan
+		}
 	}
 	l.written, l.bytes, l.Next, l.covered = 0, 0, s.Before, s.Before
 	if s.Before >= before {
@@ -387,7 +392,7 @@ func (l *Ledger) index(run string) int {
 func (l *Ledger) Long() bool { return len(l.ends) > maxEnds }
 
 // maxEnds is how many ends of runs a process keeps in memory.
-const maxEnds = 1000
+const maxEnds = 100
 
 // Plan returns the plan of a run, given the run's id; nil if there is none.
 func (l *Ledger) Plan(run string) *schemas.Plan {
@@ -442,16 +447,25 @@ func (l *Ledger) Seals(source string) []*schemas.SourceSeal { return l.seals[sou
 // Incomplete reports whether a run has found that a sealed source, given by its name, lacks messages.
 func (l *Ledger) Incomplete(source string) bool { return l.incomplete[source] }
 
-// due reports whether a ledger should be written: if that many messages came after the last one, and they are not smaller than
-// it.
-func (l *Ledger) due(messages int) bool { return l.written >= messages && l.bytes >= l.snapshot }
+// due reports whether a ledger should be written: if that many messages came after the last one, they are not smaller than it, and no
+// plan is being written, whose first chunks the ledger would hide. A plan that nobody has completed for long stays incomplete.
+func (l *Ledger) due(messages int) bool {
+	for _, first := range l.first {
+		if l.Next-first < int64(4*messages) {
+			return false
+		}
+	}
+	return l.written >= messages && l.bytes >= l.snapshot
+}
 
 // state returns what the ledger knows, but for how runs ended.
 func (l *Ledger) state() *schemas.Ledger {
 	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Swept: l.swept}
 	for _, p := range l.plans {
 		if l.ends[p.place.Run] == nil {
-			s.Unfinished = append(s.Unfinished, p.place)
+			place := p.place
+			place.Since = &p.Plan.Since
+			s.Unfinished = append(s.Unfinished, place)
 		}
 	}
 	for _, id := range l.sources {

@@ -86,8 +86,9 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 // planAge is how long the plans topic says how a run ended.
 const planAge = 24 * time.Hour
 
-// sweep writes a ledger, and then tombstones for what does not count before it and is older than planAge. It leaves out the seals of
-// sources of which the examples topic has nothing left.
+// sweep writes tombstones for what does not count before the latest ledger on the topic, and is older than planAge; and then another
+// ledger. So if it is interrupted, what it has not done is done later. It leaves out the seals of sources of which the examples topic
+// has nothing left.
 func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	bounds, err := c.Log.Spans(ctx, c.Topics.Examples)
 	if err != nil {
@@ -96,29 +97,28 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	for _, id := range l.sources {
 		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Held(bounds) == schemas.HeldNot })
 	}
-	before := l.Next
+	to := l.covered
 	if !c.Alone {
 		old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
 		if err != nil {
 			return err
 		}
-		before = min(old[0], before)
+		to = min(old[0], to)
 	}
-	from := l.swept
-	l.swept = max(from, before)
 	state := l.state()
+	state.Swept = max(l.swept, to)
+	if err := c.bury(ctx, state, l.swept); err != nil {
+		return err
+	}
 	messages, err := state.Messages()
 	if err != nil {
 		return err
 	}
-	if _, err := c.Log.Append(ctx, c.Topics.Plans, 0, messages...); err != nil {
-		return err
-	}
-	return c.bury(ctx, state, from)
+	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, messages...)
+	return err
 }
 
-// bury writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a ledger that is
-// on the topic. A plan's tombstone comes before those of its ends: a plan without an end would run again.
+// bury writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a ledger. A plan's tombstone comes before those of its ends: a plan without an end would run again.
 func (c *Client) bury(ctx context.Context, state *schemas.Ledger, from int64) error {
 	counts := map[string]bool{}
 	for _, place := range state.Unfinished {
