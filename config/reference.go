@@ -34,7 +34,7 @@ func Keys() []schemas.Key {
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector instructions work on a run, and its weights "+
 			"are the same to the bit; `%s`: machines of any kind work on it, and its weights may differ in the last bits. The version says which", pipeline.ArithmeticStrict, pipeline.ArithmeticAny)},
 		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the latest. A version that an unfinished run starts from stays too"},
-		{Name: "give_up", Meaning: "after how long a run is given up that no worker, or no worker and no solver, has taken up"},
+		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `\"\"`: do not serve. " +
 			"If another process of the machine has the default port, a free port is used and logged"},

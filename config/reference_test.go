@@ -99,7 +99,10 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 	}
 	switch value := v.Interface().(type) {
 	case pipeline.Bytes:
-		return fmt.Sprintf("`%d`", int64(value))
+		if value == 0 {
+			return "`0`"
+		}
+		return "`" + strings.ReplaceAll(value.String(), " ", "") + "`"
 	case []string:
 		return fmt.Sprintf("`%v`", value)
 	case time.Duration:

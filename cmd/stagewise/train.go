@@ -109,6 +109,6 @@ func newTrain() *cobra.Command {
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run for other processes to work on, and print its id; with --report or --model, wait until it ends")
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, without submitting another")
 	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel the other unfinished runs of the pipeline, which go first otherwise; the embedded broker always cancels them")
-	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel the runs submitted so that still wait for others, as this one is newer; a run that has begun goes on")
+	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel the waiting runs that were also submitted with --trigger; a run that has begun goes on")
 	return cmd
 }

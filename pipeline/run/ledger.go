@@ -209,7 +209,7 @@ func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	for _, p := range past.plans { // a run of the past has ended, even if its end is gone
+	for _, p := range past.plans { // plans of the past without an end are left out: their ends were removed
 		if end := past.ends[p.place.Run]; end != nil && l.index(p.place.Run) < 0 {
 			l.plans = append(l.plans, p)
 			l.ends[p.place.Run] = end

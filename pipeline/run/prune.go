@@ -9,9 +9,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Prune removes what nobody needs any more, by tombstones, so that the topics stay as small however many runs there were: versions
-// but the latest keep, and on the plans topic what is older than a day, or of any age if the process is alone, and does not count. It keeps a version that an unfinished
-// run starts from. Of what it does, it may do a part again later, or twice; nothing depends on it.
+// Prune writes tombstones for all versions but the latest keep, and for messages of the plans topic that no longer count and are older
+// than a day. Where the client is alone, they need not be old. It keeps a version that an unfinished run starts from. If it is
+// interrupted, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {

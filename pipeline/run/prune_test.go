@@ -1,0 +1,123 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A ledger on the topic knows where a waiting run begins to read, which the end of the run before it says.
+func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	first, second := testPlan(1), testPlan(2)
+	end := &schemas.End{Run: first.Run(), State: schemas.Failed, Since: schemas.Since{Weights: 9, Statistics: []int64{8}}}
+	write(t, client, append(append(documents(t, first.Messages), documents(t, second.Messages)...), end.Message())...)
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) {
+		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	}
+	if l.covered == 0 {
+		t.Error("no ledger was written")
+	}
+	if since := l.Plan(second.Run()).Since; since.Weights != 9 || !slices.Equal(since.Statistics, []int64{8}) {
+		t.Errorf("the second run begins at %+v, expected where the first ended", since)
+	}
+}
+
+// A plan of which a part is written makes no ledger: readers that begin with that ledger would never see the whole.
+func TestNoLedgerWithinAPlan(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	plan := documents(t, testPlan(1).Messages)[0]
+	part := plan
+	part.Headers = slices.Clone(plan.Headers)
+	for i, h := range part.Headers {
+		if h.Key == "chunks" {
+			part.Headers[i].Value = "2"
+		}
+	}
+	write(t, client, part)
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered != 0 {
+		t.Errorf("a ledger covers the messages before %d, %v", l.covered, err)
+	}
+	for range 8 { // the rest never comes
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered == 0 {
+		t.Errorf("no ledger after a plan that stays incomplete, %v", err)
+	}
+}
+
+// Whatever a Prune that is interrupted has not removed, later ones remove.
+func TestInterruptedPrune(t *testing.T) {
+	for fails := range 4 {
+		client := newTestClient()
+		client.LedgerMessages = 1
+		log := client.Log.(memoryLog)
+		prune := func(seed uint64) error {
+			plan := testPlan(seed)
+			write(t, client, append(documents(t, plan.Messages), (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message())...)
+			return client.Prune(t.Context(), 1)
+		}
+		for seed := range uint64(3) {
+			if err := prune(10 + seed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Log = &failingLog{log, fails}
+		if err := client.Prune(t.Context(), 1); err != nil && !errors.Is(err, errWrite) {
+			t.Fatal(err)
+		}
+		client.Log = log
+		for seed := range uint64(3) {
+			if err := prune(20 + seed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live := map[string]bool{}
+		for _, m := range log[client.Topics.Plans] {
+			if live[m.Key] = m.Value != nil; m.Value == nil {
+				delete(live, m.Key)
+			}
+		}
+		if len(live) > 8 { // the last runs, and two ledgers
+			t.Errorf("interrupted at write %d: %d messages stay", fails, len(live))
+		}
+	}
+}
+
+var errWrite = errors.New("no write")
+
+// failingLog fails at one write.
+type failingLog struct {
+	Log
+	left int
+}
+
+func (l *failingLog) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	if l.left--; l.left < 0 {
+		return -1, errWrite
+	}
+	return l.Log.Append(ctx, topic, partition, messages...)
+}
+
+// write appends messages to the plans topic.
+func write(t *testing.T, client *Client, messages ...schemas.Message) {
+	t.Helper()
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...); err != nil {
+		t.Fatal(err)
+	}
+}
