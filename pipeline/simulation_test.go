@@ -45,7 +45,7 @@ var (
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost, and their offsets may be used again;
-//   - topics are made anew (residuals, statistics), or get another partition (statistics, examples).
+//   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
 // attempts, that have headers of their own, or that can't be used (simExamples). Plans are made by the production code too. If

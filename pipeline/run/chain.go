@@ -261,6 +261,14 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	return end, nil
 }
 
+// Vanished reports whether the newest record of the chain is no longer on the weights topic, as after an unclean election of a leader.
+// Then others, who read the topic, go on from an earlier record.
+func (c *Chain) Vanished(ctx context.Context, client *Client) (bool, error) {
+	there := NewChain(c.Plan, c.codec, event.Ignore{})
+	_, err := there.Read(ctx, client)
+	return err == nil && c.Head() != c.Root && !slices.Contains(there.digests, c.Head()), err
+}
+
 // Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if
 // the plan names none.
 func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {

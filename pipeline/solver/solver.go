@@ -50,6 +50,9 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 // ErrNotOwner says that another process owns the plans topic now, so its solver continues the run.
 var ErrNotOwner = errors.New("another process owns the plans topic and continues the run")
 
+// errVanished says that weights that were accepted are no longer on their topic: a new solver goes on from what is there.
+var errVanished = errors.New("accepted weights are no longer on their topic")
+
 // errEnded says that somebody else has ended the run.
 var errEnded = errors.New("the run has ended")
 
@@ -66,6 +69,8 @@ func (s *Solver) Solve(ctx context.Context) error {
 		return ctx.Err()
 	case errors.Is(err, errEnded):
 		return nil
+	case errors.Is(err, errVanished):
+		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.rec).Solve(ctx)
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
@@ -163,11 +168,18 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	return false, nil
 }
 
-// checkGoesOn returns errEnded if the run has ended, or its plan is gone.
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errVanished if the chain is not on its topic.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
 	goesOn, err := s.GoesOn(ctx, s.run)
-	if err == nil && !goesOn {
+	if err != nil {
+		return err
+	}
+	if !goesOn {
 		return errEnded
+	}
+	vanished, err := s.chain.Vanished(ctx, s.Client)
+	if err == nil && vanished {
+		err = errVanished
 	}
 	return err
 }

@@ -163,6 +163,9 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
 				return err
 			}
+			if vanished, err := w.chain.Vanished(ctx, w.Client); err != nil || vanished {
+				return err // the role begins again with another worker
+			}
 			w.repeat()
 			wait = run.Patience(wait)
 		default:
