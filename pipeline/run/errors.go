@@ -25,6 +25,9 @@ type UnclaimedError struct {
 // Error returns how long nobody came, and who can take the run up.
 func (e *UnclaimedError) Error() string {
 	a := e.Arithmetic
+	if a.Any {
+		return fmt.Sprintf("no %s has taken the run up within %v: it needs one with numerics %s", e.What, e.After, a.Numerics)
+	}
 	return fmt.Sprintf("no %s has taken the run up within %v: it needs one with numerics %s, processor %s, BLAS %s and vector instructions %q",
 		e.What, e.After, a.Numerics, a.Processor, a.BLAS, a.Vector)
 }
