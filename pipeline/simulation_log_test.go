@@ -253,7 +253,7 @@ func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, b
 		<-s.wake
 		return nil, false, nil
 	}
-	if len(ready) == 0 || s.chance(0.02) {
+	if len(ready) == 0 || s.random != nil && s.random.Float64() < 0.02 { // time passes, after the faults too
 		return nil, true, nil
 	}
 	i := ready[s.choose(len(ready))]
