@@ -35,11 +35,24 @@ func (c *Counting) WithoutSpan() (expired int64) {
 	for _, seal := range c.plan.Sources {
 		for _, span := range seal.Spans {
 			if !visited[span.Partition] {
-				expired += want(&seal, span.Partition)
+				expired += want(&seal, span.Partition) - c.expiring(&seal, span.Partition)
 			}
 		}
 	}
 	return expired
+}
+
+// expiring counts the messages of a source in a partition that the plan leaves
+// out, as retention may delete them. The report counts them by their offsets.
+func (c *Counting) expiring(seal *schemas.SourceSeal, partition int) (n int64) {
+	for _, cut := range c.plan.Expiring {
+		for _, span := range seal.Spans {
+			if cut.Partition == partition && span.Partition == partition {
+				n += schemas.Span{From: max(cut.From, span.From), To: min(cut.To, span.To)}.Len()
+			}
+		}
+	}
+	return min(n, want(seal, partition))
 }
 
 // Replay decides which messages of one span count. Whether a message counts
@@ -128,7 +141,7 @@ func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
 		case have == 0 && r.beginsAfter(seal):
 			before = want
 		}
-		missing.Count(schemas.Expired, before)
+		missing.Count(schemas.Expired, before-min(before, r.expiring(seal, r.span.Partition)))
 		missing.Count(schemas.Missing, want-have-before)
 	}
 	return missing, nil

@@ -54,6 +54,10 @@ func TestReplayPassesOver(t *testing.T) {
 			[]step{{of("a/1", 4), counts}, {of("a/1", 2), schemas.Repeated}, {of("a/1", 6), counts}, {of("b/1", 0), counts}},
 			schemas.PassedOver{schemas.Expired: 2, schemas.Missing: 1}, false,
 		},
+		"what is left out of a source, beside what is gone": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole}, Foreign: true, Expiring: schemas.Spans{{Partition: 0, From: 11, To: 13}}}, schemas.Span{From: 13, To: 20},
+			[]step{{of("a/1", 6), counts}}, schemas.PassedOver{schemas.Expired: 1}, false,
+		},
 		"nothing is left of a source": {
 			schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true}, schemas.Span{From: 14, To: 20},
 			[]step{}, schemas.PassedOver{schemas.Expired: 4, schemas.Missing: 2}, false,

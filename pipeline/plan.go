@@ -31,7 +31,9 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 			return nil, err
 		}
 		for n := range all {
-			plan.Expiring += bounds[n].From - all[n].From
+			if cut := (schemas.Span{Partition: n, From: all[n].From, To: bounds[n].From}); !cut.Empty() {
+				plan.Expiring = append(plan.Expiring, cut)
+			}
 		}
 		sources = left(l, bounds)
 	}

@@ -17,8 +17,8 @@ type Plan struct {
 	// is set.
 	Sources []SourceSeal `json:"sources"`
 	Foreign bool         `json:"foreign"`
-	// Expiring is how many offsets the spans leave out because retention may delete their messages before the run has ended.
-	Expiring int64 `json:"expiring,omitempty"`
+	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
+	Expiring Spans `json:"expiring,omitempty"`
 
 	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`

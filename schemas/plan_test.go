@@ -11,7 +11,7 @@ func plan() *Plan {
 	header := true
 	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
-		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Expiring: 3,
+		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Expiring: Spans{{1, 3, 6}},
 		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},
 		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{

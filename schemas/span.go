@@ -16,6 +16,9 @@ type Span struct {
 // Empty reports whether the span has no offsets.
 func (s Span) Empty() bool { return s.To <= s.From }
 
+// Len returns the number of offsets.
+func (s Span) Len() int64 { return max(s.To-s.From, 0) }
+
 // String returns the span as [partition]@from–to.
 func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, s.From, s.To) }
 

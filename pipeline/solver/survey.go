@@ -54,7 +54,9 @@ func (s *Solver) publishSurvey(ctx context.Context, kept schemas.Tensors[float32
 		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
 		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation,
 	}
-	result.PassedOver.Count(schemas.Expiring, s.plan.Expiring)
+	for _, cut := range s.plan.Expiring {
+		result.PassedOver.Count(schemas.Expiring, cut.Len())
+	}
 	result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
 	for _, span := range s.plan.Spans {
 		result.Covered = append(result.Covered, found.covered[span.Partition])
