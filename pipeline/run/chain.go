@@ -251,7 +251,11 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	if err != nil {
 		return 0, err
 	}
-	err = client.Between(ctx, topic, 0, min(max(first, c.Plan.Since.Weights), end), end, func(m Message) error {
+	from := max(first, c.Plan.Since.Weights)
+	if from > end { // the topic was made anew since the plan was
+		from = first
+	}
+	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
 		_, err := c.Add(m.Message)
 		return err
 	})
