@@ -2,6 +2,7 @@ package kafkalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -29,18 +30,28 @@ func openClocked(t testing.TB, dir string) (*Log, *clock) {
 	return open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", now: c.now, cleanEvery: time.Hour}), c
 }
 
-// logBytes returns the size of all messages on disk.
+// logBytes returns the size of all messages on disk. The log may clean itself meanwhile: if a file goes, all are counted again.
 func logBytes(t testing.TB, dir string) (bytes int64) {
 	t.Helper()
-	noError(t, filepath.WalkDir(filepath.Join(dir, "log"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".dat") {
-			return err
+	for {
+		bytes = 0
+		err := filepath.WalkDir(filepath.Join(dir, "log"), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".dat") {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			bytes += info.Size()
+			return nil
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		info, err := entry.Info()
-		bytes += info.Size()
-		return err
-	}))
-	return bytes
+		noError(t, err)
+		return bytes
+	}
 }
 
 // keyed returns a message. A negative value is a tombstone.
