@@ -78,7 +78,7 @@ func (c *Counting) Replay(span schemas.Span) *Replay {
 
 // Accept returns why the next message of the span does not count; "" if it
 // counts.
-func (r *Replay) Accept(m schemas.Message) schemas.PassOver {
+func (r *Replay) Accept(m schemas.Message) schemas.PassOverReason {
 	origin, ingested := schemas.OriginOf(m)
 	if !ingested {
 		if r.plan.Foreign {

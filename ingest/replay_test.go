@@ -17,10 +17,10 @@ func TestReplayPassesOver(t *testing.T) {
 		return schemas.Message{Headers: []schemas.Header{{Key: "stagewise-source", Value: source}, {Key: "stagewise-sequence", Value: strconv.Itoa(sequence)}}}
 	}
 	common := schemas.Message{Headers: []schemas.Header{{Key: "source", Value: "shop/1"}, {Key: "sequence", Value: "0"}}}
-	const counts schemas.PassOver = ""
+	const counts schemas.PassOverReason = ""
 	type step struct {
 		m    schemas.Message
-		want schemas.PassOver
+		want schemas.PassOverReason
 	}
 	for name, test := range map[string]struct {
 		plan  schemas.Plan

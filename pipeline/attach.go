@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
@@ -73,14 +74,14 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 			return nil, err
 		}
 	}
-	if f.end.State != schemas.Done { // a solver that had not read this end may have finished the run: that end counts
-		l, err := p.ReadLedger(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if end := l.End(f.run); end != nil {
-			f.end = end
-		}
+	// The run may have several ends, of which one counts: a solver that had not read that the run was cancelled may have finished it,
+	// or another run may have made the version of the same number.
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if end := l.End(f.run); end != nil {
+		f.end = end
 	}
 	rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
@@ -201,11 +202,7 @@ func (f *follower) takeReport(m schemas.Message) {
 
 // readReport reads the report from the weights topic.
 func (f *follower) readReport(ctx context.Context) error {
-	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
-	if err != nil {
-		return err
-	}
-	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, end, func(m run.Message) error {
+	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, math.MaxInt64, func(m run.Message) error {
 		if m.Run() == f.run && m.Kind() == schemas.KindReport {
 			f.takeReport(m.Message)
 		}

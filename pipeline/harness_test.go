@@ -294,7 +294,7 @@ func readLedger(t *testing.T, p *pipeline) *run.Ledger {
 // newSoleMembers returns a worker and a solver that own all partitions.
 func newSoleMembers(t *testing.T, p *pipeline, job Job, rec event.Recorder) *members {
 	t.Helper()
-	return &members{pipeline: p, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewAlone(job.Examples.Partitions), solves: run.NewAlone(1), joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
+	return &members{pipeline: p, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewSoleOwner(job.Examples.Partitions), solves: run.NewSoleOwner(1), joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
 }
 
 // produce appends messages to a partition of the examples topic, as another producer does.

@@ -44,7 +44,7 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 	if err != nil {
 		return nil, err
 	}
-	tails := &tails{pipeline: p, ledger: ledger, bounds: bounds}
+	last := &lastMessages{pipeline: p, ledger: ledger, bounds: bounds}
 	for _, s := range sources {
 		seal, err := p.sealed(ctx, ledger, staying, s.ID)
 		if err != nil {
@@ -55,10 +55,10 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 		}
 		known := seal != nil
 		if !known {
-			if seal, err = p.publishSource(ctx, s, job.Examples, tails, rec); err != nil {
+			if seal, err = p.publishSource(ctx, s, job.Examples, last, rec); err != nil {
 				return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
 			}
-			if tails.bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil { // the next source comes after this one
+			if last.bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil { // the next source comes after this one
 				return nil, err
 			}
 		}
@@ -84,8 +84,8 @@ func (e *SplitError) Error() string {
 }
 
 // publishSource writes a source to the examples topic and seals it.
-func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, o ingest.Options, tails *tails, rec event.Recorder) (*schemas.SourceSeal, error) {
-	attempt, err := tails.attempt(ctx, s.ID, o.BatchRows)
+func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, o ingest.Options, last *lastMessages, rec event.Recorder) (*schemas.SourceSeal, error) {
+	attempt, err := last.attempt(ctx, s.ID, o.BatchRows)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func (p *pipeline) publishSource(ctx context.Context, s ingest.Source, o ingest.
 	return seal, nil
 }
 
-// tails are the origins of the last messages of all partitions, as an interrupted ingest left them. They are read once, when the
+// lastMessages are the origins of the last messages of all partitions, as an interrupted ingest left them. They are read once, when the
 // first source is published: what comes after them is our own.
-type tails struct {
+type lastMessages struct {
 	*pipeline
 	ledger  *run.Ledger
 	bounds  []schemas.Span
@@ -117,7 +117,7 @@ type tails struct {
 // interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have had without the
 // interruption. If other messages follow, a message is missing, a write was repeated, or the messages had another number of rows, a
 // new attempt begins, and the earlier messages never count.
-func (t *tails) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
+func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
 	if t.origins == nil {
 		t.origins = make([]schemas.Origin, len(t.bounds))
 		for n, bounds := range t.bounds {

@@ -35,7 +35,7 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 				plan.Expiring = append(plan.Expiring, cut)
 			}
 		}
-		sources = left(l, bounds)
+		sources = remaining(l, bounds)
 	}
 	for _, seal := range sources {
 		seal.Files = nil
@@ -66,9 +66,9 @@ func inputOf(o ingest.Options) schemas.Input {
 	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
 }
 
-// left returns a seal of each source of which a topic with those bounds has something left: the latest of those that it has whole,
+// remaining returns a seal of each source of which a topic with those bounds has something left: the latest of those that it has whole,
 // or else the latest of those that it has in part.
-func left(l *run.Ledger, bounds []schemas.Span) (seals []schemas.SourceSeal) {
+func remaining(l *run.Ledger, bounds []schemas.Span) (seals []schemas.SourceSeal) {
 	for id := range l.Sources() {
 		var best *schemas.SourceSeal
 		most := schemas.HeldNot

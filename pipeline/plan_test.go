@@ -49,7 +49,7 @@ func FuzzLedger(f *testing.F) {
 		}
 		for _, p := range l.Unfinished() {
 			p.Content()
-			narrow(p.Spans, left(l, p.Spans))
+			narrow(p.Spans, remaining(l, p.Spans))
 			segments := 0.0
 			for _, s := range p.Spans {
 				segments += float64(s.To-s.From) / float64(p.Segment)

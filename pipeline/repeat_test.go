@@ -13,38 +13,109 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A worker reports a failure again and again until the run has ended, as a broker may lose what it has acknowledged.
+// A worker reports a failure again and again until the run has ended, as a broker may lose what it has acknowledged. A worker that has
+// no partitions reports nothing, and tries again after a while, as it may be the only one.
 func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
-	topics := run.TopicsOf("t")
-	log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}, topics.Weights: {{}}, topics.Statistics: {{}}}}
-	client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+	for name, test := range map[string]struct{ partitions, failures int }{"one partition": {1, 3}, "no partition": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			log, client := newSimClient("t")
+			plan := &schemas.Plan{
+				Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
+				Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
+			}
+			plans := log.topics[client.Topics.Plans][0]
+			messages, err := plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans.append(messages[0])
+			w := worker.New(client, nil, plan, 0, run.NewSoleOwner(test.partitions), worker.Options{}, event.Ignore{})
+			failures := 0
+			log.onWrite = func(topic string, m schemas.Message) {
+				if m.Kind() != schemas.KindFailure {
+					return
+				}
+				if failures++; failures == 3 {
+					end := &schemas.End{Run: plan.Run(), State: schemas.Failed}
+					plans.append(end.Message())
+				}
+			}
+			var stopped *worker.StoppedError
+			if err := w.Work(t.Context()); !errors.As(err, &stopped) || failures != 0 {
+				t.Fatalf("%d failures reported, error %v; expected none, and a *worker.StoppedError", failures, err)
+			}
+			if err := stopped.Report(t.Context()); err != nil || failures != test.failures {
+				t.Errorf("%d failures reported, error %v; expected %d and none", failures, err, test.failures)
+			}
+		})
+	}
+}
+
+// newSimClient returns a log with empty topics of one partition, and a client of it.
+func newSimClient(name string) (*simLog, *run.Client) {
+	log, topics := &simLog{topics: map[string][]*simPartition{}}, run.TopicsOf(name)
+	for _, topic := range []string{topics.Examples, topics.Residuals, topics.Statistics, topics.Weights, topics.Versions, topics.Plans, topics.Quarantine} {
+		log.addPartition(topic, 0)
+	}
+	return log, &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+}
+
+// A worker whose chain lacks a record that is on the topic begins again from what is there. The topic was made anew, and the record
+// has an offset that the worker had read already.
+func TestWorkerThatMissedARecord(t *testing.T) {
+	log, client := newSimClient("t")
 	plan := &schemas.Plan{
-		Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
+		Name: "t", Foreign: true, Spans: schemas.Spans{{To: 1}}, Segment: 1,
 		Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
 	}
 	messages, err := plan.Messages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.topics[topics.Plans][0].append(messages[0])
-	w := worker.New(client, nil, plan, 0, run.NewAlone(1), worker.Options{}, event.Ignore{})
-	failures := 0
-	log.onWrite = func(topic string, m schemas.Message) {
-		if m.Kind() != schemas.KindFailure {
-			return
+	plans, weights := log.topics[client.Topics.Plans][0], log.topics[client.Topics.Weights][0]
+	plans.append(messages[0])
+	weights.append(schemas.Message{Key: "of an earlier run"})
+	survey := &schemas.SurveyResult{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()},
+		Preparation: schemas.Tensors[float32]{
+			schemas.Vector(schemas.TensorCenter, []float32{0}), schemas.Vector(schemas.TensorScale, []float32{1}),
+			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
+		},
+	}
+	record, err := client.Codec.EncodeSingle(survey.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := &followedLog{actorLog: client.Log.(actorLog), on: func(subscriptions int) {
+		switch subscriptions {
+		case 1: // the worker has read the topic up to offset 1
+			weights.remake()
+			weights.append(record[0])
+		case 2:
+			plans.append((&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message())
 		}
-		if failures++; failures == 3 {
-			end := &schemas.End{Run: plan.Run(), State: schemas.Failed}
-			log.topics[topics.Plans][0].append(end.Message())
-		}
+	}}
+	client.Log = reader
+	if err := worker.New(client, nil, plan, 0, run.NewSoleOwner(0), worker.Options{}, event.Ignore{}).Work(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	var stopped *worker.StoppedError
-	if err := w.Work(t.Context()); !errors.As(err, &stopped) || failures != 0 {
-		t.Fatalf("%d failures reported, error %v; expected none, and a *worker.StoppedError", failures, err)
+	if reader.subscriptions != 2 {
+		t.Errorf("the worker has followed the topics %d times, expected that it begins again once", reader.subscriptions)
 	}
-	if err := stopped.Report(t.Context()); err != nil || failures != 3 {
-		t.Errorf("%d failures reported, error %v; expected 3 and none", failures, err)
-	}
+}
+
+// followedLog counts subscriptions.
+type followedLog struct {
+	actorLog
+	subscriptions int
+	on            func(subscriptions int)
+}
+
+func (l *followedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+	s := l.actorLog.Subscribe(ctx, wake, from...)
+	l.subscriptions++
+	l.on(l.subscriptions)
+	return s
 }
 
 // A worker that waits too long for the solver repeats its survey from the log, not from what it has in memory, and gets the same records.
@@ -63,7 +134,7 @@ func TestSurveyMadeAgain(t *testing.T) {
 			log := openEmbedded(t)
 			job := newLogJob(t, log)
 			p, plan := submitJob(t, log, job, event.Ignore{})
-			all := run.NewAlone(job.Examples.Partitions)
+			all := run.NewSoleOwner(job.Examples.Partitions)
 			// After each survey the worker loses all its partitions, and gets them back.
 			owner, surveys := newSimMembership(), 0
 			owner.assign(all...)

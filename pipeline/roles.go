@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -56,6 +57,9 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 		if err := p.solveWhenOwner(ctx, blas, o, plan, watch, rec); err != nil {
 			return err
+		}
+		if owner, err := run.Owns(o, 0); err != nil || !owner {
+			return err // those that stand by need not remove the same again
 		}
 		p.prune(ctx, job.Keep, rec)
 		return nil
@@ -124,7 +128,7 @@ func (p *pipeline) endedOrGivenUp(ctx context.Context, plans *run.Ledger, other 
 			}
 			began = time.Now()
 		}
-		q := p.queue(ctx, plans, run.NewAlone(0), rec)
+		q := p.queue(ctx, plans, run.NewSoleOwner(0), rec)
 		late, err := q.ended(ctx, id)
 		q.subscription.Close()
 		if err == nil && late {
@@ -159,11 +163,7 @@ func (p *pipeline) giveUp(ctx context.Context, plan *schemas.Plan, rec event.Rec
 func (p *pipeline) takenUp(ctx context.Context, plan *schemas.Plan) (taken bool, err error) {
 	id, found := plan.Run(), errors.New("found")
 	look := func(topic string, partition int, from int64) error {
-		_, end, err := p.Log.Bounds(ctx, topic, partition)
-		if err != nil {
-			return err
-		}
-		return p.Remaining(ctx, topic, partition, from, end, func(m run.Message) error {
+		return p.Remaining(ctx, topic, partition, from, math.MaxInt64, func(m run.Message) error {
 			if m.Run() == id {
 				return found
 			}

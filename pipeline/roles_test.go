@@ -186,7 +186,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- p.serve(ctx, other, event.Serialised(recorder), func() member {
-			return &leavingMember{Alone: run.NewAlone(4), left: left}
+			return &leavingMember{SoleOwner: run.NewSoleOwner(4), left: left}
 		}, func(context.Context, run.Owner, *schemas.Plan, int64) error {
 			t.Error("a process with another arithmetic takes part in the run")
 			return nil
@@ -217,7 +217,7 @@ func TestAnyArithmetic(t *testing.T) {
 	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
 		here := arithmetic(blas)
 		here.Processor = []string{"amd64", "arm64"}[i]
-		half := &leavingMember{Alone: run.Alone{i, i + 2}, left: make(chan struct{}, 1)}
+		half := &leavingMember{SoleOwner: run.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
 			halves <- p.serve(ctx, here, event.Ignore{}, func() member { return half }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
@@ -225,7 +225,7 @@ func TestAnyArithmetic(t *testing.T) {
 		}()
 	}
 	solving := newSoleMembers(t, p, job, event.Ignore{})
-	solving.works = run.NewAlone(0)
+	solving.works = run.NewSoleOwner(0)
 	report, err := solving.execute(t.Context(), plan, readLedger(t, p))
 	if err != nil || len(report.Stages) != len(job.Stages) {
 		t.Fatalf("report %+v, %v", report, err)
@@ -243,7 +243,7 @@ func TestAnyArithmetic(t *testing.T) {
 
 // leavingMember is a member of a group that sends a value when it leaves.
 type leavingMember struct {
-	run.Alone
+	run.SoleOwner
 	left chan<- struct{}
 }
 

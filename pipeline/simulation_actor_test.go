@@ -129,7 +129,7 @@ func (s *simulation) startRoles(workers, solvers int) {
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
 		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(s.workers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(a, s.workers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Sequential: true}, event.Ignore{}).Work(ctx)
 		})
 	})
@@ -138,7 +138,7 @@ func (s *simulation) startWorker(i int) {
 func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
 		p := s.pipeline(a)
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(s.solvers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(a, s.solvers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
@@ -159,6 +159,9 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)
+			if s.ends[id] != schemas.Done && !s.historyLost {
+				s.fail("a submitter has the report of run %s, which has ended as %q", id, s.ends[id])
+			}
 		case errors.As(err, &end):
 			s.outcomes = append(s.outcomes, end.State)
 			if end.State == schemas.Failed {

@@ -19,7 +19,7 @@ func (s *simulation) injectFault() {
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
 		s.log.happen(compaction, "plans and versions are compacted")
-		s.compact()
+		s.compact(s.steps - oldAge) // see Topics
 	case 8:
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
 	case 9:
@@ -31,7 +31,7 @@ func (s *simulation) injectFault() {
 		topic := []string{s.topics.Statistics, s.topics.Examples}[s.random.IntN(2)]
 		if partitions := s.log.topics[topic]; len(partitions) == 2 {
 			s.log.happen(growth, "%s gets another partition", topic)
-			s.log.topics[topic] = append(partitions, &simPartition{})
+			s.log.addPartition(topic, 0)
 		}
 	case 11:
 		if s.random.IntN(3) == 0 {
@@ -48,10 +48,9 @@ func (s *simulation) expire(topic string, partition int) {
 	p.expire(before)
 }
 
-// compact compacts plans and versions.
-func (s *simulation) compact() {
-	for _, topic := range []string{s.topics.Plans, s.topics.Versions} {
-		p := s.log.topics[topic][0]
-		p.compact(p.end)
-	}
+// compact compacts versions, and what was written on plans up to a step.
+func (s *simulation) compact(step int) {
+	versions, plans := s.log.topics[s.topics.Versions][0], s.log.topics[s.topics.Plans][0]
+	versions.compact(versions.end)
+	plans.compact(plans.before(step))
 }

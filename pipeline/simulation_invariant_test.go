@@ -173,7 +173,7 @@ func (s *simulation) checkEnd() {
 		return
 	}
 	s.checkLedger()
-	s.compact()
+	s.compact(s.steps)
 	s.checkLedger()
 	manifests, err := p.Versions(ctx)
 	if err != nil {

@@ -31,6 +31,11 @@ type simPartition struct {
 	written    map[int64]int // the step in which a message was written, by its offset
 }
 
+// addPartition adds a partition to a topic. It has no messages yet, and its offsets begin at first.
+func (l *simLog) addPartition(topic string, first int64) {
+	l.topics[topic] = append(l.topics[topic], &simPartition{first: first, end: first})
+}
+
 // append adds a message, and returns its offset.
 func (p *simPartition) append(m schemas.Message) int64 {
 	p.messages = append(p.messages, run.Message{Message: m, Offset: p.end})
@@ -42,6 +47,18 @@ func (p *simPartition) append(m schemas.Message) int64 {
 func (p *simPartition) index(offset int64) int {
 	i, _ := slices.BinarySearchFunc(p.messages, offset, func(m run.Message, offset int64) int { return int(m.Offset - offset) })
 	return i
+}
+
+// before returns the offset before which all messages were written up to a step.
+func (p *simPartition) before(step int) int64 {
+	at := p.first
+	for _, m := range p.messages {
+		if p.written[m.Offset] > step {
+			break
+		}
+		at = m.Offset + 1
+	}
+	return at
 }
 
 // expire deletes the messages before an offset, as retention does.
@@ -140,14 +157,7 @@ func (l actorLog) Before(_ context.Context, topic string, _ time.Duration) (offs
 		return nil, err
 	}
 	for _, p := range l.topics[topic] {
-		at := p.first
-		for _, m := range p.messages {
-			if p.written[m.Offset] > l.step-oldAge {
-				break
-			}
-			at = m.Offset + 1
-		}
-		offsets = append(offsets, at)
+		offsets = append(offsets, p.before(l.step-oldAge))
 	}
 	return offsets, nil
 }

@@ -7,6 +7,7 @@ type simMembership struct {
 	owned   []int
 	changed chan struct{}
 	err     error
+	away    bool // the actor has left the group
 }
 
 func newSimMembership() *simMembership { return &simMembership{changed: make(chan struct{}, 1)} }
@@ -14,7 +15,6 @@ func newSimMembership() *simMembership { return &simMembership{changed: make(cha
 func (m *simMembership) Owned() []int             { return m.owned }
 func (m *simMembership) Changed() <-chan struct{} { return m.changed }
 func (m *simMembership) Err() error               { return m.err }
-func (m *simMembership) Leave() error             { return nil }
 
 func (m *simMembership) assign(partitions ...int) {
 	m.owned = partitions
@@ -33,14 +33,33 @@ func (m *simMembership) lose() {
 	m.assign()
 }
 
-// join returns the membership of an actor, given those of its group and its number. In place of one that was lost it returns a
-// new one, for which the group assigns all partitions again.
-func (s *simulation) join(group []*simMembership, i int) member {
-	if group[i].err != nil {
+// simMember is a membership that its actor can leave.
+type simMember struct {
+	*simMembership
+	leave func()
+}
+
+// Leave makes the group assign all partitions to the others.
+func (m simMember) Leave() error {
+	m.leave()
+	return nil
+}
+
+// join returns the membership of an actor, given those of its group and its number. If it was lost or left, it is a new one, for which
+// the group assigns all partitions again. A killed process does not leave: it is back before the group has missed it.
+func (s *simulation) join(a *actor, group []*simMembership, i int) member {
+	if group[i].err != nil || group[i].away {
 		group[i] = newSimMembership()
 		s.assignAll()
 	}
-	return group[i]
+	m := group[i]
+	return simMember{m, func() {
+		if !a.killed && m.err == nil {
+			m.away = true
+			m.assign()
+			s.assignAll()
+		}
+	}}
 }
 
 // assignAll assigns each partition to one worker and the plans topic to one solver, and notifies all of them.
@@ -52,16 +71,21 @@ func (s *simulation) assignAll() {
 // or none.
 func (s *simulation) reassign(notified func() bool) {
 	owned := make([][]int, len(s.workers))
-	for p := range simPartitions {
-		i := s.choose(len(s.workers))
-		owned[i] = append(owned[i], p)
+	if present := s.present(s.workers); len(present) > 0 {
+		for p := range simPartitions {
+			i := present[s.choose(len(present))]
+			owned[i] = append(owned[i], p)
+		}
 	}
 	for i, m := range s.workers {
 		if notified() {
 			m.assign(owned[i]...)
 		}
 	}
-	active := s.choose(len(s.solvers))
+	active := -1
+	if present := s.present(s.solvers); len(present) > 0 {
+		active = present[s.choose(len(present))]
+	}
 	for i, m := range s.solvers {
 		if !notified() {
 			continue
@@ -72,4 +96,14 @@ func (s *simulation) reassign(notified func() bool) {
 			m.assign()
 		}
 	}
+}
+
+// present returns the numbers of the members that have not left their group.
+func (s *simulation) present(group []*simMembership) (numbers []int) {
+	for i, m := range group {
+		if !m.away {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
 }

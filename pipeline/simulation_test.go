@@ -252,16 +252,12 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
 		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
-	for topic, partitions := range map[string]int{
-		s.topics.Examples: simPartitions, s.topics.Residuals: simPartitions, s.topics.Statistics: 2, s.topics.Weights: 1, s.topics.Versions: 1, s.topics.Plans: 1, s.topics.Quarantine: 1,
-	} {
-		for range partitions {
-			begins := s.random.Int64N(3) // what was there before is gone
-			if topic == s.topics.Examples {
-				begins = 0
-			}
-			s.log.topics[topic] = append(s.log.topics[topic], &simPartition{first: begins, end: begins})
-		}
+	for range simPartitions {
+		s.log.addPartition(s.topics.Examples, 0)
+		s.log.addPartition(s.topics.Residuals, s.random.Int64N(3)) // what was there before is gone
+	}
+	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.Plans, s.topics.Quarantine} {
+		s.log.addPartition(topic, s.random.Int64N(3))
 	}
 	for p, messages := range sc.messages {
 		for _, m := range messages {

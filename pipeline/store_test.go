@@ -57,7 +57,10 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job Job, store *partition.Sto
 	r.report = fmt.Sprint(report.Rows, report.Labels, report.Quarantined, report.PassedOver, report.Splits)
 	for _, message := range readTopic(t, log, p.Topics.Statistics) {
 		m := run.FromKafka(message)
-		if key, mine := strings.CutPrefix(m.Key, plan.Run()+"/"); mine && m.Kind() != schemas.KindSeal { // a seal says where residuals are
+		if m.Kind() == schemas.KindSeal || m.Kind() == schemas.KindClaim { // a seal says where residuals are, a claim says whose it is
+			continue
+		}
+		if key, mine := strings.CutPrefix(m.Key, plan.Run()+"/"); mine {
 			r.sent[key] = fmt.Sprint(m.Get("covered"), m.Get("quarantined"), m.Get("passed_over"), schemas.DigestJSON(m.Value))
 		}
 	}

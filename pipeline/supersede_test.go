@@ -41,13 +41,13 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	worked := make(chan error)
 	go func() {
-		worked <- worker.New(p.Client, openBLAS(t), plan, 0, run.NewAlone(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
+		worked <- worker.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
 	}()
 	end := &schemas.End{Run: plan.Run(), State: schemas.Cancelled}
 	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := solver.New(p.Client, openBLAS(t), plan, 0, run.NewAlone(1), recorder).Solve(t.Context()); err != nil {
+	if err := solver.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(1), recorder).Solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()

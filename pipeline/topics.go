@@ -142,13 +142,17 @@ func Topics(job Job) []kafkalog.Topic {
 		topic.Compact = true
 		return topic
 	}
+	plans := compacted(t.Plans)
+	// A client that gets no answer writes a plan again. Of the two, compaction keeps the later one, which may come behind plans that
+	// others have written meanwhile, so that the order of the runs would change while they wait.
+	plans.Config["min.compaction.lag.ms"] = milliseconds(o.Retention.Tombstones)
 	return []kafkalog.Topic{
 		deleted(t.Examples, p, o.Retention.Examples),
 		deleted(t.Residuals, p, o.Retention.Residuals),
 		deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
 		deleted(t.Weights, 1, o.Retention.Weights),
 		compacted(t.Versions),
-		compacted(t.Plans),
+		plans,
 		deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}
 }
@@ -177,6 +181,7 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 	for i := range topics {
 		if topics[i].Compact && p.Alone { // nobody else has to hear what was removed
 			topics[i].Config["delete.retention.ms"] = "0"
+			delete(topics[i].Config, "min.compaction.lag.ms")
 		}
 	}
 	if err := p.admin.Create(ctx, topics...); err != nil {

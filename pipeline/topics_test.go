@@ -34,6 +34,9 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 			t.Errorf("%s: %+v", name, topic)
 		}
 		if topic.Compact {
+			if lag := topic.Config["min.compaction.lag.ms"]; name == "plans" && lag != "25200000" || name != "plans" && lag != "" {
+				t.Errorf("%s: messages are compacted after %q ms", name, lag)
+			}
 			if topic.Config["delete.retention.ms"] != "25200000" || topic.Config["max.compaction.lag.ms"] != "25200000" || want[name] != "" {
 				t.Errorf("%s: %+v", name, topic)
 			}

@@ -114,7 +114,7 @@ func (p *pipeline) join(ctx context.Context, job Job, store *partition.Store, bl
 	p.checkStore(ctx, store)
 	m := &members{pipeline: p, blas: blas, bytes: bytes, store: store, rec: rec, joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
 	if p.admin.Embedded() {
-		m.works, m.solves = run.NewAlone(job.Examples.Partitions), run.NewAlone(1)
+		m.works, m.solves = run.NewSoleOwner(job.Examples.Partitions), run.NewSoleOwner(1)
 		return m, nil
 	}
 	var works *kafkalog.Member

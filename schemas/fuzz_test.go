@@ -236,6 +236,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		m := Message{Value: value}
 		survives(t, m, func(p *Plan) Message { p.Content(); return whole(t, p.Messages) })
 		survives(t, m, (*End).Message)
+		survives(t, m, (*Claim).Message)
 		survives(t, m, (*Failure).Message)
 		survives(t, m, (*SourceSeal).Message)
 		survives(t, m, (*Removal).Message)
@@ -261,7 +262,7 @@ func whole(t *testing.T, messages func() ([]Message, error)) (whole Message) {
 }
 
 // survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
-func survives[T Plan | End | Failure | SourceSeal | Manifest | Report | Ledger | Removal](t *testing.T, m Message, message func(*T) Message) {
+func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Ledger | Removal](t *testing.T, m Message, message func(*T) Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		if !errors.Is(err, ErrDamaged) {

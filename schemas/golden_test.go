@@ -52,6 +52,7 @@ func samples(t testing.TB) map[string]Message {
 		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
 		"ledger":          must(ledger.Messages())(t)[0],
 		"stage":           stage.Message(p.Run()),
+		"claim":           (&Claim{Run: p.Run()}).Message(),
 		"failure":         (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
 		"source":          p.Sources[0].Message(),
 		"manifest":        must(manifest.Messages())(t)[0],
@@ -246,6 +247,8 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 		return jsonReencode[Removal](m)
 	case KindEnd:
 		return jsonReencode[End](m)
+	case KindClaim:
+		return jsonReencode[Claim](m)
 	case KindFailure:
 		return jsonReencode[Failure](m)
 	case KindSource:
@@ -282,7 +285,7 @@ func documentReencode[T Plan | Report | Ledger | Manifest](m Message, encode fun
 	return messages[0], nil
 }
 
-func jsonReencode[T End | Failure | SourceSeal | Removal](m Message) (Message, error) {
+func jsonReencode[T Claim | End | Failure | SourceSeal | Removal](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		return Message{}, err

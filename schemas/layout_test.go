@@ -93,6 +93,10 @@ func layouts() []layout {
 			says: "an ingested source is complete: messages, rows, spans", value: SourceSeal{},
 		},
 		{
+			kind: KindClaim, topic: "statistics", key: "RUN/claim", writer: "worker", reader: "solver",
+			says: "a worker surveys examples of a run, so that the run is not given up", value: Claim{},
+		},
+		{
 			kind: KindFailure, topic: "statistics", key: "RUN/failure/PARTITIONS", writer: "worker", reader: "solver",
 			says: "why a partition's examples or residuals end the run", value: Failure{},
 		},

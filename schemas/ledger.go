@@ -13,6 +13,8 @@ type Ledger struct {
 	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
 	Highest    int          `json:"highest"`    // the number of the latest version, removed or not; 0: there is none
 	Swept      int64        `json:"swept"`      // offset on the plans topic: what does not count before it has tombstones
+	// VersionsSwept is an offset on the versions topic: what is of no version before it has tombstones.
+	VersionsSwept int64 `json:"versions_swept"`
 }
 
 // Place says where on a topic the messages of a run's plan or version are. Messages of others may stand between them.

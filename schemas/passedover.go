@@ -9,36 +9,36 @@ import (
 
 // PassedOver counts the messages of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
 // zero value counts none, and is read-only. Messages that can't be used are not in it: they are in quarantine.
-type PassedOver map[PassOver]int64
+type PassedOver map[PassOverReason]int64
 
-// PassOver is a reason why a run leaves out a message.
-type PassOver string
+// PassOverReason is a reason why a run leaves out a message.
+type PassOverReason string
 
 // The reasons.
 const (
 	// OtherProducer: the run is of files, and another producer wrote the message.
-	OtherProducer PassOver = "other_producer"
+	OtherProducer PassOverReason = "other_producer"
 	// OtherSource: the run is of files, and the message is of none of them, or of an ingest of them that was interrupted.
-	OtherSource PassOver = "other_source"
+	OtherSource PassOverReason = "other_source"
 	// Unsealed: the ingest that wrote the message was interrupted, or goes on.
-	Unsealed PassOver = "unsealed"
+	Unsealed PassOverReason = "unsealed"
 	// Repeated: the message is on the topic twice, and counts once.
-	Repeated PassOver = "repeated"
+	Repeated PassOverReason = "repeated"
 	// Expired: retention has deleted the message of a source before the run began.
-	Expired PassOver = "expired"
+	Expired PassOverReason = "expired"
 	// Expiring: retention may delete the message before the run has ended.
-	Expiring PassOver = "expiring"
+	Expiring PassOverReason = "expiring"
 	// Missing: the message of a source is not on the topic, and retention has not deleted it.
-	Missing PassOver = "missing"
+	Missing PassOverReason = "missing"
 )
 
-// PassOvers returns the reasons, each with its meaning for people, in the order of the documentation.
-func PassOvers() []struct {
-	Reason  PassOver
+// PassOverReasons returns the reasons, each with its meaning for people, in the order of the documentation.
+func PassOverReasons() []struct {
+	Reason  PassOverReason
 	Meaning string
 } {
 	return []struct {
-		Reason  PassOver
+		Reason  PassOverReason
 		Meaning string
 	}{
 		{OtherProducer, "of other producers, as the run is of files"},
@@ -59,7 +59,7 @@ func (p *PassedOver) Add(o PassedOver) {
 }
 
 // Count adds n messages that are left out for a reason.
-func (p *PassedOver) Count(reason PassOver, n int64) {
+func (p *PassedOver) Count(reason PassOverReason, n int64) {
 	if n == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func (p PassedOver) MarshalJSON() ([]byte, error) {
 	if p == nil {
 		return []byte("{}"), nil
 	}
-	return json.Marshal(map[PassOver]int64(p))
+	return json.Marshal(map[PassOverReason]int64(p))
 }
 
 // note returns the counts as JSON.

@@ -106,13 +106,13 @@ func TestProgressOfPassedOver(t *testing.T) {
 	var out, stderr bytes.Buffer
 	p := newProgress(&out, &stderr, time.Now)
 	all := schemas.PassedOver{}
-	for i, r := range schemas.PassOvers() {
+	for i, r := range schemas.PassOverReasons() {
 		all.Count(r.Reason, int64(i))
 	}
 	p.Record(event.Surveyed{Rows: map[schemas.Split]int64{schemas.Train: 5}, Features: 3, Inputs: 3, Classes: 2, PassedOver: all})
 	p.finish()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != len(schemas.PassOvers()) || !strings.Contains(out.String(), "passed over: 1 message of other files, or of an interrupted ingest\n") {
+	if len(lines) != len(schemas.PassOverReasons()) || !strings.Contains(out.String(), "passed over: 1 message of other files, or of an interrupted ingest\n") {
 		t.Errorf("got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
 	}
 }

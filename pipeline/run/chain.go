@@ -265,12 +265,13 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	return end, nil
 }
 
-// Vanished reports whether the newest record of the chain is no longer on the weights topic, as after an unclean election of a leader.
-// Then others, who read the topic, go on from an earlier record.
-func (c *Chain) Vanished(ctx context.Context, client *Client) (bool, error) {
+// Differs reports whether the weights topic has another chain of the run than this one, whose messages were read long ago. After an
+// unclean election of a leader, accepted records may be gone, and those that others have written since may have offsets that were read
+// already. Whoever has waited for long without a message asks, and begins again from what is on the topic.
+func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	there := NewChain(c.Plan, c.codec, event.Ignore{})
 	_, err := there.Read(ctx, client)
-	return err == nil && c.Head() != c.Root && !slices.Contains(there.digests, c.Head()), err
+	return err == nil && c.Head() != there.Head(), err
 }
 
 // Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,21 +21,22 @@ type Ledger struct {
 	// Next is the offset after the last message that was read.
 	Next int64
 
-	codec      Codec
-	topic      string
-	documents  schemas.Documents
-	first      map[schemas.Digest]int64 // where the plans begin that are not complete yet
-	plans      []submitted              // the first of each run
-	ends       map[string]*schemas.End
-	sources    []string // that have seals, in the order of their first
-	seals      map[string][]*schemas.SourceSeal
-	incomplete map[string]bool // names of sources that a run found to lack messages
-	versions   []schemas.Place // by number
-	removed    map[string]bool // runs whose versions were removed
-	highest    int             // the number of the latest version, removed or not
-	settled    int             // of the versions up to this number, those that are not in versions were removed
-	swept      int64           // see schemas.Ledger
-	damaged    []error         // why messages were skipped
+	codec         Codec
+	topic         string
+	documents     schemas.Documents
+	first         map[schemas.Digest]int64 // where the plans begin that are not complete yet
+	plans         []submitted              // the first of each run
+	ends          map[string]*schemas.End
+	sources       []string // that have seals, in the order of their first
+	seals         map[string][]*schemas.SourceSeal
+	incomplete    map[string]bool // names of sources that a run found to lack messages
+	versions      []schemas.Place // by number
+	removed       map[string]bool // runs whose versions were removed
+	highest       int             // the number of the latest version, removed or not
+	completeTo    int             // versions up to this number that are not in versions were removed
+	swept         int64           // see schemas.Ledger
+	versionsSwept int64           // see schemas.Ledger
+	damaged       []error         // why messages were skipped
 
 	covered   int64           // a ledger on the topic covers what comes before this offset, but for the ends of runs
 	uncertain map[string]bool // runs whose ends may be before covered: see Ledger.Uncertain
@@ -158,10 +160,10 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	for _, name := range s.Incomplete {
 		l.incomplete[name] = true
 	}
-	l.versions, l.highest, l.settled, l.swept = s.Versions, s.Highest, s.Highest, s.Swept
+	l.versions, l.highest, l.completeTo, l.swept, l.versionsSwept = s.Versions, s.Highest, s.Highest, s.Swept, s.VersionsSwept
 	for _, place := range s.Unfinished {
-		// If the plan was written twice, compaction keeps the second copy.
-		for _, to := range []int64{place.To, s.Before} {
+		// If the plan was written twice, compaction keeps the second copy, wherever it is.
+		for _, to := range []int64{place.To, math.MaxInt64} {
 			if l.index(place.Run) >= 0 {
 				break
 			}
@@ -170,9 +172,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 			}
 		}
 		if i := l.index(place.Run); i >= 0 && place.Since != nil {
-			plan := *l.plans[i].Plan
-			plan.Since = *place.Since
-			l.plans[i].Plan = &plan
+			l.setSince(i, *place.Since)
 		}
 	}
 	l.written, l.bytes, l.Next, l.covered = 0, 0, s.Before, s.Before
@@ -330,12 +330,17 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 		if l.ends[l.plans[i].place.Run] != nil {
 			continue
 		}
-		plan := *l.plans[i].Plan
-		plans := plan.Since.Plans
-		plan.Since = end.Since
-		plan.Since.Plans = plans
-		l.plans[i].Plan = &plan
+		since := end.Since
+		since.Plans = l.plans[i].Since.Plans
+		l.setSince(i, since)
 	}
+}
+
+// setSince says where the run of a plan begins to read.
+func (l *Ledger) setSince(i int, since schemas.Since) {
+	plan := *l.plans[i].Plan
+	plan.Since = since
+	l.plans[i].Plan = &plan
 }
 
 // addVersion adds a version, and reports whether its number is free, or is that run's own.
@@ -345,7 +350,7 @@ func (l *Ledger) addVersion(place schemas.Place) bool {
 		return l.versions[at].Run == place.Run
 	}
 	l.highest = max(l.highest, place.Version)
-	if !l.removed[place.Run] && place.Version > l.settled {
+	if !l.removed[place.Run] && place.Version > l.completeTo {
 		l.versions = slices.Insert(slices.Clone(l.versions), at, place)
 	}
 	return true
@@ -460,7 +465,7 @@ func (l *Ledger) due(messages int) bool {
 
 // state returns what the ledger knows, but for how runs ended.
 func (l *Ledger) state() *schemas.Ledger {
-	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Swept: l.swept}
+	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Swept: l.swept, VersionsSwept: l.versionsSwept}
 	for _, p := range l.plans {
 		if l.ends[p.place.Run] == nil {
 			place := p.place

@@ -111,11 +111,11 @@ func TestEnds(t *testing.T) {
 
 // The partitions that a role owns, and what becomes of it when its membership ends.
 func TestOwner(t *testing.T) {
-	if owned := NewAlone(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
+	if owned := NewSoleOwner(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
 		t.Errorf("%v", owned)
 	}
 	for partition, want := range map[int]bool{0: true, 2: true, 3: false} {
-		if mine, err := Owns(NewAlone(3), partition); mine != want || err != nil {
+		if mine, err := Owns(NewSoleOwner(3), partition); mine != want || err != nil {
 			t.Errorf("partition %d: %v, %v", partition, mine, err)
 		}
 	}

@@ -13,12 +13,12 @@ type Owner interface {
 	Err() error
 }
 
-// Alone owns all partitions, for a process that shares them with no other, as on the embedded broker.
-type Alone []int
+// SoleOwner owns all partitions, for a process that shares them with no other, as on the embedded broker.
+type SoleOwner []int
 
-// NewAlone returns the owner of partitions 0 to partitions − 1.
-func NewAlone(partitions int) Alone {
-	all := make(Alone, partitions)
+// NewSoleOwner returns the owner of partitions 0 to partitions − 1.
+func NewSoleOwner(partitions int) SoleOwner {
+	all := make(SoleOwner, partitions)
 	for p := range all {
 		all[p] = p
 	}
@@ -26,13 +26,13 @@ func NewAlone(partitions int) Alone {
 }
 
 // Owned returns all partitions.
-func (a Alone) Owned() []int { return a }
+func (o SoleOwner) Owned() []int { return o }
 
 // Changed returns nil.
-func (a Alone) Changed() <-chan struct{} { return nil }
+func (o SoleOwner) Changed() <-chan struct{} { return nil }
 
 // Err returns nil.
-func (a Alone) Err() error { return nil }
+func (o SoleOwner) Err() error { return nil }
 
 // MembershipError says why a process can't be a member of its consumer group any more. It ends the process's role, and no run.
 type MembershipError struct{ Err error }

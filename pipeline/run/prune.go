@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -46,10 +47,7 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
 	tombstones, whole, err := c.tombstones(ctx, place.Run, place.From, place.To)
 	if err == nil && !whole { // compaction has kept later copies of some messages: see version.readAll
-		var end int64
-		if _, end, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err == nil {
-			tombstones, _, err = c.tombstones(ctx, place.Run, 0, end)
-		}
+		tombstones, _, err = c.tombstones(ctx, place.Run, 0, math.MaxInt64)
 	}
 	if err != nil {
 		return err
@@ -107,7 +105,10 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	}
 	state := l.state()
 	state.Swept = max(l.swept, to)
-	if err := c.bury(ctx, state, l.swept); err != nil {
+	if err := c.writeTombstones(ctx, state, l.swept); err != nil {
+		return err
+	}
+	if err := c.sweepVersions(ctx, state); err != nil {
 		return err
 	}
 	messages, err := state.Messages()
@@ -118,8 +119,44 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	return err
 }
 
-// bury writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a ledger. A plan's tombstone comes before those of its ends: a plan without an end would run again.
-func (c *Client) bury(ctx context.Context, state *schemas.Ledger, from int64) error {
+// sweepVersions writes tombstones for the messages on the versions topic that are of no version and older than planAge: of runs that
+// were cancelled after their versions were written, and of versions that were written again after they were removed. It goes on where
+// the ledger says that the last sweep ended.
+func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error {
+	old, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
+	if err != nil {
+		return err
+	}
+	counts, unfinished := map[string]bool{}, map[string]bool{}
+	for _, place := range state.Versions {
+		counts[place.Run] = true
+	}
+	for _, place := range state.Unfinished {
+		unfinished[place.Run] = true
+	}
+	var tombstones []schemas.Message
+	from, swept := min(state.VersionsSwept, old[0]), old[0] // the topic may be made anew
+	err = c.Remaining(ctx, c.Topics.Versions, 0, from, swept, func(m Message) error {
+		switch {
+		case m.Offset >= swept || m.Value == nil || m.Run() == "" || counts[m.Run()]:
+		case unfinished[m.Run()]:
+			swept = m.Offset // the next sweep looks again
+		default:
+			tombstones = append(tombstones, m.Tombstone())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	state.VersionsSwept = swept
+	_, err = c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)
+	return err
+}
+
+// writeTombstones writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a
+// ledger. A plan's tombstone comes before those of its ends: a plan without an end would run again.
+func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, from int64) error {
 	counts := map[string]bool{}
 	for _, place := range state.Unfinished {
 		counts[place.Run] = true

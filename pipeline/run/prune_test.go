@@ -61,6 +61,60 @@ func TestNoLedgerWithinAPlan(t *testing.T) {
 	}
 }
 
+// What a run has left on the versions topic is removed if the run was cancelled before its version counted. A version stays, and so
+// does what a run that goes on has written, until a later sweep.
+func TestVersionsThatNeverCount(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log, versions := client.Log.(memoryLog), client.Topics.Versions
+	live := func() (runs []string) {
+		last := map[string]schemas.Message{}
+		for _, m := range log[versions] {
+			last[m.Key] = m
+		}
+		for _, m := range last {
+			if m.Value != nil && !slices.Contains(runs, m.Run()) {
+				runs = append(runs, m.Run())
+			}
+		}
+		slices.Sort(runs)
+		return runs
+	}
+	counts, cancelled, goesOn := finished(t, client, testPlan(1), 1), testPlan(2), testPlan(3)
+	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
+		write(t, client, documents(t, plan.Messages)...)
+		manifest := &schemas.Manifest{Name: plan.Name, Version: 2, Run: plan.Run(), Plan: plan}
+		if _, err := client.PublishVersion(t.Context(), manifest, newTestRun(plan).all()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, client, (&schemas.End{Run: cancelled.Run(), State: schemas.Cancelled}).Message())
+	log[versions] = append(log[versions], schemas.Message{Value: []byte("of another program")})
+	prune := func(want ...string) {
+		t.Helper()
+		if err := client.Prune(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(want)
+		if got := live(); !slices.Equal(got, want) {
+			t.Errorf("the topic has messages of the runs %q, expected %q", got, want)
+		}
+	}
+	prune("", counts.Run, goesOn.Run())
+	write(t, client, (&schemas.End{Run: goesOn.Run(), State: schemas.Cancelled}).Message())
+	for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	prune("", counts.Run)
+	size := len(log[versions])
+	for range 2 * len(log[client.Topics.Plans]) {
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	if prune("", counts.Run); len(log[versions]) != size {
+		t.Errorf("%d messages were written where nothing was left to remove", len(log[versions])-size)
+	}
+}
+
 // Whatever a Prune that is interrupted has not removed, later ones remove.
 func TestInterruptedPrune(t *testing.T) {
 	for fails := range 4 {

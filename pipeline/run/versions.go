@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -138,11 +139,7 @@ func (v *version) read(ctx context.Context, from, to int64) error {
 // readAll reads the version's messages wherever they are. A message that was written again, by another solver or by a client that got
 // no answer, may stand behind the place of the version, and compaction keeps the last copy. An error says that there is no manifest.
 func (v *version) readAll(ctx context.Context) error {
-	_, end, err := v.Log.Bounds(ctx, v.Topics.Versions, 0)
-	if err != nil {
-		return err
-	}
-	if err := v.read(ctx, 0, end); err != nil {
+	if err := v.read(ctx, 0, math.MaxInt64); err != nil {
 		return err
 	}
 	if v.manifest == nil {

@@ -136,7 +136,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if failure != nil && s.owner.Changed() == nil { // this process is alone: nobody else can make the visit
 			return nil, &FailureError{*failure}
 		}
-		known := len(s.inbox.digests)
+		known, claims := len(s.inbox.digests), s.claims
 		late, err := s.receive(ctx, time.Until(deadline))
 		if err != nil {
 			return nil, err
@@ -153,6 +153,8 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			}
 			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			wait = run.Patience(wait)
+		case s.claims > claims:
+			wait, waited = run.MinPatience, 0
 		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:
 			wait = run.MinPatience
 		default:

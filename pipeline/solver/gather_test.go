@@ -23,7 +23,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewAlone(0), event.Ignore{})
+	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), event.Ignore{})
 	parent := accept(t, s, (&schemas.SurveyResult{
 		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
 		Preparation: schemas.Tensors[float32]{
@@ -178,6 +178,8 @@ func (groupOwner) Err() error                 { return nil }
 type scripted struct {
 	deliveries []*run.Delivery
 	late       int
+	after      *run.Delivery // comes after each wait but the last; may be nil
+	waited     bool
 }
 
 var errOver = errors.New("the test is over")
@@ -188,6 +190,11 @@ func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, er
 		s.deliveries = s.deliveries[1:]
 		return d, false, nil
 	}
+	if s.waited && s.after != nil {
+		s.waited = false
+		return s.after, false, nil
+	}
+	s.waited = true
 	if s.late--; s.late < 0 {
 		return nil, false, errOver
 	}
@@ -196,15 +203,15 @@ func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, er
 
 func (s *scripted) Close() {}
 
-// A solver gives a run up if no worker takes it up, and waits for ever for one that has begun.
+// A solver gives a run up if no worker takes it up, and waits for ever for one that has begun, and for one that surveys for long.
 func TestSolverGivesUp(t *testing.T) {
-	for name, begun := range map[string]bool{"no worker": false, "a worker": true} {
+	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true}, "a long survey": {surveys: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
 			s.inbox.begin(schemas.Survey)
 			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
-			if begun {
+			if test.begun {
 				take(t, s, (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root}}).Record())
 			}
 			plan, err := s.plan.Messages()
@@ -212,9 +219,14 @@ func TestSolverGivesUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Log = plansLog{messages: plan}
-			s.subscription = &scripted{late: 5} // 30 s, then as long again and twice as long
+			script := &scripted{late: 5} // 30 s, then as long again and twice as long
+			if test.surveys {
+				claim := schemas.Claim{Run: s.run}
+				script.after = &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: claim.Message()}}
+			}
+			s.subscription = script
 			_, err = s.gather(t.Context(), s.gathering(v, part{kinds: []schemas.Kind{schemas.KindSample}}))
-			if unclaimed := errors.As(err, new(*run.UnclaimedError)); unclaimed == begun {
+			if unclaimed := errors.As(err, new(*run.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
 				t.Errorf("gather ends with %v", err)
 			}
 		})

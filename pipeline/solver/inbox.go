@@ -111,6 +111,10 @@ func (s *Solver) take(m schemas.Message) {
 		}
 		return
 	}
+	if m.Kind() == schemas.KindClaim {
+		s.claims++
+		return
+	}
 	id, err := schemas.IdentityOf(m)
 	if err != nil {
 		s.skip(err)

@@ -31,6 +31,7 @@ type Solver struct {
 	subscription run.Subscription
 	inbox        inbox
 	failures     map[int]*schemas.Failure // by partition, of the visit that is due
+	claims       int                      // that have come
 	buffers      accumulate.BufferPool
 	factors      solve.Buffer
 	stages       []schemas.StageReport
@@ -50,8 +51,8 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 // ErrNotOwner says that another process owns the plans topic now, so its solver continues the run.
 var ErrNotOwner = errors.New("another process owns the plans topic and continues the run")
 
-// errVanished says that weights that were accepted are no longer on their topic: a new solver goes on from what is there.
-var errVanished = errors.New("accepted weights are no longer on their topic")
+// errDiffers says that the weights topic has other accepted weights than this solver: a new solver goes on from what is there.
+var errDiffers = errors.New("the weights topic has other accepted weights")
 
 // errEnded says that somebody else has ended the run.
 var errEnded = errors.New("the run has ended")
@@ -69,7 +70,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 		return ctx.Err()
 	case errors.Is(err, errEnded):
 		return nil
-	case errors.Is(err, errVanished):
+	case errors.Is(err, errDiffers):
 		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.rec).Solve(ctx)
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
 		return err
@@ -168,7 +169,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	return false, nil
 }
 
-// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errVanished if the chain is not on its topic.
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has another chain.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
 	goesOn, err := s.GoesOn(ctx, s.run)
 	if err != nil {
@@ -177,9 +178,9 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	if !goesOn {
 		return errEnded
 	}
-	vanished, err := s.chain.Vanished(ctx, s.Client)
-	if err == nil && vanished {
-		err = errVanished
+	differs, err := s.chain.Differs(ctx, s.Client)
+	if err == nil && differs {
+		err = errDiffers
 	}
 	return err
 }

@@ -190,7 +190,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *run.Client) {
 // newTestWorker returns a worker of a run that has read its weights and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *run.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, 0, run.NewAlone(testPartitions), Options{Bytes: bytes}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, 0, run.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
 	if _, err := w.chain.Read(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -110,6 +111,10 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	}
 	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
 	bad := &quarantine{client: w.Client, plan: w.plan}
+	if err := w.claim(ctx); err != nil {
+		return err
+	}
+	claimed, interval := time.Now(), w.claimInterval()
 	s := &scan{
 		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
@@ -137,13 +142,32 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				return nil, err
 			}
 			if !p.Last(o.segment) {
-				return nil, nil
+				if time.Since(claimed) < interval {
+					return nil, nil
+				}
+				claimed = time.Now()
+				return w.claim, nil
 			}
 			sum, all := sums[p], found[p]
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, p, sum, all, shift) }, nil
 		},
 	}
 	return s.run(ctx, partitions)
+}
+
+// claim says on the statistics topic that this worker surveys.
+func (w *Worker) claim(ctx context.Context) error {
+	c := schemas.Claim{Run: w.run}
+	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.partitions[0].Partition()), c.Message())
+	return err
+}
+
+// claimInterval returns after how long a worker that still surveys says so again: often enough that nobody gives the run up.
+func (w *Worker) claimInterval() time.Duration {
+	if w.GiveUp == 0 {
+		return run.MaxPatience
+	}
+	return min(run.MaxPatience, w.GiveUp/4)
 }
 
 // surveyProcessor surveys segments, in one goroutine.

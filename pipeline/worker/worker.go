@@ -35,6 +35,7 @@ type Worker struct {
 	buffers    accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
 	sequential bool
+	options    Options
 }
 
 // Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
@@ -57,13 +58,25 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		store: o.Store, budget: budget, counting: ingest.NewCounting(plan), sequential: o.Sequential,
+		store: o.Store, budget: budget, counting: ingest.NewCounting(plan), sequential: o.Sequential, options: o,
 	}
 }
 
-// Work makes visits until the run or ctx ends, and then keeps nothing in memory but what the store has. The error is that of ctx or of the brokers, a *[run.MembershipError], or a
-// *[StoppedError] if the worker can't make the visit that is due.
+// Work makes visits until the run or ctx ends, and then keeps nothing in memory but what the store has. The error is that of ctx or of
+// the brokers, a *[run.MembershipError], or a *[StoppedError] if the worker can't make the visit that is due.
 func (w *Worker) Work(ctx context.Context) error {
+	for {
+		if err := w.work(ctx); !errors.Is(err, errDiffers) {
+			return err
+		}
+		*w = *New(w.Client, w.blas, w.plan, w.watch, w.owner, w.options, w.rec)
+	}
+}
+
+// errDiffers says that the weights topic has other accepted weights than this worker: it begins again from what is there.
+var errDiffers = errors.New("the weights topic has other accepted weights")
+
+func (w *Worker) work(ctx context.Context) error {
 	defer func() {
 		for _, p := range w.partitions {
 			p.Release(w.budget)
@@ -78,6 +91,8 @@ func (w *Worker) Work(ctx context.Context) error {
 		return ctx.Err()
 	case errors.As(err, new(*run.MembershipError)):
 		return err // others have its partitions
+	case errors.Is(err, errDiffers):
+		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it says something about this process, and nothing about the log
 	}
@@ -109,7 +124,8 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 
 // Report says on the statistics topic why the worker can't make the visit, again and again, as brokers may lose a message. If no other
 // worker makes the visit within the solver's patience, the run fails. Report returns nil when the run has ended, or another visit is
-// due: a worker that was behind may find that it can go on.
+// due: a worker that was behind may find that it can go on. A worker that had no partitions says nothing, as its trouble is nobody
+// else's concern, and Report returns nil after a while: the worker may be needed.
 func (e *StoppedError) Report(ctx context.Context) error {
 	w := e.worker
 	next, err := w.chain.Read(ctx, w.Client)
@@ -120,7 +136,7 @@ func (e *StoppedError) Report(ctx context.Context) error {
 	subscription := w.Log.Subscribe(ctx, nil, weights, w.plansPosition())
 	defer subscription.Close()
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
-		if len(e.failure.Partitions) > 0 { // otherwise it is nobody else's concern
+		if len(e.failure.Partitions) > 0 {
 			if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partitions[0]), e.failure.Message()); err != nil {
 				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
 			}
@@ -128,7 +144,13 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded || change == chainGrown {
 			return err
 		}
+		if len(e.failure.Partitions) == 0 {
+			return nil
+		}
 		if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
+			return err
+		}
+		if differs, err := w.chain.Differs(ctx, w.Client); err != nil || differs {
 			return err
 		}
 	}
@@ -163,8 +185,12 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
 				return err
 			}
-			if vanished, err := w.chain.Vanished(ctx, w.Client); err != nil || vanished {
-				return err // the role begins again with another worker
+			differs, err := w.chain.Differs(ctx, w.Client)
+			if err != nil {
+				return err
+			}
+			if differs {
+				return errDiffers
 			}
 			w.repeat()
 			wait = run.Patience(wait)
