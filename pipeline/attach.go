@@ -74,15 +74,11 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 			return nil, err
 		}
 	}
-	// The run may have several ends, of which one counts: a solver that had not read that the run was cancelled may have finished it,
-	// or another run may have made the version of the same number.
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if end := l.End(f.run); end != nil {
-		f.end = end
-	}
+	f.end = l.Counting(f.end)
 	rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}

@@ -314,9 +314,8 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Name() == end.Source })
 		l.incomplete[end.Source] = true
 	}
-	if end.Version != nil && !l.addVersion(*end.Version) {
-		end.State, end.Version = schemas.Cancelled, nil
-		end.Reason = "another run has made the version of that number"
+	if end = l.unlessTaken(end); end.Version != nil {
+		l.addVersion(*end.Version)
 	}
 	known := l.ends[end.Run]
 	if known == nil || outranks(end.State, known.State) {
@@ -343,17 +342,31 @@ func (l *Ledger) setSince(i int, since schemas.Since) {
 	l.plans[i].Plan = &plan
 }
 
-// addVersion adds a version, and reports whether its number is free, or is that run's own.
-func (l *Ledger) addVersion(place schemas.Place) bool {
-	at, taken := slices.BinarySearchFunc(l.versions, place.Version, func(p schemas.Place, n int) int { return cmp.Compare(p.Version, n) })
-	if taken {
-		return l.versions[at].Run == place.Run
+// unlessTaken returns an end, or, if another run has made the version of its number, a cancellation in its place.
+func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
+	if end.Version == nil {
+		return end
 	}
+	if at, taken := l.version(end.Version.Version); !taken || l.versions[at].Run == end.Version.Run {
+		return end
+	}
+	cancelled := *end
+	cancelled.State, cancelled.Version, cancelled.Reason = schemas.Cancelled, nil, "another run has made the version of that number"
+	return &cancelled
+}
+
+// version returns the index in versions of a version, given its number, or where it would be.
+func (l *Ledger) version(number int) (at int, there bool) {
+	return slices.BinarySearchFunc(l.versions, number, func(p schemas.Place, n int) int { return cmp.Compare(p.Version, n) })
+}
+
+// addVersion adds a version whose number is free, or that run's own.
+func (l *Ledger) addVersion(place schemas.Place) {
+	at, there := l.version(place.Version)
 	l.highest = max(l.highest, place.Version)
-	if !l.removed[place.Run] && place.Version > l.completeTo {
+	if !there && !l.removed[place.Run] && place.Version > l.completeTo {
 		l.versions = slices.Insert(slices.Clone(l.versions), at, place)
 	}
-	return true
 }
 
 func (l *Ledger) addSeal(seal *schemas.SourceSeal) {
@@ -425,6 +438,17 @@ func (c *Client) GoesOn(ctx context.Context, run string) (bool, error) {
 
 // End returns how a run ended; nil while it goes on, or if it ended too long ago.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
+
+// Counting returns the end that counts of a run that may have several, given one of them, which may be from a time that the ledger knows
+// only in summary. A solver that had not read that the run was cancelled may have finished it, or another run may have made the version
+// of the same number.
+func (l *Ledger) Counting(end *schemas.End) *schemas.End {
+	end = l.unlessTaken(end)
+	if known := l.ends[end.Run]; known != nil && outranks(known.State, end.State) {
+		return known
+	}
+	return end
+}
 
 // Unfinished returns the ids and the plans of the runs without an end, in the order of their plans.
 func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {

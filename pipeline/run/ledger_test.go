@@ -88,6 +88,39 @@ func TestEndThatCounts(t *testing.T) {
 	}
 }
 
+// Of an end that somebody has read and those that the ledger has, one counts: whatever the ledger knows only in summary, a run that is
+// done stays done, unless another run has the version of its number.
+func TestCounting(t *testing.T) {
+	done := &schemas.End{Run: "run", State: schemas.Done, Version: &schemas.Place{Run: "run", Version: 1}}
+	cancelled := &schemas.End{Run: "run", State: schemas.Cancelled}
+	other := &schemas.End{Run: "other", State: schemas.Done, Version: &schemas.Place{Run: "other", Version: 1}}
+	for name, test := range map[string]struct {
+		known []*schemas.End // that the ledger has
+		read  *schemas.End
+		want  string
+	}{
+		"nothing else is known":          {nil, done, schemas.Done},
+		"a cancellation came late":       {[]*schemas.End{cancelled}, done, schemas.Done},
+		"it was done all the same":       {[]*schemas.End{done}, cancelled, schemas.Done},
+		"another run has the version":    {[]*schemas.End{other}, done, schemas.Cancelled},
+		"it has the version":             {[]*schemas.End{done, other}, done, schemas.Done},
+		"another run had it, and failed": {[]*schemas.End{{Run: "other", State: schemas.Failed}}, done, schemas.Done},
+	} {
+		l, err := newTestClient().ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range test.known {
+			if err := l.Add(Message{Message: end.Message()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if end := l.Counting(test.read); end.State != test.want || (end.Version != nil) != (end.State == schemas.Done) {
+			t.Errorf("%s: %+v counts, expected one that says %s", name, end, test.want)
+		}
+	}
+}
+
 // Only a whole message of its kind ends a run.
 func TestEnds(t *testing.T) {
 	end := (&schemas.End{Run: "run", State: schemas.Done}).Message()

@@ -162,12 +162,12 @@ func (w *Worker) plansPosition() run.Position {
 
 // visits makes all visits that are due, until the run has ended.
 func (w *Worker) visits(ctx context.Context) (err error) {
-	if _, err := w.chain.Warm(ctx, w.Client); err != nil {
-		return fmt.Errorf("warm start: %w", err)
-	}
-	next, err := w.chain.Read(ctx, w.Client)
+	next, err := w.chain.Read(ctx, w.Client) // first of all: a failure names the visit that is due
 	if err != nil {
 		return err
+	}
+	if _, err := w.chain.Warm(ctx, w.Client); err != nil {
+		return fmt.Errorf("warm start: %w", err)
 	}
 	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
 	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
