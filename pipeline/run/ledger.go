@@ -134,7 +134,8 @@ func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
 	return nil
 }
 
-// latestLedger returns the ledger among the messages that is complete last; nil if there is none.
+// latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after
+// itself is none: its writer had read messages that an unclean election of a leader has lost since.
 func latestLedger(messages []Message) (latest *schemas.Ledger) {
 	var documents schemas.Documents
 	for _, m := range messages {
@@ -145,7 +146,7 @@ func latestLedger(messages []Message) (latest *schemas.Ledger) {
 		if err != nil || !ok {
 			continue
 		}
-		if l, err := schemas.DecodeJSON[schemas.Ledger](whole); err == nil && (latest == nil || l.Before >= latest.Before) {
+		if l, err := schemas.DecodeJSON[schemas.Ledger](whole); err == nil && l.Before <= m.Offset && (latest == nil || l.Before >= latest.Before) {
 			latest = l
 		}
 	}

@@ -31,6 +31,17 @@ func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
 	}
 }
 
+// A ledger of messages that are lost, as it covers more than there was before it, does not count. Otherwise later plans never would.
+func TestLedgerOfLostMessages(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	ledger := &schemas.Ledger{Before: 7, Highest: 4}
+	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || !slices.Equal(unfinished(l), []string{plan.Run()}) || l.NextVersion() != 1 {
+		t.Errorf("unfinished: %v, the next version is %d, %v", unfinished(l), l.NextVersion(), err)
+	}
+}
+
 // A plan of which a part is written makes no ledger: readers that begin with that ledger would never see the whole.
 func TestNoLedgerWithinAPlan(t *testing.T) {
 	client := newTestClient()
