@@ -111,10 +111,11 @@ func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan)
 	if version == "" {
 		return nil, nil
 	}
-	m, err := p.Version(ctx, version)
+	earlier, err := p.Model(ctx, version) // the whole version: the run could not begin if a part of it were gone
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)
 	}
+	m := earlier.Manifest
 	if err := checkFeatures(plan, m.Plan); err != nil {
 		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
 	}
