@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -281,6 +282,9 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 		return nil, nil
 	}
 	earlier, err := client.Model(ctx, c.Plan.Warm.Run)
+	if errors.As(err, new(*NoVersionError)) {
+		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
+	}
 	if err != nil {
 		return nil, err
 	}
