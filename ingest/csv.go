@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -20,9 +23,10 @@ func csvFormat() format {
 		meaning:      "one example a row",
 		patterns:     []string{"*.csv"},
 		files:        1,
-		keys:         []string{"label", "weight", "header", "missing"},
+		keys:         []string{"label", "weight", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
 		check:        checkCSV,
 		open:         openCSV,
+		inspect:      inspectCSV,
 		openFeatures: openCSVFeatures,
 	}
 }
@@ -35,27 +39,70 @@ func csvLabel(o Options) Column {
 	return o.Label
 }
 
-// csvHeader reports whether the first row has the names of the columns.
-func csvHeader(o Options) bool {
+// hasHeader reports whether the first row of the files to train on has the names of the columns.
+func (o Options) hasHeader() bool {
 	if o.Header != nil {
 		return *o.Header
 	}
-	return o.Label.isName() || o.Weight.isName()
+	return slices.ContainsFunc(o.csvColumns(), Column.IsName)
+}
+
+// csvColumns returns all columns that the options name.
+func (o Options) csvColumns() []Column {
+	all := []Column{o.Label, o.Weight}
+	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical} {
+		for _, c := range list {
+			all = append(all, Column(c))
+		}
+	}
+	return all
 }
 
 func checkCSV(o Options) (problems []schemas.Problem) {
-	const wantColumn = "a column's number, from 0, or its name"
-	if n, isNumber := o.Label.number(); isNumber && n < 0 {
-		problems = append(problems, schemas.Problem{Key: "label", Value: string(o.Label), Want: wantColumn})
+	wrong := func(key, value, want string) {
+		problems = append(problems, schemas.Problem{Key: key, Value: value, Want: want})
 	}
-	if n, isNumber := o.Weight.number(); isNumber && n < 0 {
-		problems = append(problems, schemas.Problem{Key: "weight", Value: string(o.Weight), Want: wantColumn})
+	negative := func(key string, c Column) {
+		if n, isNumber := c.number(); isNumber && n < 0 {
+			wrong(key, string(c), "a column's number, from 0, or its name")
+		}
 	}
+	negative("label", o.Label)
+	negative("weight", o.Weight)
 	if o.Weight != "" && o.Weight == csvLabel(o) {
-		problems = append(problems, schemas.Problem{Key: "weight", Value: string(o.Weight), Want: "another column than the label's"})
+		wrong("weight", string(o.Weight), "another column than the label's")
 	}
-	if o.Header != nil && !*o.Header && (o.Label.isName() || o.Weight.isName()) {
-		problems = append(problems, schemas.Problem{Key: "header", Value: "false", Want: "true, as a column is given by its name"})
+	use := map[string]bool{}
+	for _, list := range []struct {
+		key     string
+		columns []string
+	}{{"columns.use", o.Columns.Use}, {"columns.drop", o.Columns.Drop}, {"categorical", o.Categorical}} {
+		known := map[string]bool{}
+		for _, c := range list.columns {
+			negative(list.key, Column(c))
+			switch {
+			case c == "" || known[c]:
+				wrong(list.key, strconv.Quote(c), "different columns, each by its number, from 0, or by its name")
+			case Column(c) == csvLabel(o) || Column(c) == o.Weight:
+				wrong(list.key, c, "other columns than those of the label and the weight")
+			case list.key == "columns.drop" && use[c]:
+				wrong(list.key, c, "other columns than those under columns.use")
+			}
+			if known[c] = true; list.key == "columns.use" {
+				use[c] = true
+			}
+		}
+	}
+	for _, c := range o.Categorical {
+		if slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c] {
+			wrong("categorical", c, "columns that become features")
+		}
+	}
+	if o.Header != nil && !*o.Header && slices.ContainsFunc(o.csvColumns(), Column.IsName) {
+		wrong("header", "false", "true, as a column is given by its name")
+	}
+	if o.Delimiter != "" && (utf8.RuneCountInString(o.Delimiter) != 1 || strings.ContainsAny(o.Delimiter, "\"\r\n\ufffd")) {
+		wrong("delimiter", strconv.Quote(o.Delimiter), "one character")
 	}
 	return problems
 }
@@ -67,16 +114,6 @@ const maxRowBytes = 4 << 20
 
 var errLongRow = fmt.Errorf("a row of more than %d MiB (an open quote?)", maxRowBytes>>20)
 
-// role is what a column is for.
-type role uint8
-
-const (
-	feature role = iota
-	label
-	weight
-	ignored
-)
-
 // csvReader reads the rows of a CSV.
 type csvReader struct {
 	*content
@@ -84,150 +121,18 @@ type csvReader struct {
 	parser      *csv.Reader
 	options     Options
 	header      []string // nil: the file has none
-	roles       []role   // of each column
+	cells       []cell   // what becomes of each column
 	labelColumn int      // -1: labels are not read
+	table       schemas.Columns
+	columnsText string // of table: each message has it
 	words       map[string]string
+	missing     map[string]bool // words that say that a value is missing
 
 	record  []string // of the row read last
 	line    int      // of the record
 	pending bool     // the record is not in a batch yet: the next read returns it
 	empty   bool     // there is a header, and no row after it so far
 	batch   schemas.ExampleRows
-}
-
-// openCSV reads examples with their labels.
-func openCSV(files []*content, o Options) (reader, error) {
-	r, err := newCSVReader(files[0], o)
-	if err != nil {
-		return nil, err
-	}
-	if r.labelColumn, err = r.column(csvLabel(o)); err != nil {
-		return nil, err
-	}
-	r.roles[r.labelColumn] = label
-	if o.Weight != "" {
-		at, err := r.column(o.Weight)
-		if err != nil {
-			return nil, err
-		}
-		if at == r.labelColumn {
-			return nil, r.fail(at, errors.New("both the label and the weight"))
-		}
-		r.roles[at] = weight
-	}
-	return r, r.countFeatures()
-}
-
-// openCSVFeatures reads rows without their labels and weights.
-func openCSVFeatures(c *content, o Options, width int) (reader, error) {
-	r, err := newCSVReader(c, o)
-	if err != nil {
-		return nil, err
-	}
-	// The header shows whether the file has a column that is given by its name.
-	// For a column that is given by its number, the number of columns tells.
-	var numbered []int
-	features := len(r.roles)
-	for _, column := range []Column{csvLabel(o), o.Weight} {
-		if column == "" {
-			continue
-		}
-		at, err := r.column(column)
-		switch {
-		case err == nil && column.isName():
-			r.roles[at] = ignored
-			features--
-		case err == nil:
-			numbered = append(numbered, at)
-		}
-	}
-	if features != width && features-len(numbered) == width {
-		for _, at := range numbered {
-			r.roles[at] = ignored
-		}
-		features = width
-	}
-	if features != width {
-		return nil, r.fail(-1, fmt.Errorf("columns: %d, of these features: %d: expected %d features, with or without the label", len(r.roles), features, width))
-	}
-	return r, r.countFeatures()
-}
-
-// newCSVReader reads the header, or the first row if there is none. Until the
-// caller gives them other roles, all columns are features.
-func newCSVReader(c *content, o Options) (*csvReader, error) {
-	r := &csvReader{content: c, options: o, labelColumn: -1, words: map[string]string{}}
-	for _, class := range o.Classes {
-		r.words[class] = class
-	}
-	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
-		c.Discard(3)
-	}
-	r.limit = &rowLimit{from: c}
-	r.parser = csv.NewReader(r.limit)
-	r.parser.ReuseRecord = true
-	r.parser.FieldsPerRecord = -1 // next checks it, and its error says how many columns are expected
-	r.parser.TrimLeadingSpace = true
-
-	err := r.read()
-	if err == io.EOF {
-		return nil, wholeFile(c.name, errors.New("an empty file"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.roles = make([]role, len(r.record))
-	if !csvHeader(o) {
-		r.pending = true
-		return r, nil
-	}
-	r.empty = true
-	r.header = make([]string, len(r.record))
-	for i, name := range r.record {
-		r.header[i] = strings.TrimSpace(name)
-	}
-	return r, nil
-}
-
-// column returns the number of a column that is given by number or name.
-func (r *csvReader) column(c Column) (int, error) {
-	at, isNumber := c.number()
-	if isNumber {
-		if at >= len(r.roles) {
-			return 0, r.fail(at, fmt.Errorf("there are %d columns, counted from 0", len(r.roles)))
-		}
-		return at, nil
-	}
-	at = -1
-	for i, name := range r.header {
-		if name != string(c) {
-			continue
-		}
-		if at >= 0 {
-			return 0, r.fail(i, errors.New("the same name twice in the header"))
-		}
-		at = i
-	}
-	if at < 0 {
-		return 0, r.fail(-1, fmt.Errorf("no column %s in the header", quote(string(c))))
-	}
-	return at, nil
-}
-
-// countFeatures sets the width of the batch, once all columns have their roles.
-func (r *csvReader) countFeatures() error {
-	for _, role := range r.roles {
-		if role == feature {
-			r.batch.Cols++
-		}
-	}
-	switch {
-	case r.batch.Cols == 0:
-		return r.fail(-1, errors.New("no column is a feature"))
-	case floatRowBytes(r.batch.Cols) > maxBatchBytes:
-		return r.fail(-1, fmt.Errorf("an example of %d features does not fit a message of %d bytes", r.batch.Cols, schemas.MaxMessage))
-	}
-	return nil
 }
 
 // fail returns an error at a column of the row read last; -1: at the row.
@@ -246,27 +151,30 @@ func (r *csvReader) fail(column int, err error) error {
 
 func (r *csvReader) width() int { return r.batch.Cols }
 
-// names are those of the header.
-func (r *csvReader) names() (names []string) {
-	for at, name := range r.header {
-		if r.roles[at] == feature {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// columns are those that the features are of. A file without a header says none.
+func (r *csvReader) columns() schemas.Columns { return r.table }
 
-// columns has numbers, as a column that is given by its name is the same one.
-func (r *csvReader) columns() (c columns) {
-	for at, role := range r.roles {
-		switch role {
+// reading has numbers, as a column that is given by its name is the same one.
+func (r *csvReader) reading() (c reading) {
+	for at, cell := range r.cells {
+		switch cell.role {
 		case label:
 			c.Label = strconv.Itoa(at)
 		case weight:
 			c.Weight = strconv.Itoa(at)
+		case ignored:
+			c.Ignored = append(c.Ignored, at)
+		case category:
+			c.Categories = append(c.Categories, cell.words)
 		}
 	}
 	c.Header = r.header != nil
+	if r.parser.Comma != ',' {
+		c.Delimiter = string(r.parser.Comma)
+	}
+	if !slices.Equal(r.options.MissingValues, DefaultMissingValues()) {
+		c.MissingValues = r.options.MissingValues
+	}
 	return c
 }
 
@@ -284,7 +192,7 @@ func (r *csvReader) read() error {
 		}
 		r.record = record
 		r.line, _ = r.parser.FieldPos(0)
-		if len(record) > 1 || len(r.roles) == 1 || strings.TrimSpace(record[0]) != "" {
+		if len(record) > 1 || len(r.cells) == 1 || strings.TrimSpace(record[0]) != "" {
 			return nil
 		}
 	}
@@ -315,7 +223,7 @@ func (r *csvReader) readError(err error) error {
 func (r *csvReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
 	b.Rows, b.Floats, b.Words, b.Weights = 0, b.Floats[:0], b.Words[:0], b.Weights[:0]
-	for size := 0; ; {
+	for size := len(r.columnsText); ; {
 		err := r.read()
 		switch {
 		case err == io.EOF && b.Rows > 0:
@@ -324,8 +232,8 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 			return nil, r.fail(-1, errors.New("no row follows the header"))
 		case err != nil:
 			return nil, err
-		case len(r.record) != len(r.roles):
-			return nil, r.fail(-1, fmt.Errorf("%d columns, expected %d", len(r.record), len(r.roles)))
+		case len(r.record) != len(r.cells):
+			return nil, r.fail(-1, fmt.Errorf("%d columns, expected %d", len(r.record), len(r.cells)))
 		}
 		row := floatRowBytes(b.Cols)
 		if r.labelColumn >= 0 {
@@ -349,18 +257,22 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 // append adds the row to the batch.
 func (r *csvReader) append() error {
 	b := &r.batch
+	base := len(b.Floats)
+	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
+	features := b.Floats[base:]
 	for i, field := range r.record {
-		if r.roles[i] == ignored {
-			continue
-		}
-		field = strings.TrimSpace(field)
-		switch r.roles[i] {
+		cell, field := r.cells[i], strings.TrimSpace(field)
+		switch cell.role {
 		case feature:
 			v, err := r.feature(field)
 			if err != nil {
 				return r.fail(i, err)
 			}
-			b.Floats = append(b.Floats, v)
+			features[cell.at] = v
+		case category:
+			if err := r.category(cell, features, field); err != nil {
+				return r.fail(i, err)
+			}
 		case label:
 			word, err := r.label(field)
 			if err != nil {
@@ -384,14 +296,43 @@ func (r *csvReader) append() error {
 
 // feature parses a feature; NaN if it is missing.
 func (r *csvReader) feature(field string) (float32, error) {
-	if field == "" && r.options.Missing == MissingMean {
-		return float32(math.NaN()), nil
+	if r.isMissing(field) {
+		return float32(math.NaN()), r.allowMissing(field)
 	}
 	v, err := number(field)
-	if err != nil && r.header == nil && r.line == 1 {
+	switch {
+	case err == nil:
+	case decimalComma.MatchString(field):
+		err = fmt.Errorf("%w: write decimals with a point", err)
+	case r.header == nil && r.line == 1:
 		err = fmt.Errorf("%w (if this is a header: set examples.header)", err)
+	case r.labelColumn >= 0 && looksLikeWords(field):
+		err = fmt.Errorf("%w: examples.categorical takes columns of words, examples.columns.drop leaves a column out, examples.missing_values says which words mean that a value is missing", err)
 	}
 	return v, err
+}
+
+// decimalComma is a number as half of the world writes it.
+var decimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
+
+// looksLikeWords reports whether a field that is no number may be one of a few words.
+func looksLikeWords(field string) bool {
+	first, _ := utf8.DecodeRuneInString(field)
+	return unicode.IsLetter(first) && len(field) <= 40
+}
+
+// isMissing reports whether a field says that its value is missing.
+func (r *csvReader) isMissing(field string) bool { return field == "" || r.missing[field] }
+
+// allowMissing returns an error if values may not be missing.
+func (r *csvReader) allowMissing(field string) error {
+	switch {
+	case r.options.Missing == MissingMean:
+		return nil
+	case field == "":
+		return errors.New("an empty field")
+	}
+	return fmt.Errorf("a missing value, %s: examples.missing: mean takes the mean of the column", quote(field))
 }
 
 // number parses a finite float32.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 func TestCSV(t *testing.T) {
@@ -35,6 +37,25 @@ func TestCSV(t *testing.T) {
 		{"missing", "a,,2\nb,3, \n", Options{Missing: MissingMean}, `2 × 2 floats [NaN 2 3 NaN] words ["a" "b"]`},
 		{"classes", "a,1\nb,2\na,3\n", Options{Classes: []string{"b", "a", "c"}}, `3 × 1 floats [1 2 3] words ["a" "b" "a"]`},
 
+		{"semicolons", "a;1;2\nb;3;4\n", Options{}, `2 × 2 floats [1 2 3 4] words ["a" "b"]`},
+		{"tabs", "a\t1\t\nb\t3\t4\n", Options{Missing: MissingMean}, `2 × 2 floats [1 NaN 3 4] words ["a" "b"]`},
+		{"bars, with commas in a field", "a, b|1\nc|2\n", Options{}, `2 × 1 floats [1 2] words ["a, b" "c"]`},
+		{"a delimiter that is given", "a;1,2\n", Options{Delimiter: ",", Label: "0"}, `1 × 1 floats [2] words ["a;1"]`},
+		{"columns to use", "id,x,l,y\n7,1,a,2\n", Options{Label: "l", Columns: ColumnChoice{Use: []string{"y", "x"}}}, `1 × 2 floats [1 2] words ["a"]`},
+		{"columns to drop", "7,a,1,8\n", Options{Label: "1", Columns: ColumnChoice{Drop: []string{"0", "3"}}}, `1 × 1 floats [1] words ["a"]`},
+		{"words", "l,c,x\na,red,1\nb,blue,2\na,red,3\n", Options{Label: "l", Categorical: []string{"c"}}, `3 × 4 floats [0 1 0 1 1 0 0 2 0 1 0 3] words ["a" "b" "a"]`},
+		{"a missing word", "l,c\na,red\nb,NA\n", Options{Label: "l", Categorical: []string{"c"}, Missing: MissingMean}, `2 × 2 floats [1 0 NaN NaN] words ["a" "b"]`},
+		{"words for missing values", "a,NA,nan\nb,null,2\n", Options{Missing: MissingMean}, `2 × 2 floats [NaN NaN NaN 2] words ["a" "b"]`},
+		{"missing values, refused", "a,1\nb,NA\n", Options{}, `file.csv: line 2, column 1: a missing value, "NA": examples.missing: mean takes the mean of the column`},
+
+		{"a delimiter in doubt", "a;b,c;d\ne;f,g;h\n", Options{}, `file.csv: line 1: its rows can be read with the delimiters "," (2 columns) and ";" (3 columns): set examples.delimiter`},
+		{"an index without a name", ",l,x\n0,a,1\n", Options{Label: "l"}, `file.csv: line 1, column 0 (""): a column without a name in the header, as the index of a data frame has none: leave it out with examples.columns.drop: [0], or give it a name`},
+		{"a feature's name twice", "l,x,x\na,1,2\n", Options{Label: "l"}, "file.csv: line 1: two columns have the same name in the header: rename one, or leave it out with examples.columns.drop and its number"},
+		{"no such column to drop", "l,x\na,1\n", Options{Label: "l", Columns: ColumnChoice{Drop: []string{"id"}}}, `file.csv: line 1: no column "id" in the header`},
+		{"a fraction as a label", "0.5,1\n", Options{}, `file.csv: line 1, column 0: "0.5" looks like a measurement, and no key says which column has the label: set examples.label`},
+		{"a fraction as a label, meant", "0.5,1\n", Options{Label: "0"}, `1 × 1 floats [1] words ["0.5"]`},
+		{"many labels", "a,1\nb,1\nc,1\n", Options{}, "file.csv: line 3, column 0: 3 different values in 3 rows do not look like labels, and no key says which column has the label: set examples.label"},
+
 		{"empty", "", Options{}, "file.csv: an empty file"},
 		{"blank", "\n \n", Options{}, "file.csv: an empty file"},
 		{"header alone", "l,x\n\n", Options{Header: &yes}, "file.csv: line 1: no row follows the header"},
@@ -42,12 +63,12 @@ func TestCSV(t *testing.T) {
 		{"ragged, short", "a,1,2\nb,3\n", Options{}, "file.csv: line 2: 2 columns, expected 3"},
 		{"ragged, long", "a,1\n\nb,3,4\n", Options{}, "file.csv: line 3: 3 columns, expected 2"},
 		{"narrow header", "l,x\na,1,2\n", Options{Header: &yes}, "file.csv: line 2: 3 columns, expected 2"},
-		{"a word", "a,1\nb,abc\n", Options{}, `file.csv: line 2, column 1: "abc" is not a number`},
+		{"a word", "a,1\nb,abc\n", Options{}, `file.csv: line 2, column 1: "abc" is not a number: examples.categorical takes columns of words, examples.columns.drop leaves a column out, examples.missing_values says which words mean that a value is missing`},
 		{"a word, in a named column", "l,x1\na,1\nb,1 2\n", Options{Header: &yes}, `file.csv: line 3, column 1 ("x1"): "1 2" is not a number`},
-		{"a word after a field of two lines", "l,x1\n\"a\nb\",c\n", Options{Header: &yes}, `file.csv: line 3, column 1 ("x1"): "c" is not a number`},
+		{"a word after a field of two lines", "l,x1\n\"a\nb\",c\n", Options{Header: &yes}, `file.csv: line 3, column 1 ("x1"): "c" is not a number: examples.categorical takes columns of words, examples.columns.drop leaves a column out, examples.missing_values says which words mean that a value is missing`},
 		{"a header not announced", "label,x1\na,1\n", Options{}, `file.csv: line 1, column 1: "x1" is not a number (if this is a header: set examples.header)`},
 		{"a long word", "a,1\nb," + strings.Repeat("long", 100) + "\n", Options{}, `file.csv: line 2, column 1: "longlonglonglonglonglonglonglonglonglong"… is not a number`},
-		{"NaN", "a,NaN\n", Options{Missing: MissingMean}, `file.csv: line 1, column 1: "NaN" is not a finite number (if this is a header: set examples.header)`},
+		{"NaN", "a,1\na,+nan\n", Options{Missing: MissingMean}, `file.csv: line 2, column 1: "+nan" is not a number`},
 		{"Inf", "a,1\na,-Inf\n", Options{}, `file.csv: line 2, column 1: "-Inf" is not a finite number`},
 		{"overflow", "a,1\na,1e39\n", Options{}, `file.csv: line 2, column 1: "1e39" is too large for a float32`},
 		{"empty field", "a,1,2\na,,2\n", Options{}, `file.csv: line 2, column 1: an empty field`},
@@ -72,6 +93,7 @@ func TestCSV(t *testing.T) {
 			f := newFolder(t)
 			o := test.options
 			o.Partitions, o.BatchRows = 4, 1024
+			o.MissingValues = DefaultMissingValues()
 			if o.Missing == "" {
 				o.Missing = MissingError
 			}
@@ -107,6 +129,7 @@ func TestCSVManyLabels(t *testing.T) {
 	}
 	f := newFolder(t)
 	o := Defaults()
+	o.Label = "0"
 	o.Train = []string{f.write(t, "a.csv", table.Bytes())}
 	whole, err := readSources(o)
 	if err != nil {
@@ -121,7 +144,7 @@ func TestCSVManyLabels(t *testing.T) {
 
 func FuzzCSV(f *testing.F) {
 	for _, seed := range []string{"a,1,2\nb,3,4\n", "l,w,x\r\na,1,2\r\n", "\"a\nb\",1\n", "a,1\n\"", "\ufeffl,x\na,\n", "a,1\n,2\n \n"} {
-		for flags := range byte(16) {
+		for flags := range byte(32) {
 			f.Add([]byte(seed), flags)
 		}
 	}
@@ -137,9 +160,13 @@ func FuzzCSV(f *testing.F) {
 		if flags&4 != 0 {
 			o.Missing = MissingMean
 		}
+		want := Features{Width: 2}
+		if flags&16 != 0 {
+			want = Features{3, schemas.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
+		}
 		open := func(c *content) (reader, error) { return openCSV([]*content{c}, o) }
 		if flags&8 != 0 {
-			open = func(c *content) (reader, error) { return openCSVFeatures(c, o, 2) }
+			open = func(c *content) (reader, error) { return openCSVFeatures(c, o, want) }
 		}
 		fuzzReader(t, open, file)
 	})

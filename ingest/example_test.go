@@ -28,12 +28,12 @@ func temporary(name, content string) (file string, remove func()) {
 	return file, func() { os.RemoveAll(folder) }
 }
 
-// Read a CSV in batches. Column 0 is the label, unless the options name another.
+// Read a CSV in batches. Column 0 has the label.
 func ExampleSource_Batches() {
 	file, remove := temporary("fruit.csv", "apple,7,1\npear,8,3\nplum,4,2\n")
 	defer remove()
 	options := ingest.Defaults()
-	options.Train, options.BatchRows = []string{file}, 2
+	options.Train, options.Label, options.BatchRows = []string{file}, "0", 2
 
 	sources, err := ingest.Sources(context.Background(), options)
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleFile() {
 	for _, content := range []string{"apple,7,1\n", "7,1\n"} {
 		file, remove := temporary("fruit.csv", content)
 		defer remove()
-		for batch, err := range ingest.File(context.Background(), file, ingest.Defaults(), 2) {
+		for batch, err := range ingest.File(context.Background(), file, ingest.Defaults(), ingest.Features{Width: 2}) {
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func ExampleFile() {
 func ExampleFileError() {
 	file, remove := temporary("fruit.csv", "apple,7,1\npear,eight,3\n")
 	defer remove()
-	for _, err := range ingest.File(context.Background(), file, ingest.Defaults(), 2) {
+	for _, err := range ingest.File(context.Background(), file, ingest.Defaults(), ingest.Features{Width: 2}) {
 		if wrong, ok := errors.AsType[*ingest.FileError](err); ok {
 			fmt.Println(filepath.Base(wrong.File), "line", wrong.Line, "column", wrong.Column)
 			fmt.Println(wrong.Err)
@@ -137,7 +137,7 @@ func publish(t *topic) *schemas.SourceSeal {
 	file, remove := temporary("fruit.csv", "apple,7,1\npear,8,3\nplum,4,2\n")
 	defer remove()
 	options := ingest.Defaults()
-	options.Train, options.BatchRows, options.Partitions = []string{file}, 1, 2
+	options.Train, options.Label, options.BatchRows, options.Partitions = []string{file}, "0", 1, 2
 	sources, err := ingest.Sources(context.Background(), options)
 	if err != nil {
 		log.Fatal(err)

@@ -41,9 +41,13 @@ type format struct {
 
 	// open reads examples from the files of a source. nil: not read yet.
 	open func([]*content, Options) (reader, error)
+	// inspect returns a *FileError for examples that can be read, but are hardly
+	// what people mean. It gets a reader of a source that is not used further. nil:
+	// there is nothing to be said.
+	inspect func(reader) error
 	// openFeatures reads rows to predict, without labels and weights, from one
-	// file. It returns a *FileError if the rows don't have width features.
-	openFeatures func(c *content, o Options, width int) (reader, error)
+	// file. It returns a *FileError if the rows don't have the features that the model wants.
+	openFeatures func(c *content, o Options, want Features) (reader, error)
 }
 
 // formats are the input formats, in the order of the documentation. When
@@ -58,24 +62,29 @@ func formats() []format {
 	}
 }
 
-// columns says how the columns of a file were read. The zero value is for
+// reading says how the columns of a file were read. The zero value is for
 // formats without columns. The names and the order of the fields are part of the
 // IDs of sources: a field that is added here needs `omitempty`, so that sources
 // ingested before keep their IDs.
-type columns struct {
+type reading struct {
 	Label  string // the number of the column; "": there is none
 	Weight string
 	Header bool // the first row is no example
+
+	Delimiter     string           `json:",omitempty"` // if it is not a comma
+	Ignored       []int            `json:",omitempty"` // numbers of columns that are left out
+	Categories    []schemas.Column `json:",omitempty"` // the columns of words, with their words
+	MissingValues []string         `json:",omitempty"` // if they are not the default
 }
 
 // reader is an open source. It does not close its files.
 type reader interface {
 	// width is the number of features.
 	width() int
-	// names are the names of the features; nil if the files don't say.
-	names() []string
-	// columns says how the columns are read. It is part of a source's ID.
-	columns() columns
+	// columns are those that the features are of; nil if the files don't say.
+	columns() schemas.Columns
+	// reading says how the columns are read. It is part of a source's ID.
+	reading() reading
 	// next returns the next batch, which is valid until the next call. After
 	// the last batch it has read all files to their end and returns io.EOF. Its
 	// other errors are *FileError.

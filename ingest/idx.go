@@ -191,13 +191,13 @@ func openIDX(files []*content, o Options) (reader, error) {
 }
 
 // openIDXImages reads images without labels.
-func openIDXImages(c *content, o Options, width int) (reader, error) {
+func openIDXImages(c *content, o Options, want Features) (reader, error) {
 	r, err := newIDXReader(c, o)
 	if err != nil {
 		return nil, err
 	}
-	if r.batch.Cols != width {
-		return nil, r.images.fail(0, fmt.Errorf("%s: expected %d features", r.images.describe(), width))
+	if r.batch.Cols != want.Width {
+		return nil, r.images.fail(0, fmt.Errorf("%s: expected %d features", r.images.describe(), want.Width))
 	}
 	return r, nil
 }
@@ -227,9 +227,9 @@ func newIDXReader(images *content, o Options) (*idxReader, error) {
 	return r, nil
 }
 
-func (r *idxReader) width() int       { return r.batch.Cols }
-func (r *idxReader) names() []string  { return nil }
-func (r *idxReader) columns() columns { return columns{} }
+func (r *idxReader) width() int               { return r.batch.Cols }
+func (r *idxReader) columns() schemas.Columns { return nil }
+func (r *idxReader) reading() reading         { return reading{} }
 
 func (r *idxReader) next() (*schemas.ExampleRows, error) {
 	left := r.images.rows - r.images.read

@@ -102,7 +102,7 @@ func TestIDXAllocation(t *testing.T) {
 	f.write(t, "claims.idx", idxFile(idxFloat64, []uint32{math.MaxUint32, 100_000}))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, _, err = readRows(File(context.Background(), f.path("claims.idx"), o, 100_000))
+	_, _, err = readRows(File(context.Background(), f.path("claims.idx"), o, Features{Width: 100_000}))
 	runtime.ReadMemStats(&after)
 	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4*schemas.MaxMessage || err == nil {
 		t.Errorf("%d bytes allocated for a claim; %v", allocated, err)
@@ -132,6 +132,6 @@ func FuzzIDX(f *testing.F) {
 			}
 			return openIDX([]*content{c, other}, o)
 		}, images)
-		fuzzReader(t, func(c *content) (reader, error) { return openIDXImages(c, o, 2) }, images)
+		fuzzReader(t, func(c *content) (reader, error) { return openIDXImages(c, o, Features{Width: 2}) }, images)
 	})
 }

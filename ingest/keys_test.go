@@ -9,16 +9,32 @@ import (
 // Every option has a key, in the order of the options, that says what it does in
 // one line of Markdown.
 func TestKeys(t *testing.T) {
-	options, keys := reflect.TypeFor[Options](), Keys()
-	if len(keys) != options.NumField() {
-		t.Fatalf("%d keys, %d options", len(keys), options.NumField())
+	options, keys := names(reflect.TypeFor[Options](), ""), Keys()
+	if len(keys) != len(options) {
+		t.Fatalf("%d keys, %d options", len(keys), len(options))
 	}
 	for i, key := range keys {
-		if want := options.Field(i).Tag.Get("yaml"); key.Name != want {
+		if want := options[i]; key.Name != want {
 			t.Errorf("key %d: %s, expected %s", i, key.Name, want)
 		}
 		if key.Meaning == "" || strings.ContainsAny(key.Meaning, "\n|") || strings.HasPrefix(key.Meaning, ":") || strings.Contains(key.Meaning, "()") {
 			t.Errorf("%s: %q", key.Name, key.Meaning)
 		}
 	}
+}
+
+// names returns the keys of a struct, those of a struct in it after its own.
+func names(options reflect.Type, before string) (keys []string) {
+	for i := range options.NumField() {
+		field := options.Field(i)
+		name := before + field.Tag.Get("yaml")
+		switch {
+		case !field.IsExported():
+		case field.Type.Kind() == reflect.Struct:
+			keys = append(keys, names(field.Type, name+".")...)
+		default:
+			keys = append(keys, name)
+		}
+	}
+	return keys
 }

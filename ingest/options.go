@@ -27,11 +27,22 @@ type Options struct {
 	// Header says whether the first row has the names of the columns; nil: it has
 	// them if Label or Weight is a name.
 	Header *bool `mapstructure:"header" yaml:"header"`
+	// Delimiter is the character between the fields of a row; "": the first rows tell.
+	Delimiter string `mapstructure:"delimiter" yaml:"delimiter"`
+	// Columns says which columns become features; the zero value: all but those of
+	// the label and the weight.
+	Columns ColumnChoice `mapstructure:"columns" yaml:"columns"`
+	// Categorical are columns of words. Each becomes a feature for each of the
+	// words that it has in Train, and one for all others.
+	Categorical []string `mapstructure:"categorical" yaml:"categorical"`
 	// Classes are the labels that are allowed; none: all labels are.
 	Classes []string `mapstructure:"classes" yaml:"classes"`
 	// Missing says what to do with a missing value, which is an empty field of a
 	// file or a null in a message: MissingError or MissingMean.
 	Missing string `mapstructure:"missing" yaml:"missing"`
+	// MissingValues are words that say that a value is missing, as an empty field
+	// does.
+	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
 	// Holdout is the fraction of the training examples that are scored but not
 	// fitted, in [0, 1). It does not change what is published: the workers choose
 	// these examples when they read them.
@@ -43,6 +54,20 @@ type Options struct {
 	// message of wide examples has fewer, so that it does not exceed
 	// schemas.MaxMessage.
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
+
+	categories map[string][]string // of the columns under Categorical, by their names; Sources finds them
+}
+
+// ColumnChoice says which columns become features, by their numbers or names.
+type ColumnChoice struct {
+	Use  []string `mapstructure:"use" yaml:"use"`   // these; none: all that are not dropped
+	Drop []string `mapstructure:"drop" yaml:"drop"` // not these
+}
+
+// DefaultMissingValues are the words that data frames and spreadsheets write for
+// a missing value.
+func DefaultMissingValues() []string {
+	return []string{"NA", "N/A", "NaN", "nan", "null", "NULL"}
 }
 
 const (
@@ -52,7 +77,7 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Missing: MissingError, Partitions: 4, BatchRows: 1024}
+	return Options{Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024}
 }
 
 // Column names a column by its number, from 0, or by its name in the header. A
@@ -66,8 +91,8 @@ func (c Column) number() (n int, ok bool) {
 	return n, err == nil
 }
 
-// isName reports whether the column is given by its name.
-func (c Column) isName() bool {
+// IsName reports whether the column is given by its name.
+func (c Column) IsName() bool {
 	_, ok := c.number()
 	return c != "" && !ok
 }

@@ -22,7 +22,8 @@ type Source struct {
 	Split schemas.Split // what the examples are for
 	Files []string      // in the order of the options
 	Width int           // number of features of each example
-	Names []string      // of the features; nil if the files don't say
+	// Columns are those that the features are of; nil if the files don't say.
+	Columns schemas.Columns
 
 	format  format
 	options Options
@@ -34,7 +35,7 @@ type Source struct {
 type identity struct {
 	Files  []schemas.Digest
 	Format string
-	columns
+	reading
 }
 
 // Sources returns the sources that the files of the options make, in their
@@ -46,6 +47,12 @@ type identity struct {
 func Sources(ctx context.Context, o Options) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
+	}
+	if len(o.Categorical) > 0 {
+		var err error
+		if o.categories, err = o.findCategories(ctx, o.Train); err != nil {
+			return nil, err
+		}
 	}
 	train, err := sources(ctx, o, schemas.Train, o.Train)
 	if err != nil {
@@ -60,7 +67,7 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 		if first := all[0]; s.Width != first.Width {
 			return nil, wholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}
-		if err := sameNames(all[0], s); err != nil {
+		if err := sameColumns(all[0], s); err != nil {
 			return nil, err
 		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return other.ID == s.ID }); j >= 0 {
@@ -70,17 +77,15 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 	return all, nil
 }
 
-// sameNames returns an error if the headers of two sources name different
-// features. A model knows a feature by its position, not by its name.
-func sameNames(first, s Source) error {
-	if first.Names == nil || s.Names == nil {
+// sameColumns returns an error if two sources have different columns. A model
+// knows a feature by its place, not by its name.
+func sameColumns(first, s Source) error {
+	if first.Columns == nil || s.Columns == nil {
 		return nil
 	}
-	for i, name := range s.Names {
-		if want := first.Names[i]; name != want {
-			err := fmt.Errorf("feature %d is %q, but in %s it is %q: all files need the same features in the same order", i, name, first.Files[0], want)
-			return &FileError{File: s.Files[0], Line: 1, Offset: -1, Err: err}
-		}
+	if difference := s.Columns.Difference(first.Columns); difference != "" {
+		err := fmt.Errorf("%s, as in %s: all files need the same columns in the same order", difference, first.Files[0])
+		return &FileError{File: s.Files[0], Line: 1, Offset: -1, Err: err}
 	}
 	return nil
 }
@@ -141,9 +146,12 @@ func (s *Source) describe(ctx context.Context) error {
 		return err
 	}
 	defer closeAll(opened)
-	s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.columns()}))
-	s.Width, s.Names = r.width(), r.names()
-	return nil
+	s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
+	s.Width, s.Columns = r.width(), r.columns()
+	if s.format.inspect == nil {
+		return nil
+	}
+	return s.format.inspect(r)
 }
 
 // names returns the names of the files without their folders.
@@ -218,13 +226,17 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 }
 
 // File reads rows to predict from a file, in batches as Batches makes them,
-// without labels and weights. width is the number of features that the model
-// needs; a file with another number is a *FileError. A CSV may have the columns
-// of the label and the weight, which are skipped. For idx it is the file of
-// images.
-func File(ctx context.Context, name string, o Options, width int) iter.Seq2[*schemas.ExampleRows, error] {
+// without labels and weights. want says what the model needs; a file that lacks
+// it is a *FileError. A CSV with a header may have its columns in any order, and
+// more than the model needs. In one without, columns that the options give by
+// name are not looked for. For idx it is the file of images.
+func File(ctx context.Context, name string, o Options, want Features) iter.Seq2[*schemas.ExampleRows, error] {
 	return func(yield func(*schemas.ExampleRows, error) bool) {
-		if problems := o.Check(); problems != nil {
+		checked := o
+		if o.Header != nil && !*o.Header {
+			checked.Header = nil // training may have had one
+		}
+		if problems := checked.Check(); problems != nil {
 			yield(nil, problems[0])
 			return
 		}
@@ -239,7 +251,7 @@ func File(ctx context.Context, name string, o Options, width int) iter.Seq2[*sch
 			yield(nil, err)
 			return
 		}
-		r, err := f.openFeatures(c, o, width)
+		r, err := f.openFeatures(c, o, want)
 		if err != nil {
 			yield(nil, err)
 			return

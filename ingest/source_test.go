@@ -331,7 +331,7 @@ func TestBatchSizes(t *testing.T) {
 			}
 		}
 
-		o.Train, o.Test = []string{f.write(t, "a.csv", table.Bytes())}, nil
+		o.Label, o.Train, o.Test = "0", []string{f.write(t, "a.csv", table.Bytes())}, nil
 		found, err = Sources(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -468,10 +468,10 @@ func TestFile(t *testing.T) {
 		{"by name, left out", "x,y,w\n1,2,0.5\n", Options{Label: "label", Weight: "w"}, "1 × 2 floats [1 2]"},
 		{"header", "x,y\n1,2\n", Options{Header: &yes}, "1 × 2 floats [1 2]"},
 		{"missing", "1,\n", Options{Missing: MissingMean}, "1 × 2 floats [1 NaN]"},
-		{"too many", "a,1,2,3\n", Options{}, "file: line 1: columns: 4, of these features: 4: expected 2 features, with or without the label"},
-		{"too few", "1\n", Options{}, "file: line 1: columns: 1, of these features: 1: expected 2 features, with or without the label"},
-		{"a feature short, with the label", "x,label\n1,a\n", Options{Label: "label"}, "file: line 1: columns: 2, of these features: 1: expected 2 features, with or without the label"},
-		{"weight but no label", "1,2,0.5\n", Options{Weight: "2"}, "file: line 1: columns: 3, of these features: 3: expected 2 features, with or without the label"},
+		{"too many", "a,1,2,3\n", Options{}, "file: line 1: 4 columns: expected 2 features, with or without the label"},
+		{"too few", "1\n", Options{}, "file: line 1: 1 columns: expected 2 features, with or without the label"},
+		{"a feature short, with the label", "x,label\n1,a\n", Options{Label: "label"}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
+		{"weight but no label", "1,2,0.5\n", Options{Weight: "2"}, "file: line 1: 3 columns: expected 2 features, with or without the label"},
 		{"a word", "1,2\n1,a\n", Options{}, `file: line 2, column 1: "a" is not a number`},
 		{"images", string(images), Options{Format: "idx"}, "2 × 2 bytes [1 2 3 4]"},
 		{"wide images", string(idxFile(idxUint8, []uint32{1, 3}, []uint8{1, 2, 3})), Options{Format: "idx"}, "file: offset 0: 1 × 3 values, as images are: expected 2 features"},
@@ -487,7 +487,7 @@ func TestFile(t *testing.T) {
 			if o.Format == "" {
 				o.Format = "csv"
 			}
-			whole, _, err := readRows(File(context.Background(), f.write(t, "file", []byte(test.content)), o, 2))
+			whole, _, err := readRows(File(context.Background(), f.write(t, "file", []byte(test.content)), o, Features{Width: 2}))
 			got := show(whole)
 			if err != nil {
 				got = f.text(err)
@@ -498,11 +498,11 @@ func TestFile(t *testing.T) {
 		})
 	}
 	f := newFolder(t)
-	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), 2))
+	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), Features{Width: 2}))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, 2)); err == nil {
+	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, Features{Width: 2})); err == nil {
 		t.Error("unchecked options are used")
 	}
 }
@@ -522,7 +522,7 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	o.Test = []string{f.path("c.csv")}
 	_, err := Sources(context.Background(), o)
 	var fileError *FileError
-	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `feature 0 is "two", but in`) {
+	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `column 0 is "two", not "one", as in`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -39,6 +39,9 @@ func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weigh
 	if err != nil {
 		return nil, err
 	}
+	if n := manifest.Columns.Features(); manifest.Columns != nil && n != prepared.Width() {
+		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", schemas.ErrDamaged, prepared.Width(), n)
+	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
 	for t := range plan.Stages {
 		stage, err := NewStage(plan, t, prepared)
@@ -81,6 +84,10 @@ func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
 
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
+
+// Columns returns the columns of the table that the model was trained on, in the order of the raw features; nil if they are not known.
+// The slice must not be changed.
+func (m *Model) Columns() schemas.Columns { return m.Manifest.Columns }
 
 // Preparation returns the survey's result: centre, scale, basis, spread and labels. A run that starts from this version keeps
 // them. The tensors must not be changed.

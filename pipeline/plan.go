@@ -63,7 +63,14 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 }
 
 func inputOf(o ingest.Options) schemas.Input {
-	return schemas.Input{Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header}
+	input := schemas.Input{
+		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header, Delimiter: o.Delimiter,
+		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
+	}
+	if !slices.Equal(o.MissingValues, ingest.DefaultMissingValues()) {
+		input.MissingValues = o.MissingValues
+	}
+	return input
 }
 
 // remaining returns a seal of each source of which a topic with those bounds has something left: the latest of those that it has whole,

@@ -126,6 +126,7 @@ func TestLongLabels(t *testing.T) {
 		data.labels = append(data.labels, fmt.Sprintf("%03d%s", i, strings.Repeat("x", 997)))
 	}
 	log, job := openEmbedded(t), newJob(t, data, table{}, rffStage(link.Identity, 10, 1))
+	job.Examples.Label = "0"
 	report, m := train(t, log, job)
 	if report.Classes != 940 || len(m.Labels()) != 940 || report.Version != 1 {
 		t.Errorf("version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
@@ -139,7 +140,7 @@ func TestLongLabels(t *testing.T) {
 // A run over many sources on many partitions is planned with few requests, and trains on all of them.
 func TestManySources(t *testing.T) {
 	const sources, partitions = 5000, 100
-	job, message := newForeignJob(t, rings(2, 2, 2, 1))
+	job, message := newForeignJob(t, table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}})
 	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
 	log := openEmbedded(t)
 	p := open(log, job.Name, checkedAllocator(t))

@@ -37,12 +37,24 @@ type ExampleRows struct {
 	Numbers    []int64   // labels that are whole numbers
 	Weights    []float32 // nil: every row has weight 1
 	Splits     []Split   // nil: every row is Train
+	Columns    Columns   // of the table that the features are of, with Cols features; nil: not known
 }
 
-// Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length.
+// metadataColumns is the key in the metadata of the schema that has the columns. Other producers may write it too.
+const metadataColumns = "stagewise.columns"
+
+// Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length, or have other features.
 func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
+	}
+	var metadata *arrow.Metadata
+	if r.Columns != nil {
+		if n := r.Columns.Features(); n != r.Cols {
+			panic(fmt.Sprintf("schemas: columns of %d features for %d", n, r.Cols))
+		}
+		known := arrow.NewMetadata([]string{metadataColumns}, []string{r.Columns.Text()})
+		metadata = &known
 	}
 	item := arrow.DataType(arrow.PrimitiveTypes.Float32)
 	if r.Bytes != nil {
@@ -61,7 +73,7 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	if r.Splits != nil {
 		fields = append(fields, arrow.Field{Name: columnSplit, Type: arrow.BinaryTypes.String})
 	}
-	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
+	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, metadata))
 	defer b.Release()
 
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
@@ -362,6 +374,14 @@ func (e *Examples) checkSparse() error {
 		e.Width = max(e.Width, int(last)+1)
 	}
 	return nil
+}
+
+// Columns returns the columns of the table that the features are of, as [Columns.Text] has them; "" if the message does not say. Read
+// them with [ParseColumns].
+func (e *Examples) Columns() string {
+	metadata := e.record.Schema().Metadata()
+	text, _ := metadata.GetValue(metadataColumns)
+	return text
 }
 
 // Missing reports whether any feature is missing.

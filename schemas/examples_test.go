@@ -51,13 +51,17 @@ func rowsOfAllColumns(rows int) map[string]*ExampleRows {
 		"floats":  {Rows: rows, Cols: cols, Floats: floats},
 		"missing": {Rows: rows, Cols: cols, Floats: missing, Words: words},
 		"bytes":   {Rows: rows, Cols: cols, Bytes: bytes, Numbers: numbers},
-		"all":     {Rows: rows, Cols: cols, Floats: missing, Words: words, Weights: weights, Splits: splits},
+		"all": {Rows: rows, Cols: cols, Floats: missing, Words: words, Weights: weights, Splits: splits,
+			Columns: Columns{{Name: "größe"}, {Name: "colour", Categories: []string{"red"}}}},
 	}
 }
 
 // same compares decoded examples with rows, beginning at row first.
 func same(t *testing.T, e *Examples, want *ExampleRows, first int) {
 	t.Helper()
+	if columns, err := ParseColumns(e.Columns()); err != nil || !columns.Equal(want.Columns) {
+		t.Fatalf("columns %v, %v, expected %v", columns, err, want.Columns)
+	}
 	if e.Width != want.Cols || e.Sparse {
 		t.Fatalf("width %d, sparse %v", e.Width, e.Sparse)
 	}

@@ -12,7 +12,7 @@ import (
 func model() (*Manifest, Tensors[float32]) {
 	p := plan()
 	return &Manifest{
-			Name: p.Name, Version: 2, Run: p.Run(), Plan: p, Labels: []string{"a", "<b>"}, Rows: map[string]int64{"train": 100, "test": 30},
+			Name: p.Name, Version: 2, Run: p.Run(), Plan: p, Labels: []string{"a", "<b>"}, Columns: Columns{{Name: "size"}, {Name: "colour", Categories: []string{"red", "<b>"}}}, Rows: map[string]int64{"train": 100, "test": 30},
 			Prepare: "prepare", Blocks: []BlockDigest{{0, 3, 0, "first"}, {1, 2, 2, "second"}},
 			Metrics: map[string]float64{"test_error": 1.5, "train_error": 0.25}, WeightsDigest: "weights",
 		}, Tensors[float32]{

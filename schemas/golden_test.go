@@ -73,7 +73,7 @@ func samples(t testing.TB) map[string]Message {
 		"visit-survey": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Vector(FieldSums, numbered[float64](2)), Vector(FieldSquares, numbered[float64](2)), Vector(FieldPresent, numbered[float64](2)),
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1,
-			PassedOver: PassedOver{Repeated: 3}}).Record(),
+			PassedOver: PassedOver{Repeated: 3}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"gram-exact": (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"seal":       (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {
@@ -84,7 +84,7 @@ func samples(t testing.TB) map[string]Message {
 		"sample": (&Sample{id(KindSample, Survey, 0, 1), 2, numbered[float32](4), []uint64{0xff, 0xfff}}).Record(),
 		"prepare": (&SurveyResult{id(KindPrepare, Survey, 0, 0), [Splits]int64{90, 0, 30}, 1, PassedOver{Repeated: 3, Expired: 1}, Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Matrix(TensorBasis, 2, 1, []float32{1, 0}),
-			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, []Coverage{covered}}).Record(),
+			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, []Coverage{covered}, Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"weights": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))}, &Final{Visit: 1}}).Record(),
 		"weights-calibration": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
 			&Final{Visit: 2, Passes: 1}}).Record(),

@@ -11,12 +11,13 @@ type Manifest struct {
 	Version       int                `json:"version"` // 1, 2, … in the order of the runs
 	Run           string             `json:"run"`
 	Plan          *Plan              `json:"plan"`
-	Labels        []string           `json:"labels"`         // the classes, in order
-	Rows          map[string]int64   `json:"rows"`           // labelled rows of each split, by its name
-	Prepare       Digest             `json:"prepare"`        // of the survey's result
-	Blocks        []BlockDigest      `json:"blocks"`         // in the order of the stages
-	Metrics       map[string]float64 `json:"metrics"`        // of the final predictions, by name
-	WeightsDigest Digest             `json:"weights_digest"` // see [WeightsDigest]
+	Labels        []string           `json:"labels"`            // the classes, in order
+	Columns       Columns            `json:"columns,omitempty"` // of the table that the features are of; none: not known
+	Rows          map[string]int64   `json:"rows"`              // labelled rows of each split, by its name
+	Prepare       Digest             `json:"prepare"`           // of the survey's result
+	Blocks        []BlockDigest      `json:"blocks"`            // in the order of the stages
+	Metrics       map[string]float64 `json:"metrics"`           // of the final predictions, by name
+	WeightsDigest Digest             `json:"weights_digest"`    // see [WeightsDigest]
 }
 
 // BlockDigest names the final weights record of a stage.
@@ -34,6 +35,9 @@ func (m *Manifest) Messages() ([]Message, error) { return documentMessages(KindM
 func (m *Manifest) Check() error {
 	if m.Plan == nil {
 		return errors.New("the manifest has no plan")
+	}
+	if err := m.Columns.Check(); err != nil {
+		return err
 	}
 	return m.Plan.Check()
 }

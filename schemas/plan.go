@@ -64,6 +64,12 @@ type Input struct {
 	Label  string `json:"label,omitempty"`  // column of a CSV file
 	Weight string `json:"weight,omitempty"` // column of a CSV file
 	Header *bool  `json:"header,omitempty"` // whether a CSV file has one; nil: told by its content
+
+	Delimiter     string   `json:"delimiter,omitempty"`      // of a CSV file; empty: told by its content
+	Use           []string `json:"use,omitempty"`            // columns of a CSV file that become features; none: all that are not dropped
+	Drop          []string `json:"drop,omitempty"`           // columns of a CSV file that are left out
+	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a CSV file
+	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
 }
 
 // Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's.

@@ -12,7 +12,11 @@ func plan() *Plan {
 	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
 		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Expiring: Spans{{1, 3, 6}},
-		Input: Input{Format: "csv", Label: "y", Weight: "w", Header: &header}, Classes: []string{"a", "<b>"},
+		Input: Input{
+			Format: "csv", Label: "y", Weight: "w", Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
+			MissingValues: []string{"?"},
+		},
+		Classes: []string{"a", "<b>"},
 		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
 			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,

@@ -19,6 +19,7 @@ type SurveyResult struct {
 	// Preparation holds center, scale, basis, spread and labels, which are part of a model.
 	Preparation Tensors[float32]
 	Covered     []Coverage // of each span of the plan, in the plan's order
+	Columns     Columns    // of the table that the features are of; nil: not known
 }
 
 // Record makes the record of the result.
@@ -28,10 +29,22 @@ func (s *SurveyResult) Record() *Record[float32] {
 		covered[i] = c.text()
 	}
 	rows := strings.Trim(fmt.Sprint(s.Rows), "[]")
-	return &Record[float32]{
+	r := &Record[float32]{
 		Identity: s.Identity, Notes: []Header{{noteRows, rows}, {noteQuarantined, strconv.FormatInt(s.Quarantined, 10)}, s.PassedOver.note()},
 		Tensors: append(s.Preparation[:len(s.Preparation):len(s.Preparation)], Words[float32](TensorCovered, covered)),
 	}
+	if s.Columns != nil {
+		r.Tensors = append(r.Tensors, Words[float32](tensorColumns, []string{s.Columns.Text()}))
+	}
+	return r
+}
+
+// columnsOf reads the columns that a survey found.
+func columnsOf(text []string) (Columns, error) {
+	if len(text) != 1 {
+		return nil, fmt.Errorf("%d texts of columns, expected one", len(text))
+	}
+	return ParseColumns(text[0])
 }
 
 // SurveyResultOf is the inverse of [SurveyResult.Record]. An error is a *[ShapeError] or wraps [ErrDamaged].
@@ -59,7 +72,13 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 		s.Covered = append(s.Covered, c)
 	}
 	for _, t := range r.Tensors {
-		if t.Name != TensorCovered {
+		switch t.Name {
+		case TensorCovered:
+		case tensorColumns:
+			if s.Columns, err = columnsOf(t.Text); err != nil {
+				return nil, r.damaged(err)
+			}
+		default:
 			s.Preparation = append(s.Preparation, t)
 		}
 	}

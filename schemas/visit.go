@@ -34,11 +34,13 @@ type SurveyVisit struct {
 	Labels      []string  // of its rows, sorted; none if the plan names the classes
 	Quarantined int64     // messages in quarantine
 	PassedOver  PassedOver
+	Columns     Columns // of the run's first message; nil: it doesn't say
 }
 
 // Names of the content of a survey's visit beside its sums.
 const (
 	tensorShift     = "shift"
+	tensorColumns   = "columns" // of a survey's result too
 	noteQuarantined = "quarantined"
 )
 
@@ -51,6 +53,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	r := v.Visit.Record()
 	r.Notes = append(r.Notes, Header{noteQuarantined, strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.note())
 	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], Vector(tensorShift, shift), Words[float64](FieldLabels, v.Labels))
+	if v.Columns != nil {
+		r.Tensors = append(r.Tensors, Words[float64](tensorColumns, []string{v.Columns.Text()}))
+	}
 	return r
 }
 
@@ -77,6 +82,10 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 			}
 		case FieldLabels:
 			v.Labels = t.Text
+		case tensorColumns:
+			if v.Columns, err = columnsOf(t.Text); err != nil {
+				return nil, r.damaged(err)
+			}
 		default:
 			v.Sums = append(v.Sums, t)
 		}

@@ -64,11 +64,17 @@ func CheckWidth(components, features int) error {
 }
 
 // LabelsError says that the labels can't be classes.
-type LabelsError struct{ Classes int }
+type LabelsError struct {
+	Classes int    // how many different labels there are
+	Label   string // if there is only one
+}
 
 func (e *LabelsError) Error() string {
-	if e.Classes == 0 {
+	switch e.Classes {
+	case 0:
 		return "no example has a label"
+	case 1:
+		return fmt.Sprintf("all examples have the label %q: a model tells classes apart, so it needs two of them; examples.label says which column has the label, examples.classes which labels there may be", e.Label)
 	}
 	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, maxClasses)
 }
@@ -77,7 +83,7 @@ func (e *LabelsError) Error() string {
 // follow.
 func CheckClasses(labels int) error {
 	if labels > maxClasses {
-		return &LabelsError{labels}
+		return &LabelsError{Classes: labels}
 	}
 	return nil
 }
@@ -87,8 +93,11 @@ func CheckClasses(labels int) error {
 // Errors are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
 func Survey(s SurveySums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
-	if len(s.Labels) == 0 {
+	switch len(s.Labels) {
+	case 0:
 		return nil, &LabelsError{}
+	case 1:
+		return nil, &LabelsError{1, s.Labels[0]}
 	}
 	if err := CheckClasses(len(s.Labels)); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ import (
 
 func newPredict() *cobra.Command {
 	var (
-		modelFile, input, output, format, label string
-		header                                  bool
+		modelFile, input, output, format, label, delimiter string
+		header                                             bool
 	)
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Short: "Predict the label and the probabilities of each row of a file, as CSV", Args: cobra.NoArgs,
@@ -37,9 +37,11 @@ func newPredict() *cobra.Command {
 				return failed(err)
 			}
 			o := inputOptions(m)
-			o.Format, o.Label = cmp.Or(format, o.Format), cmp.Or(ingest.Column(label), o.Label)
+			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(ingest.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
 			if cmd.Flags().Changed("header") {
-				o.Header = &header
+				if o.Header = &header; !header && ingest.Column(label).IsName() {
+					return schemas.Problem{Key: "--header", Value: "false", Want: "true, as --label gives a column by its name"}
+				}
 			}
 			err = write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				return predict(cmd.Context(), w, blas, m, input, o)
@@ -52,11 +54,12 @@ func newPredict() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file`, with or without labels, in a format that ingest reads")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file`, with or without labels, in a format that ingest reads; columns with names may be in any order")
 	cmd.Flags().StringVarP(&output, "output", "o", standardOutput, "write the predictions to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows; by default that of the training files or of the file name's extension")
 	cmd.Flags().StringVar(&label, "label", "", "the `column` of the label; by default that of the training files")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns; by default as in the training files")
+	cmd.Flags().StringVar(&delimiter, "delimiter", "", "the `character` between the fields of a row; by default that of the training files, or told by the first rows")
+	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns (--header=false: it has an example); by default the row itself tells")
 	markRequired(cmd, "model", "input")
 	return cmd
 }
@@ -65,6 +68,10 @@ func newPredict() *cobra.Command {
 func inputOptions(m *model.Model) ingest.Options {
 	o, plan := ingest.Defaults(), m.Manifest.Plan
 	o.Format, o.Label, o.Weight, o.Header = plan.Input.Format, ingest.Column(plan.Input.Label), ingest.Column(plan.Input.Weight), plan.Input.Header
+	o.Delimiter, o.Columns.Use, o.Columns.Drop, o.Categorical = plan.Input.Delimiter, plan.Input.Use, plan.Input.Drop, plan.Input.Categorical
+	if plan.Input.MissingValues != nil {
+		o.MissingValues = plan.Input.MissingValues
+	}
 	o.Missing = plan.Missing
 	return o
 }
@@ -94,7 +101,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	}
 	predictor := m.Predictor(blas)
 	var features kernel.Dense
-	for rows, err := range ingest.File(ctx, input, o, m.Width()) {
+	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Columns: m.Columns()}) {
 		if err != nil {
 			return err
 		}

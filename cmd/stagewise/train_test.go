@@ -175,7 +175,7 @@ func TestPredictWithWrongInput(t *testing.T) {
 		code         int
 	}{
 		{"-i none.csv", "stagewise: none.csv: no such file or directory\n", exitFailed},
-		{"-i test.csv --header=false --label digit", "stagewise: --header: false: expected true, as a column is given by its name\n", exitWrong},
+		{"-i test.csv --header=false --label digit", "stagewise: --header: false: expected true, as --label gives a column by its name\n", exitWrong},
 		{"-i test.csv --format xml", "stagewise: --format: xml: expected", exitWrong},
 	} {
 		code, stdout, stderr := stagewise(append([]string{"predict", "--model", "model", "-o", "out.csv"}, strings.Fields(test.args)...)...)

@@ -37,7 +37,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	report := s.report(l.NextVersion())
 	manifest := &schemas.Manifest{
 		Name: s.plan.Name, Version: report.Version, Run: s.run, Plan: s.plan, Labels: report.Labels,
-		Rows: map[string]int64{}, Prepare: s.chain.SurveyDigest(), Metrics: map[string]float64{"train_error": report.TrainError},
+		Columns: s.chain.Survey.Columns, Rows: map[string]int64{}, Prepare: s.chain.SurveyDigest(), Metrics: map[string]float64{"train_error": report.TrainError},
 	}
 	if report.TestError != nil {
 		manifest.Metrics["test_error"] = *report.TestError

@@ -107,11 +107,7 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	}
 	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
 	defer s.subscription.Close()
-	var kept schemas.Tensors[float32]
-	if earlier != nil {
-		kept = earlier.Preparation()
-	}
-	if err := s.survey(ctx, kept); err != nil {
+	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
 	}
 	for t := range s.plan.Stages {

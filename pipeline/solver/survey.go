@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -17,12 +18,12 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// survey turns the survey's statistics into its result, unless a result is accepted already. kept is the preparation of the
-// version that the run starts from; nil if it starts from none.
-func (s *Solver) survey(ctx context.Context, kept schemas.Tensors[float32]) error {
+// survey turns the survey's statistics into its result, unless a result is accepted already. earlier is the version that the run starts
+// from, whose preparation it keeps; nil if it starts from none.
+func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 	s.inbox.begin(schemas.Survey)
 	if s.chain.Survey == nil {
-		if err := s.publishSurvey(ctx, kept); err != nil && !errors.Is(err, errAccepted) {
+		if err := s.publishSurvey(ctx, earlier); err != nil && !errors.Is(err, errAccepted) {
 			return err
 		}
 	}
@@ -39,20 +40,20 @@ func (s *Solver) survey(ctx context.Context, kept schemas.Tensors[float32]) erro
 }
 
 // publishSurvey gathers the survey's statistics and publishes its result.
-func (s *Solver) publishSurvey(ctx context.Context, kept schemas.Tensors[float32]) error {
+func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
 	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, covered: map[int]schemas.Coverage{}}
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(v, found)))
 	if err != nil {
 		return err
 	}
-	preparation, err := s.preparation(sum, found, kept)
+	preparation, err := s.preparation(sum, found, earlier)
 	if err != nil {
 		return err
 	}
 	result := schemas.SurveyResult{
 		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
-		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation,
+		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation, Columns: found.columns,
 	}
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(schemas.Expiring, cut.Len())
@@ -72,6 +73,7 @@ type findings struct {
 	labels      accumulate.LabelSet
 	sample      *accumulate.Sample
 	shift       []float32
+	columns     schemas.Columns
 	covered     map[int]schemas.Coverage // of each partition
 	quarantined int64
 	passedOver  schemas.PassedOver
@@ -103,7 +105,7 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
-		found.shift = visit.Shift
+		found.shift, found.columns = visit.Shift, visit.Columns
 		found.labels.Add(visit.Labels...)
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
@@ -113,11 +115,11 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 	return p
 }
 
-// preparation returns the preparation that the survey's sums give, or kept if the run starts from an earlier version. Then the
-// examples must fit it.
-func (s *Solver) preparation(sum *accumulate.Sum, found *findings, kept schemas.Tensors[float32]) (schemas.Tensors[float32], error) {
-	if kept != nil {
-		return kept, s.checkKept(found, kept)
+// preparation returns the preparation that the survey's sums give, or that of the version that the run starts from. Then the examples
+// must fit it.
+func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *model.Model) (schemas.Tensors[float32], error) {
+	if earlier != nil {
+		return earlier.Preparation(), s.checkKept(found, earlier)
 	}
 	labels := s.plan.Classes
 	if len(labels) == 0 {
@@ -148,18 +150,23 @@ func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Prep
 }
 
 // checkKept returns an error if the examples do not fit the preparation of an earlier version: if they have another number of
-// features, or other classes.
-func (s *Solver) checkKept(found *findings, kept schemas.Tensors[float32]) error {
-	classes, _ := kept.Find(schemas.TensorLabels)
-	center, _ := kept.Find(schemas.TensorCenter)
-	if len(center.Data) != len(found.shift) {
-		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), len(center.Data))
+// features, other columns, or other classes. Examples that do not say their columns are taken to have those of the version.
+func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
+	classes := earlier.Labels()
+	if earlier.Width() != len(found.shift) {
+		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), earlier.Width())
 	}
-	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes.Text) {
-		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes.Text)
+	if found.columns == nil {
+		found.columns = earlier.Columns()
+	}
+	if difference := found.columns.Difference(earlier.Columns()); earlier.Columns() != nil && difference != "" {
+		return fmt.Errorf("%s, as in the version that this run starts from", difference)
+	}
+	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
+		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)
 	}
 	known := accumulate.LabelSet{}
-	known.Add(classes.Text...)
+	known.Add(classes...)
 	var others []string
 	for label := range found.labels {
 		if _, ok := known[label]; !ok {

@@ -26,19 +26,25 @@ type findings struct {
 	passedOver  schemas.PassedOver
 }
 
-// shift returns the mean of the plan's first usable message (d values). The survey takes moments about it. The error is a
-// *run.NoExamplesError if no message can be used.
-func (w *Worker) shift(ctx context.Context) ([]float32, error) {
+// first is what the survey takes from the plan's first usable message.
+type first struct {
+	shift       []float32       // the means of the features (d): the point that the moments are taken about
+	columns     schemas.Columns // nil: the message doesn't say
+	columnsText string          // Columns.Text of columns
+}
+
+// first finds the plan's first usable message. The error is a *run.NoExamplesError if no message can be used.
+func (w *Worker) first(ctx context.Context) (*first, error) {
 	for _, span := range w.plan.Spans {
-		if shift, err := w.shiftOf(ctx, span); err != nil || shift != nil {
-			return shift, err
+		if found, err := w.firstOf(ctx, span); err != nil || found != nil {
+			return found, err
 		}
 	}
 	return nil, &run.NoExamplesError{Topic: w.Topics.Examples}
 }
 
-// shiftOf returns the mean of a span's first usable message; nil if it has none.
-func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, error) {
+// firstOf finds a span's first usable message. It returns nil if there is none.
+func (w *Worker) firstOf(ctx context.Context, span schemas.Span) (*first, error) {
 	replay := w.counting.Replay(span)
 	r := w.store.Range(w.Log, w.Topics.Examples, span)
 	defer r.Close()
@@ -62,12 +68,13 @@ func (w *Worker) shiftOf(ctx context.Context, span schemas.Span) ([]float32, err
 		}
 		var x kernel.Dense
 		features(&x, examples, examples.Width)
+		columns, err := columnsOf(examples)
 		examples.Release()
-		if x.Rows == 0 {
+		if x.Rows == 0 || err != nil {
 			continue
 		}
 		stages.ScaleRows(w.plan.Prepare, x)
-		return means(x), nil
+		return &first{means(x), columns, columns.Text()}, nil
 	}
 }
 
@@ -98,11 +105,11 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	for _, p := range partitions {
 		p.DropMessages(w.budget)
 	}
-	shift, err := w.shift(ctx)
+	first, err := w.first(ctx)
 	if err != nil {
 		return err
 	}
-	if err := solve.CheckWidth(w.plan.Prepare.PCA, len(shift)); err != nil {
+	if err := solve.CheckWidth(w.plan.Prepare.PCA, len(first.shift)); err != nil {
 		return err
 	}
 	var labels *schemas.Labels
@@ -118,7 +125,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	s := &scan{
 		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
-			p := &surveyProcessor{Worker: w, shift: shift, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
+			p := &surveyProcessor{Worker: w, first: first, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			return p.segment
 		},
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
@@ -149,7 +156,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				return w.claim, nil
 			}
 			sum, all := sums[p], found[p]
-			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, p, sum, all, shift) }, nil
+			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, p, sum, all, first) }, nil
 		},
 	}
 	return s.run(ctx, partitions)
@@ -173,7 +180,7 @@ func (w *Worker) claimInterval() time.Duration {
 // surveyProcessor surveys segments, in one goroutine.
 type surveyProcessor struct {
 	*Worker
-	shift       []float32
+	*first
 	labels      *schemas.Labels // the plan's classes; nil: any label is a class
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
@@ -229,6 +236,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		return 0, err
 	}
 	defer examples.Release()
+	if err := p.checkColumns(examples); err != nil {
+		return 0, err
+	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
 	if p.labels != nil {
 		if err := examples.Classes(rows.Classes, p.labels); err != nil {
@@ -251,6 +261,31 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	checksum = m.Checksum(number, n)
 	sum.Count(n, checksum)
 	return checksum, nil
+}
+
+// checkColumns returns an error if a message has other columns than the run's first: as a model knows a feature by its place, its
+// features can't be used. A message that does not say its columns is taken to have the same.
+func (p *surveyProcessor) checkColumns(examples *schemas.Examples) error {
+	if text := examples.Columns(); text == "" || text == p.columnsText {
+		return nil
+	}
+	columns, err := columnsOf(examples)
+	if err != nil || p.columns == nil {
+		return err
+	}
+	if difference := columns.Difference(p.columns); difference != "" {
+		return fmt.Errorf("%w: %s, as in the first message of the run", schemas.ErrDamaged, difference)
+	}
+	return nil
+}
+
+// columnsOf returns the columns that a message says; nil if it says none.
+func columnsOf(examples *schemas.Examples) (schemas.Columns, error) {
+	columns, err := schemas.ParseColumns(examples.Columns())
+	if n := columns.Features(); err == nil && columns != nil && n != examples.Width {
+		err = fmt.Errorf("%w: %d features, its columns have %d", schemas.ErrDamaged, examples.Width, n)
+	}
+	return columns, err
 }
 
 // moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
@@ -282,19 +317,19 @@ func sampleRows(all schemas.Spans, span schemas.Span) int {
 
 // publishSurvey writes what the survey found in a partition: the sums, and for a preparation the sample, and the Gram matrix if the
 // plan asks for principal components.
-func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.State, sum *accumulate.Sum, found *findings, shift []float32) error {
+func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.State, sum *accumulate.Sum, found *findings, first *first) error {
 	if w.plan.Prepares() {
 		if err := publish(ctx, w, found.sample.Record(w.identity(schemas.KindSample, v, p)).Record()); err != nil {
 			return err
 		}
 	}
 	if w.plan.Prepares() && w.plan.Prepare.PCA > 0 {
-		sum.Field(schemas.FieldGram, len(shift)*(len(shift)+1)/2) // publish a zero matrix even without rows
+		sum.Field(schemas.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
 	}
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
-		Shift: shift, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
+		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err

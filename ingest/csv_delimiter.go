@@ -1,0 +1,80 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// delimiters are what people put between the fields of a row. The first is that of RFC 4180.
+const delimiters = ",;\t|"
+
+// delimiter returns what is between the fields of a file: what the options say, or else what its first rows show. If several delimiters
+// make all rows equally long, it is the one that makes the most numbers. It returns a *FileError if that is in doubt.
+func (o Options) delimiter(file string, first []byte) (rune, error) {
+	if o.Delimiter != "" {
+		return []rune(o.Delimiter)[0], nil
+	}
+	best, most, ways := ',', -1.0, []string(nil)
+	for _, delimiter := range delimiters {
+		columns, numbers := tryDelimiter(first, delimiter)
+		if columns < 2 || numbers < most {
+			continue
+		}
+		if numbers > most {
+			ways = nil
+		}
+		best, most, ways = delimiter, numbers, append(ways, fmt.Sprintf("%q (%d columns)", string(delimiter), columns))
+	}
+	if len(ways) > 1 {
+		err := fmt.Errorf("its rows can be read with the delimiters %s: set examples.delimiter", strings.Join(ways, " and "))
+		return 0, &FileError{File: file, Line: 1, Offset: -1, Err: err}
+	}
+	return best, nil
+}
+
+// firstRows returns the first whole rows of a file without reading them. They are valid until it is read.
+func firstRows(c *content) ([]byte, error) {
+	first, err := c.Peek(c.Size())
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if end := bytes.LastIndexByte(first, '\n'); err == nil && end >= 0 { // the last row may be cut
+		first = first[:end+1]
+	}
+	return first, nil
+}
+
+// detectRows is how many rows show the delimiter.
+const detectRows = 20
+
+// tryDelimiter returns how many columns the first rows have with a delimiter, and which part of their fields are numbers, with a point or
+// a comma. It returns 0 columns if the rows differ, or can't be read.
+func tryDelimiter(first []byte, delimiter rune) (columns int, numbers float64) {
+	parser := newCSVParser(bytes.NewReader(first), delimiter)
+	fields := 0
+	for row := 0; row < detectRows; {
+		record, err := parser.Read()
+		switch {
+		case err == io.EOF:
+			return columns, numbers / max(1, float64(fields))
+		case err != nil:
+			return 0, 0
+		case len(record) == 1 && strings.TrimSpace(record[0]) == "":
+			continue // a blank row
+		case row > 0 && len(record) != columns:
+			return 0, 0
+		}
+		columns = len(record)
+		row++
+		for _, field := range record {
+			field = strings.TrimSpace(field)
+			if _, err := number(field); err == nil || decimalComma.MatchString(field) {
+				numbers++
+			}
+			fields++
+		}
+	}
+	return columns, numbers / float64(fields)
+}
