@@ -3,6 +3,7 @@ package stagewise
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -72,13 +73,40 @@ func TestReadme(t *testing.T) {
 func TestLinks(t *testing.T) {
 	for _, page := range []string{
 		"README.md", "CONTRIBUTING.md", "CHANGELOG.md",
-		"docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
+		"docs/your-own-data.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
 		}
+	}
+}
+
+var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
+
+// The commands of the page about people's own data work as they are written, one after the other, in an empty folder.
+func TestYourOwnData(t *testing.T) {
+	programs, folder := t.TempDir(), t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	script := "set -eu\n"
+	for _, block := range shell.FindAllStringSubmatch(read(t, "docs/your-own-data.md"), -1) {
+		script += block[1]
+	}
+	commands := exec.CommandContext(t.Context(), "sh", "-c", script)
+	commands.Dir, commands.Env = folder, append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out, err := commands.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var labels []string
+	for _, line := range strings.Split(strings.TrimSpace(read(t, filepath.Join(folder, "predictions.csv"))), "\n") {
+		label, _, _ := strings.Cut(line, ",")
+		labels = append(labels, label)
+	}
+	if len(labels) != 4 || labels[0] != "label" || labels[1] != "rose" || labels[2] != "iris" {
+		t.Errorf("the predictions are %q", labels)
 	}
 }
 
