@@ -89,7 +89,11 @@ func newTrain() *cobra.Command {
 				if finish(); err != nil {
 					return err
 				}
-				if err := writeReport(report, cmd.OutOrStdout(), result); err != nil {
+				configuration := c
+				if attach != "" {
+					configuration = nil // the run has that of who submitted it
+				}
+				if err := writeReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
 					return err
 				}
 				if err := writeModel(modelFile, cmd.OutOrStdout(), trained); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // standardOutput is the path that stands for the standard output.
@@ -79,18 +77,6 @@ func checkWritable(path string) error {
 		return fmt.Errorf("write %s: %s is not a directory", path, filepath.Dir(path))
 	}
 	return nil
-}
-
-// writeReport writes a report as indented JSON. An empty path stands for no file.
-func writeReport(path string, stdout io.Writer, r *schemas.Report) error {
-	if path == "" {
-		return nil
-	}
-	return write(path, stdout, func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	})
 }
 
 // writeModel writes a model file. An empty path stands for no file.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// reportSchema returns the documented schema of a report.
+func reportSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	content, err := os.ReadFile("../../schemas/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := &jsonschema.Schema{}
+	if err := json.Unmarshal(content, schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// checkReport validates a report against the schema.
+func checkReport(t *testing.T, schema *jsonschema.Schema, text []byte) {
+	t.Helper()
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report any
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolved.Validate(report); err != nil {
+		t.Errorf("%v in\n%s", err, text)
+	}
+}
+
+// The schema documents the fields of the Go types, all and no others, and requires those that are always there.
+func TestReportSchemaHasAllFields(t *testing.T) {
+	schema := reportSchema(t)
+	check := func(name string, s *jsonschema.Schema, values ...any) {
+		t.Helper()
+		var fields, always []string
+		for _, v := range values {
+			for f := range reflect.TypeOf(v).Fields() {
+				tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+				if tag == "" {
+					continue // embedded
+				}
+				if fields = append(fields, tag); !strings.Contains(options, "omitempty") {
+					always = append(always, tag)
+				}
+			}
+		}
+		slices.Sort(fields)
+		if documented := slices.Sorted(maps.Keys(s.Properties)); !slices.Equal(documented, fields) {
+			t.Errorf("%s: the schema has the fields %v, Go has %v", name, documented, fields)
+		}
+		required := slices.Sorted(slices.Values(s.Required))
+		if slices.Sort(always); !slices.Equal(required, always) {
+			t.Errorf("%s: the schema requires %v, Go always writes %v", name, required, always)
+		}
+		for field, p := range s.Properties {
+			if p.Description == "" && p.Ref == "" {
+				t.Errorf("%s: %s has no description", name, field)
+			}
+		}
+	}
+	check("report", schema, schemas.Report{}, report{})
+	check("stage", schema.Defs["stage"], schemas.StageReport{})
+	check("split", schema.Defs["split"], schemas.SplitReport{})
+	var reasons []string
+	for _, r := range schemas.PassOverReasons() {
+		reasons = append(reasons, string(r.Reason))
+		if got := schema.Properties["passed_over"].Properties[string(r.Reason)]; got == nil || got.Description != r.Meaning {
+			t.Errorf("passed_over: %s is not described as %q", r.Reason, r.Meaning)
+		}
+	}
+	if got := schema.Properties["passed_over"].Properties; len(got) != len(reasons) {
+		t.Errorf("passed_over: the schema has %v, Go has %v", slices.Sorted(maps.Keys(got)), reasons)
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// A report is what its schema says. Its confusion matrix has a line for each true class, and its configuration is one that train can
+// be given, for the same weights. A password is not in it.
+func TestReportIsAsDocumented(t *testing.T) {
+	schema := reportSchema(t)
+	test := "red,9,0,0\nred,9,0,0\nred,0,9,0\n" // two rows that are red, and one that looks green
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": test})
+	t.Setenv("STAGEWISE_SECURITY_SASL_PASSWORD", "hunter2") // ignored, as there is no mechanism
+	args := []string{"--quiet", "--set", "examples.holdout=0.2", "--set", "stages.1.passes=3", "--report"}
+	if code, _, stderr := stagewise(append([]string{"train", "-c", "good.yaml"}, append(args, "first.json")...)...); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	text := readFile(t, "first.json")
+	checkReport(t, schema, []byte(text))
+	var first struct {
+		schemas.Report
+		Configuration json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(text), &first); err != nil {
+		t.Fatal(err)
+	}
+	// blue, green, red: the true classes are the rows
+	if got, want := first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("confusion %v, expected %v", got, want)
+	}
+	results, _, _ := strings.Cut(text, `"configuration"`)
+	if lines := strings.Count(results, "\n"); !strings.Contains(results, "\n        [0, 1, 2]\n") || lines > 60 {
+		t.Errorf("%d lines in\n%s", lines, results)
+	}
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "security") {
+		t.Errorf("security is in\n%s", text)
+	}
+	if err := os.WriteFile("again.json", first.Configuration, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := stagewise("train", "-c", "again.json", "--quiet", "--report", "second.json", "--set", "data_dir=other"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var second schemas.Report
+	if err := json.Unmarshal([]byte(readFile(t, "second.json")), &second); err != nil {
+		t.Fatal(err)
+	}
+	if second.WeightsDigest != first.WeightsDigest || second.Version != 1 {
+		t.Errorf("version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
+	}
+}
+
+// The layout changes no value, whatever is in a text.
+func TestLayOut(t *testing.T) {
+	value := map[string]any{"labels": []any{`a"[b`, `\`, "]{", ""}, "empty": []any{}, "none": map[string]any{}, "matrix": []any{[]any{1.0, 2.0}, []any{3.0, 4.5}}, "nested": map[string]any{"x": nil, "y": true, "z": []any{}}}
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	laidOut := layOut(text)
+	var back any
+	if err := json.Unmarshal(laidOut, &back); err != nil || !reflect.DeepEqual(back, any(value)) {
+		t.Errorf("%v in\n%s", err, laidOut)
+	}
+	want := `{
+  "empty": [],
+  "labels": ["a\"[b", "\\", "]{", ""],
+  "matrix": [
+    [1, 2],
+    [3, 4.5]
+  ],
+  "nested": {
+    "x": null,
+    "y": true,
+    "z": []
+  },
+  "none": {}
+}`
+	if string(laidOut) != want {
+		t.Errorf("got\n%s\nexpected\n%s", laidOut, want)
+	}
+}

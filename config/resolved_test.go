@@ -1,0 +1,77 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What a configuration resolves to is a configuration: loaded again, it says the same. It has every key but those of security.
+func TestResolvedIsTheSameConfiguration(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files %v: %v", files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var environ []string
+		if strings.Contains(string(content), "sasl") {
+			environ = []string{"STAGEWISE_SECURITY_SASL_PASSWORD=hunter2"}
+		}
+		c, err := load(file, content, environ, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "security") {
+			t.Errorf("%s: security is in %s", file, text)
+		}
+		again, err := load(file, text, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v in %s", file, err, text)
+		}
+		more, err := json.Marshal(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(more) != string(text) {
+			t.Errorf("%s: %s resolves to %s", file, text, more)
+		}
+		if lacks := lacking(t, text); lacks != "" {
+			t.Errorf("%s resolves to no key %s", file, lacks)
+		}
+	}
+}
+
+// lacking returns a documented key that a resolved configuration lacks, or nothing. There may be no stages, and whether a file has a
+// header has no default.
+func lacking(t *testing.T, text []byte) string {
+	t.Helper()
+	var root any
+	if err := json.Unmarshal(text, &root); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Keys() {
+		if strings.HasPrefix(k.Name, withheld) || strings.HasPrefix(k.Name, "stages.") || k.Name == "examples.header" {
+			continue
+		}
+		at := root
+		for name := range strings.SplitSeq(k.Name, ".") {
+			keys, _ := at.(map[string]any)
+			below, ok := keys[name]
+			if !ok {
+				return k.Name
+			}
+			at = below
+		}
+	}
+	return ""
+}
