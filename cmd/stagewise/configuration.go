@@ -21,10 +21,15 @@ import (
 type configFlags struct {
 	file string
 	set  []string
+	cmd  *cobra.Command
 }
+
+// pipelineOf is the annotation of a command that has the name of the pipeline, once its configuration is loaded.
+const pipelineOf = "pipeline"
 
 // add defines the flags of cmd.
 func (f *configFlags) add(cmd *cobra.Command) {
+	f.cmd = cmd
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "read the configuration from a YAML `file`")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key of the configuration (`key=value`), as in --set stages.0.passes=3; can be repeated")
 	markRequired(cmd, "config")
@@ -51,7 +56,13 @@ func completeKeys(typed string) []cobra.Completion {
 }
 
 // load reads and checks the configuration. The error may be a *[config.Error].
-func (f *configFlags) load() (*config.Config, error) { return config.Load(f.file, f.set) }
+func (f *configFlags) load() (*config.Config, error) {
+	c, err := config.Load(f.file, f.set)
+	if err == nil {
+		f.cmd.Annotations = map[string]string{pipelineOf: c.Name}
+	}
+	return c, err
+}
 
 // markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
 func markRequired(cmd *cobra.Command, flags ...string) {

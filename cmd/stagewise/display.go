@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,34 +15,54 @@ import (
 // displayFlags are the flags that choose how a command shows its progress. The zero value shows it on the screen.
 type displayFlags struct {
 	quiet bool
-	log   string // text, json, or empty for no logs
+	log   string // logText, logJSON, or empty for no logs
+	level string // of logs: debug, info, warn or error; empty: info
 }
+
+// The formats of logs.
+const (
+	logText = "text"
+	logJSON = "json"
+)
 
 // add defines the flags of cmd. The value of f.log is the default of --log.
 func (f *displayFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
 	cmd.Flags().StringVar(&f.log, "log", f.log, "show progress as logs on standard error, in this `format`: text or json")
+	cmd.Flags().StringVar(&f.level, "log-level", "", "log nothing below this `level`: debug, info, warn or error (default info)")
 }
 
 func (f *displayFlags) check() error {
-	if f.log != "" && f.log != "text" && f.log != "json" {
+	if f.log != "" && f.log != logText && f.log != logJSON {
 		return fmt.Errorf("--log: %s: expected text or json", f.log)
 	}
+	if _, ok := logLevels()[f.level]; f.level != "" && !ok {
+		return fmt.Errorf("--log-level: %s: expected debug, info, warn or error", f.level)
+	}
+	if f.level != "" && f.log == "" {
+		return fmt.Errorf("--log-level: %s: expected --log too, as only logs have levels", f.level)
+	}
 	return nil
+}
+
+// logLevels returns the levels of logs by their names. The zero value is info.
+func logLevels() map[string]slog.Level {
+	return map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 }
 
 // onScreen reports whether progress is shown on the screen.
 func (f *displayFlags) onScreen() bool { return !f.quiet && f.log == "" }
 
-// recorder returns the recorder that the flags choose, and a function to call after the last event.
-func (f *displayFlags) recorder(out, stderr io.Writer) (recorder event.Recorder, finish func()) {
+// recorder returns the recorder that the flags choose for a pipeline, and a function to call after the last event.
+func (f *displayFlags) recorder(pipeline string, out, stderr io.Writer) (recorder event.Recorder, finish func()) {
+	options := &slog.HandlerOptions{Level: logLevels()[f.level]}
 	switch {
 	case f.quiet:
 		return event.Ignore{}, func() {}
-	case f.log == "json":
-		return event.Serialised(newLogs(slog.NewJSONHandler(stderr, nil))), func() {}
-	case f.log == "text":
-		return event.Serialised(newLogs(slog.NewTextHandler(stderr, nil))), func() {}
+	case f.log == logJSON:
+		return event.Serialised(newLogs(slog.NewJSONHandler(stderr, options), pipeline)), func() {}
+	case f.log == logText:
+		return event.Serialised(newLogs(slog.NewTextHandler(stderr, options), pipeline)), func() {}
 	}
 	p := newProgress(out, stderr, time.Now)
 	return event.Serialised(p), p.finish
@@ -50,4 +71,20 @@ func (f *displayFlags) recorder(out, stderr io.Writer) (recorder event.Recorder,
 // waitRecorder returns the recorder of a short command, which only shows the operations that wait for brokers.
 func waitRecorder(cmd *cobra.Command) event.Recorder {
 	return event.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
+}
+
+// printError writes the error that ended a command to stderr, a line for each line of it: as a log if the command logs JSON, so that
+// whoever reads the logs finds nothing else there.
+func printError(cmd *cobra.Command, stderr io.Writer, err error) {
+	print := func(line string) { fmt.Fprintf(stderr, "stagewise: %s\n", line) }
+	if format := cmd.Flags().Lookup("log"); format != nil && format.Value.String() == logJSON {
+		logger := slog.New(slog.NewJSONHandler(stderr, nil))
+		if name, ok := cmd.Annotations[pipelineOf]; ok {
+			logger = logger.With("pipeline", name)
+		}
+		print = func(line string) { logger.Error(line) }
+	}
+	for line := range strings.Lines(err.Error()) {
+		print(strings.TrimSpace(line))
+	}
 }

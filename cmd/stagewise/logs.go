@@ -1,22 +1,23 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// logs is the recorder that writes logs: a record for each event except those that only report progress. From the beginning of
-// a run to its end each record has the id of the run.
+// logs is the recorder that writes logs: a record for each event. Each has the name of the pipeline, and from the beginning of a run
+// to its end the id of the run. Errors are in percent, as in a report, and all durations in seconds.
 type logs struct {
 	*slog.Logger
 	plain *slog.Logger // without the id of a run
 }
 
-// newLogs returns a recorder that logs to a handler.
-func newLogs(handler slog.Handler) *logs {
-	logger := slog.New(handler)
+// newLogs returns a recorder that logs what happens in a pipeline to a handler.
+func newLogs(handler slog.Handler, pipeline string) *logs {
+	logger := slog.New(handler).With("pipeline", pipeline)
 	return &logs{logger, logger}
 }
 
@@ -34,7 +35,7 @@ func (l *logs) Record(e event.Event) {
 	case event.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:
-		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "passed_over", e.PassedOver, "elapsed", e.Elapsed)
+		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "passed_over", e.PassedOver, "seconds", e.Elapsed.Seconds())
 	case event.Passed:
 		train := e.Metrics[schemas.Train]
 		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", train.Loss, "train_error", train.Error}
@@ -48,29 +49,42 @@ func (l *logs) Record(e event.Event) {
 			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
 		}
 		l.Info("stage ended", attributes...)
+	case event.Progressed:
+		l.Debug("progressed", "stage", e.Stage, "visit", e.Visit, "rows", e.Rows, "of", e.Of)
 	case event.Ended:
-		l.Info("ended", "state", e.State, "reason", e.Reason)
+		l.Log(context.Background(), levelOf(e.State), "ended", "state", e.State, "reason", e.Reason)
 		l.Logger = l.plain
 	case event.Owned:
 		l.Info("owns", "partitions", e.Partitions)
 	case event.Visited:
-		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "seconds", e.Elapsed.Seconds())
 	case event.Sealed:
-		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "elapsed", e.Elapsed)
+		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", e.Elapsed.Seconds())
 	case event.Solved:
-		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited", e.Waited, "elapsed", e.Elapsed)
+		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", e.Waited.Seconds(), "seconds", e.Elapsed.Seconds())
 	case event.Advanced:
 		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
 	case event.Waiting:
 		switch {
 		case e.Over && e.Err == nil:
-			l.Info("resumed", "after", e.What)
+			l.Info("resumed", "after", e.What, "seconds", e.Since.Seconds())
 		case e.Over:
-			l.Warn("gave up", "after", e.What, "because", e.Err)
+			l.Error("gave up", "after", e.What, "seconds", e.Since.Seconds(), "because", e.Err)
 		default:
-			l.Warn("waiting", "for", e.What, "since", e.Since, "because", e.Err)
+			l.Warn("waiting", "for", e.What, "seconds", e.Since.Seconds(), "because", e.Err)
 		}
 	case event.Noticed:
 		l.Warn(e.Text)
 	}
+}
+
+// levelOf returns the level of the end of a run.
+func levelOf(state string) slog.Level {
+	switch state {
+	case schemas.Done:
+		return slog.LevelInfo
+	case schemas.Cancelled:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }

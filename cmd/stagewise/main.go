@@ -7,11 +7,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
@@ -45,9 +43,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil {
 		err = &failure{errors.New(interrupted(command.Name()))}
 	}
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(stderr, "stagewise: %s\n", strings.TrimSpace(line))
-	}
+	printError(command, stderr, err)
 	if errors.As(err, new(*failure)) {
 		return exitFailed
 	}

@@ -80,6 +80,8 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"topics list -c secure.yaml --set security.sasl.password=hunter2", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory\n" +
 			"--set: security.sasl.password: (not shown): expected the password in the environment"},
 		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
+		{"train -c good.yaml --log text --log-level all", "--log-level: all: expected debug, info, warn or error"},
+		{"train -c good.yaml --log-level warn", "--log-level: warn: expected --log too, as only logs have levels"},
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},
 		{"weights export -c good.yaml", `required flag(s) "output" not set`},

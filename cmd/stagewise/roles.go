@@ -43,7 +43,7 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 				return err
 			}
 			blas.UseForSolves()
-			recorder, finish := show.recorder(cmd.OutOrStdout(), cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c.Name, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			defer finish()
 			if c.Metrics.Listen != "" {
 				listener, err := listenOn(c.Metrics.Listen)

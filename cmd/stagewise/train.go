@@ -58,7 +58,7 @@ func newTrain() *cobra.Command {
 			if report == standardOutput || modelFile == standardOutput {
 				screen = cmd.ErrOrStderr()
 			}
-			recorder, finish := show.recorder(screen, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c.Name, screen, cmd.ErrOrStderr())
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
 					describe(screen, c, blas)

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// logged parses a log stream of JSON. Each line must be an object with a time, a level, a message and the pipeline.
+func logged(t *testing.T, stream string) (lines []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(stream) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		for _, key := range []string{"time", "level", "msg", "pipeline"} {
+			if _, ok := record[key].(string); !ok {
+				t.Errorf("no %s in %s", key, line)
+			}
+		}
+		for _, key := range []string{"seconds", "waited_seconds"} {
+			if v, ok := record[key].(float64); record[key] != nil && (!ok || v > 60) {
+				t.Errorf("%s is %v in %s, expected seconds", key, record[key], line)
+			}
+		}
+		lines = append(lines, record)
+	}
+	return lines
+}
+
+// With --log json standard error has lines of JSON and nothing else, whether the command succeeds or fails. Durations are seconds.
+func TestLogStreamIsJSON(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	code, _, stderr := stagewise("train", "-c", "good.yaml", "--log", "json", "--log-level", "debug", "--report", "report.json")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	seen := map[string]bool{}
+	for _, record := range logged(t, stderr) {
+		seen[record["msg"].(string)] = true
+		if record["pipeline"] != "blobs" {
+			t.Errorf("pipeline %v", record["pipeline"])
+		}
+	}
+	for _, msg := range []string{"ingested", "began", "surveyed", "progressed", "visited", "solved", "sealed", "stage ended", "ended"} {
+		if !seen[msg] {
+			t.Errorf("no line %q", msg)
+		}
+	}
+
+	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--log", "json", "--set", "examples.train=[none.csv]")
+	lines := logged(t, stderr)
+	if last := lines[len(lines)-1]; code != exitFailed || stdout != "" || last["level"] != "ERROR" || !strings.Contains(last["msg"].(string), "none.csv") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	// The configuration is wrong, so the name of the pipeline is not known.
+	code, _, stderr = stagewise("train", "-c", "good.yaml", "--log", "json", "--set", "seed=x")
+	var record map[string]any
+	if err := json.Unmarshal([]byte(stderr), &record); code != exitWrong || err != nil || record["level"] != "ERROR" {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// --log-level leaves out what is below the level.
+func TestLogLevel(t *testing.T) {
+	events := []event.Event{event.Progressed{Rows: 1, Of: 2}, event.Began{Run: "abc"}, event.Noticed{Text: "careful"}, event.Ended{State: schemas.Failed}}
+	for level, want := range map[string]int{"debug": 4, "info": 3, "": 3, "warn": 2, "error": 1} {
+		var stderr strings.Builder
+		show := displayFlags{log: logJSON, level: level}
+		if err := show.check(); err != nil {
+			t.Fatal(err)
+		}
+		recorder, finish := show.recorder("p", nil, &stderr)
+		for _, e := range events {
+			recorder.Record(e)
+		}
+		if finish(); len(logged(t, stderr.String())) != want {
+			t.Errorf("level %q: expected %d lines, got\n%s", level, want, &stderr)
+		}
+	}
+}
