@@ -46,6 +46,9 @@ type Metrics struct {
 // (https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus), on loopback.
 const DefaultListen = "127.0.0.1:9464"
 
+// ListenPorts is how many ports from that of DefaultListen on are tried by processes that were told no address.
+const ListenPorts = 10
+
 // Stage is an entry of the list of stages: one stage, or several equal ones in a row.
 type Stage struct {
 	schemas.Stage `mapstructure:",squash"`

@@ -12,9 +12,10 @@ type simMembership struct {
 
 func newSimMembership() *simMembership { return &simMembership{changed: make(chan struct{}, 1)} }
 
-func (m *simMembership) Owned() []int             { return m.owned }
-func (m *simMembership) Changed() <-chan struct{} { return m.changed }
-func (m *simMembership) Err() error               { return m.err }
+func (m *simMembership) Owned() []int                      { return m.owned }
+func (m *simMembership) Changed() <-chan struct{}          { return m.changed }
+func (m *simMembership) Commit(map[int]int64, func(error)) {}
+func (m *simMembership) Err() error                        { return m.err }
 
 func (m *simMembership) assign(partitions ...int) {
 	m.owned = partitions

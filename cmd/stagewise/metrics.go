@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -19,61 +21,134 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// metrics is the recorder that counts events for Prometheus. It also knows whether the process waits for brokers.
+// metrics is the recorder that counts events for Prometheus. It also knows whether the process waits for brokers. Units are Prometheus'
+// own: seconds, and ratios from 0 to 1. Each role has the metrics that it can have. A metric of a run has no value before the first run.
 type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
 	waiting  map[string]string // the operations that wait for brokers, and their errors
 	last     event.Progressed  // the last one of the current visit
 
-	rows, visits, quarantined            prometheus.Counter
-	seconds, runs                        *prometheus.CounterVec
-	partitions, stage, visit, pass, left prometheus.Gauge
-	waits, objective                     prometheus.Gauge
-	err, loss                            *prometheus.GaugeVec
+	// Of both roles.
+	waits             prometheus.Gauge
+	seconds, runs     *prometheus.CounterVec
+	run, stage, visit *prometheus.GaugeVec
+	// Of a worker; nil in a solver.
+	rows, visits, quarantined prometheus.Counter
+	partitions, left          prometheus.Gauge
+	// Of a solver; nil in a worker.
+	active                     prometheus.Gauge
+	pass, objective, err, loss *prometheus.GaugeVec
 }
 
-// newMetrics returns a recorder with a registry of its own, in which all metrics are registered.
-func newMetrics() *metrics {
+// The roles that have metrics.
+const (
+	roleWork  = "work"
+	roleSolve = "solve"
+)
+
+// newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
+// label pipeline.
+func newMetrics(pipeline, role string) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), waiting: map[string]string{}}
+	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, m.registry)
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
-		m.registry.MustRegister(c)
+		register.MustRegister(c)
 		return c
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help})
-		m.registry.MustRegister(g)
+		register.MustRegister(g)
 		return g
 	}
-	m.rows = counter("rows_total", "Rows that visits have processed.")
-	m.visits = counter("visits_total", "Visits to partitions whose statistics have been published.")
-	m.quarantined = counter("quarantined_total", "Messages that the survey could not use. A survey that is repeated counts them again.")
-	m.partitions = gauge("partitions", "Partitions of the examples topic that this worker owns.")
-	m.stage = gauge("stage", "Current stage of the run, from 0; -1 during the survey.")
-	m.visit = gauge("visit", "Current visit of the stage, from 0.")
-	m.pass = gauge("pass", "Passes of the stage that the solver has completed.")
-	m.left = gauge("lag_rows", "Rows of the current visit that this worker has not processed yet.")
+	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help}, []string{label})
+		for _, v := range values { // a rate needs the 0 before the first 1
+			c.WithLabelValues(v)
+		}
+		register.MustRegister(c)
+		return c
+	}
+	// A vector, also one without labels, has no value until it is set.
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, labels)
+		register.MustRegister(g)
+		return g
+	}
 	m.waits = gauge("waiting", "Operations that are being retried because brokers fail.")
-	m.objective = gauge("objective", "The objective of the stage at its last pass, which the stage minimises.")
-	m.seconds = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "stagewise", Name: "seconds_total", Help: "Seconds spent in each phase: survey, visit, residuals, gather, solve.",
-	}, []string{"phase"})
-	m.runs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "stagewise", Name: "runs_total", Help: "Runs that have ended, by their final state.",
-	}, []string{"state"})
-	m.err = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "stagewise", Name: "error_percent", Help: "Error of the last pass in percent, by split.",
-	}, []string{"split"})
-	m.loss = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "stagewise", Name: "loss", Help: "Mean loss of the last pass, by split.",
-	}, []string{"split"})
-	m.registry.MustRegister(m.seconds, m.runs, m.err, m.loss,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.runs = counters("runs_total", "Runs that have ended, by their final state.", "state", schemas.Done, schemas.Failed, schemas.Cancelled)
+	m.run = gauges("run_info", "1 for the run that is under way.", "run")
+	m.stage = gauges("stage", "Current stage of the run that is under way, from 0; -1 during the survey.")
+	m.visit = gauges("visit", "Current visit of the stage, from 0.")
+	const phases = "Seconds spent in each phase of runs."
+	switch role {
+	case roleWork:
+		m.rows = counter("rows_total", "Rows that visits have processed.")
+		m.visits = counter("visits_total", "Visits to partitions whose statistics have been published.")
+		m.quarantined = counter("quarantined_total", "Messages that the survey could not use. A survey that is repeated counts them again.")
+		m.partitions = gauge("partitions", "Partitions of the examples topic that this worker owns.")
+		m.left = gauge("lag_rows", "Rows of the current visit that this worker has not processed yet.")
+		m.seconds = counters("seconds_total", phases, "phase", phaseSurvey, phaseVisit, phaseResiduals)
+	case roleSolve:
+		m.active = gauge("active", "1 if this solver solves the runs, 0 if it stands by.")
+		m.pass = gauges("pass", "Passes of the stage that the solver has completed.")
+		m.objective = gauges("objective", "What the stage minimises, at its last pass.")
+		m.err = gauges("error_ratio", "Rate of wrong predictions at the last pass, from 0 to 1, by split.", "split")
+		m.loss = gauges("loss", "Mean loss of the last pass, by split.", "split")
+		m.seconds = counters("seconds_total", phases, "phase", phaseGather, phaseSolve)
+	}
+	version, revision := build()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "stagewise", Name: "build_info", Help: "1, for the build of this program.",
+		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	register.MustRegister(info)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
+// The phases of a run.
+const (
+	phaseSurvey    = "survey"
+	phaseVisit     = "visit"
+	phaseResiduals = "residuals"
+	phaseGather    = "gather"
+	phaseSolve     = "solve"
+)
+
+// Record counts an event that both roles may have, and what only the metrics of this role show.
 func (m *metrics) Record(e event.Event) {
+	switch e := e.(type) {
+	case event.Began:
+		m.clear(m.run, m.stage, m.visit, m.pass, m.objective, m.err, m.loss)
+		m.run.WithLabelValues(e.Run).Set(1)
+		m.at(schemas.Survey, 0)
+	case event.Ended:
+		m.runs.WithLabelValues(e.State).Inc()
+		m.clear(m.run, m.stage, m.visit)
+	case event.Waiting:
+		m.waitFor(e)
+	}
+	if m.partitions != nil {
+		m.recordWork(e)
+	} else {
+		m.recordSolve(e)
+	}
+}
+
+// clear makes metrics have no value. One may be nil.
+func (m *metrics) clear(all ...*prometheus.GaugeVec) {
+	for _, g := range all {
+		if g != nil {
+			g.Reset()
+		}
+	}
+}
+
+// recordWork counts what a worker does.
+func (m *metrics) recordWork(e event.Event) {
 	switch e := e.(type) {
 	case event.Quarantined:
 		m.quarantined.Inc()
@@ -88,40 +163,43 @@ func (m *metrics) Record(e event.Event) {
 		m.last = e
 		m.left.Set(max(0, float64(e.Of-e.Rows)))
 	case event.Visited:
-		phase := "visit"
+		phase := phaseVisit
 		if e.Stage == schemas.Survey {
-			phase = "survey"
+			phase = phaseSurvey
 		}
 		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
 		m.visits.Add(float64(len(e.Partitions)))
 		m.left.Set(0)
 	case event.Sealed:
-		m.seconds.WithLabelValues("residuals").Add(e.Elapsed.Seconds())
+		m.seconds.WithLabelValues(phaseResiduals).Add(e.Elapsed.Seconds())
 		m.rows.Add(float64(e.Rows))
+	}
+}
+
+// recordSolve counts what a solver does.
+func (m *metrics) recordSolve(e event.Event) {
+	switch e := e.(type) {
+	case event.Owned:
+		m.active.Set(float64(len(e.Partitions))) // the plans topic has one
 	case event.Solved:
-		m.seconds.WithLabelValues("gather").Add(e.Waited.Seconds())
-		m.seconds.WithLabelValues("solve").Add(e.Elapsed.Seconds())
+		m.seconds.WithLabelValues(phaseGather).Add(e.Waited.Seconds())
+		m.seconds.WithLabelValues(phaseSolve).Add(e.Elapsed.Seconds())
 		m.at(e.Stage, e.Visit)
 	case event.Passed:
 		m.at(e.Stage, e.Visit)
-		m.pass.Set(float64(e.Pass))
-		m.objective.Set(e.Objective)
+		m.pass.WithLabelValues().Set(float64(e.Pass))
+		m.objective.WithLabelValues().Set(e.Objective)
 		for split, s := range e.Metrics {
-			m.err.WithLabelValues(split.String()).Set(s.Error)
+			m.err.WithLabelValues(split.String()).Set(s.Error / 100)
 			m.loss.WithLabelValues(split.String()).Set(s.Loss)
 		}
-	case event.Ended:
-		m.runs.WithLabelValues(e.State).Inc()
-		m.partitions.Set(0)
-	case event.Waiting:
-		m.waitFor(e)
 	}
 }
 
 // at sets the current stage and visit.
 func (m *metrics) at(stage, visit int) {
-	m.stage.Set(float64(stage))
-	m.visit.Set(float64(visit))
+	m.stage.WithLabelValues().Set(float64(stage))
+	m.visit.WithLabelValues().Set(float64(visit))
 }
 
 // waitFor notes that an operation waits for brokers, or no longer does.
@@ -151,17 +229,38 @@ func (m *metrics) handler() http.Handler {
 	return mux
 }
 
-// listenOn listens on the address for metrics. If another process has taken the default address, it listens on a free port
-// instead, so that two workers on one machine need no configuration. The error is a [schemas.Problem].
-func listenOn(address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+// listenOn listens on the address for metrics. If another process has taken the default address, it listens on the next free one of
+// [config.ListenPorts] ports, so that several processes on one machine need no configuration and Prometheus knows where to look. taken
+// says that it does, or, with a nil listener, that none of them is free. An address that was configured is used, or the error is a
+// [schemas.Problem].
+func listenOn(address string) (listener net.Listener, taken string, err error) {
+	listener, err = net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) && address == config.DefaultListen {
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
+		return listenBehind(address)
 	}
 	if err != nil {
-		return nil, schemas.Problem{Key: "metrics.listen", Value: address, Want: fmt.Sprintf("host:port on which this process can listen (%v)", err)}
+		return nil, "", schemas.Problem{Key: "metrics.listen", Value: address, Want: fmt.Sprintf("host:port on which this process can listen (%v)", err)}
 	}
-	return listener, nil
+	return listener, "", nil
+}
+
+// listenBehind listens on a port behind one that is taken.
+func listenBehind(address string) (listener net.Listener, taken string, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, "", err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, "", err
+	}
+	last := port + config.ListenPorts - 1
+	for next := port + 1; next <= last; next++ {
+		if listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(next))); err == nil {
+			return listener, fmt.Sprintf("another process has %s: metrics are at %s", address, listener.Addr()), nil
+		}
+	}
+	return nil, fmt.Sprintf("no metrics are served: the ports %d to %d of %s are taken; set metrics.listen", port, last, host), nil
 }
 
 // serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped.

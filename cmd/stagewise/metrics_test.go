@@ -1,30 +1,32 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Prometheus reads the recorded events, and a service that waits for brokers is alive but not ready.
-func TestMetrics(t *testing.T) {
-	listener, err := listenOn("127.0.0.1:0")
+// listened serves the metrics of a role on a free port. get returns what is at a path.
+func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
+	t.Helper()
+	listener, _, err := listenOn("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMetrics()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer serveMetrics(ctx, listener, m)()
-	get := func(path string) (int, string) {
+	t.Cleanup(serveMetrics(t.Context(), listener, m))
+	return func(path string) (int, string) {
 		t.Helper()
 		response, err := http.Get("http://" + listener.Addr().String() + path)
 		if err != nil {
@@ -37,39 +39,124 @@ func TestMetrics(t *testing.T) {
 		}
 		return response.StatusCode, string(body)
 	}
-	for _, e := range []event.Event{
-		event.Owned{Partitions: []int{1, 3}},
-		event.Quarantined{}, event.Quarantined{},
-		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
-	} {
-		m.Record(e)
+}
+
+// samples returns the lines of metrics of this program, without their label pipeline, which all must have.
+func samples(t *testing.T, body string) (lines []string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "stagewise_") {
+			continue
+		}
+		if !strings.Contains(line, `pipeline="p"`) {
+			t.Errorf("no pipeline in %s", line)
+		}
+		line = strings.NewReplacer(`pipeline="p",`, "", `,pipeline="p"`, "", `{pipeline="p"}`, "").Replace(line)
+		lines = append(lines, line)
 	}
-	expect := func(lines ...string) {
-		t.Helper()
+	return lines
+}
+
+// runEvents is what happens in a run, as both roles record it.
+func runEvents() []event.Event {
+	return []event.Event{
+		event.Owned{Partitions: []int{0}},
+		event.Began{Run: "abc"},
+		event.Quarantined{}, event.Quarantined{},
+		event.Visited{Stage: schemas.Survey, Partitions: []int{0}, Elapsed: time.Second},
+		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
+		event.Visited{Stage: 2, Visit: 1, Partitions: []int{0}, Elapsed: 2 * time.Second},
+		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
+		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
+		event.Solved{Stage: 2, Visit: 2, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
+		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
+	}
+}
+
+// Each role exports what it can have, and nothing else. A metric of a run has no value before the first run.
+func TestMetricsOfRoles(t *testing.T) {
+	both := []string{
+		`stagewise_run_info{run="abc"} 1`, "stagewise_stage 2", "stagewise_visit 2", "stagewise_waiting 0",
+		`stagewise_runs_total{state="cancelled"} 0`, `stagewise_runs_total{state="done"} 0`, `stagewise_runs_total{state="failed"} 0`,
+	}
+	for role, want := range map[string][]string{
+		roleWork: {
+			"stagewise_lag_rows 95", "stagewise_partitions 1", "stagewise_quarantined_total 2", "stagewise_rows_total 175", "stagewise_visits_total 2",
+			`stagewise_seconds_total{phase="residuals"} 3`, `stagewise_seconds_total{phase="survey"} 1`, `stagewise_seconds_total{phase="visit"} 2`,
+		},
+		roleSolve: {
+			"stagewise_active 1", `stagewise_error_ratio{split="test"} 0.015`, `stagewise_loss{split="test"} 0.125`, "stagewise_objective 0.25", "stagewise_pass 3",
+			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
+		},
+	} {
+		m := newMetrics("p", role)
+		get := listened(t, m)
 		_, body := get("/metrics")
-		for _, line := range lines {
-			if !strings.Contains(body, "\n"+line+"\n") {
-				t.Errorf("no line %q", line)
+		for _, name := range []string{"run_info", "stage", "visit", "pass", "objective", "error_ratio", "loss"} {
+			if strings.Contains(body, "\nstagewise_"+name+"{") {
+				t.Errorf("%s: %s has a value before the first run", role, name)
+			}
+		}
+		for _, e := range runEvents() {
+			m.Record(e)
+		}
+		_, body = get("/metrics")
+		var got []string
+		for _, line := range samples(t, body) {
+			if !strings.HasPrefix(line, "stagewise_build_info{goversion=") {
+				got = append(got, line)
+			}
+		}
+		want = slices.Sorted(slices.Values(append(want, both...)))
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nexpected\n%s", role, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if !strings.Contains(body, "\nstagewise_build_info{") {
+			t.Errorf("%s: no build", role)
+		}
+		m.Record(event.Ended{State: schemas.Done})
+		_, body = get("/metrics")
+		if lines := samples(t, body); !slices.Contains(lines, `stagewise_runs_total{state="done"} 1`) || strings.Contains(body, "stagewise_run_info{") || strings.Contains(body, "stagewise_stage{") {
+			t.Errorf("%s: after the run\n%s", role, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// The names, units and types of metrics follow Prometheus' conventions, as its own linter has them.
+func TestMetricsFollowConventions(t *testing.T) {
+	for _, role := range []string{roleWork, roleSolve} {
+		m := newMetrics("p", role)
+		for _, e := range runEvents() {
+			m.Record(e)
+		}
+		problems, err := testutil.GatherAndLint(m.registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s: %s", role, p.Metric, p.Text)
+		}
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "stagewise_") { // those of Go and of the process are others'
+				continue
+			}
+			for _, unit := range []string{"_percent", "_ms", "_milliseconds", "_kb", "_mb"} { // the linter takes percent
+				if strings.HasSuffix(f.GetName(), unit) {
+					t.Errorf("%s: %s is in no base unit", role, f.GetName())
+				}
 			}
 		}
 	}
-	expect("stagewise_partitions 2", "stagewise_quarantined_total 2", "stagewise_rows_total 70", "stagewise_lag_rows 30", "stagewise_stage 2", "stagewise_visit 1")
-	for _, e := range []event.Event{
-		event.Visited{Stage: schemas.Survey, Partitions: []int{1, 3}, Elapsed: time.Second},
-		event.Visited{Stage: 2, Visit: 1, Partitions: []int{1, 3}, Elapsed: 2 * time.Second},
-		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
-		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
-		event.Solved{Stage: 2, Visit: 3, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
-		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
-		event.Ended{State: schemas.Done},
-	} {
-		m.Record(e)
-	}
-	expect("stagewise_visits_total 4", "stagewise_rows_total 175", "stagewise_pass 3", "stagewise_objective 0.25", "stagewise_partitions 0",
-		`stagewise_seconds_total{phase="survey"} 1`, `stagewise_seconds_total{phase="visit"} 2`, `stagewise_seconds_total{phase="residuals"} 3`,
-		`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
-		`stagewise_error_percent{split="test"} 1.5`, `stagewise_loss{split="test"} 0.125`, `stagewise_runs_total{state="done"} 1`)
+}
 
+// A service that waits for brokers is alive but not ready.
+func TestReady(t *testing.T) {
+	m := newMetrics("p", roleWork)
+	get := listened(t, m)
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
 	}
@@ -84,24 +171,40 @@ func TestMetrics(t *testing.T) {
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
 	}
-	cancel()
 }
 
-// A second service on a machine finds a free port by itself. An address that was configured is used, or it is an error.
+// Services without an address share ten ports of a machine. Who gets another than the first, or none, is told. An address that was
+// configured is used, or it is an error.
 func TestListenOn(t *testing.T) {
-	taken, err := net.Listen("tcp", config.DefaultListen)
-	if err == nil {
-		defer taken.Close()
-	} // otherwise another process has taken the address, which is as good
-	free, err := listenOn(config.DefaultListen)
+	_, text, err := net.SplitHostPort(config.DefaultListen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer free.Close()
-	if host, _, _ := net.SplitHostPort(free.Addr().String()); host != "127.0.0.1" {
-		t.Errorf("listening on %s", free.Addr())
+	first, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := listenOn(free.Addr().String()); !errors.As(err, new(schemas.Problem)) {
-		t.Errorf("an address that is taken: %v", err)
+	for range config.ListenPorts + 1 { // other processes may have some of the ports
+		listener, taken, err := listenOn(config.DefaultListen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listener == nil {
+			if !strings.Contains(taken, "set metrics.listen") {
+				t.Errorf("without a port: %q", taken)
+			}
+			break
+		}
+		defer listener.Close()
+		port := listener.Addr().(*net.TCPAddr).Port
+		if port < first || port >= first+config.ListenPorts || (taken == "") != (port == first) || taken != "" && !strings.Contains(taken, listener.Addr().String()) {
+			t.Errorf("on %s, told %q", listener.Addr(), taken)
+		}
+		if _, _, err := listenOn("127.0.0.1:" + strconv.Itoa(port)); port != first && !errors.As(err, new(schemas.Problem)) {
+			t.Errorf("an address that is taken: %v", err)
+		}
+	}
+	if listener, _, err := listenOn(config.DefaultListen); err != nil || listener != nil {
+		t.Errorf("after all ports are taken: %v, %v", listener, err)
 	}
 }

@@ -12,15 +12,15 @@ import (
 )
 
 func newWork() *cobra.Command {
-	return newRole("work -c FILE", "Serve as a worker for the runs of a pipeline until stopped; several workers share a run", pipeline.Work)
+	return newRole(roleWork, "work -c FILE", "Serve as a worker for the runs of a pipeline until stopped; several workers share a run", pipeline.Work)
 }
 
 func newSolve() *cobra.Command {
-	return newRole("solve -c FILE", "Serve as the solver for the runs of a pipeline until stopped; further solvers stand by", pipeline.Solve)
+	return newRole(roleSolve, "solve -c FILE", "Serve as the solver for the runs of a pipeline until stopped; further solvers stand by", pipeline.Solve)
 }
 
 // newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
-func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error) *cobra.Command {
+func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error) *cobra.Command {
 	var (
 		from configFlags
 		show = displayFlags{log: "text"}
@@ -46,14 +46,19 @@ func newRole(use, short string, serve func(context.Context, *kafkalog.Log, *kern
 			recorder, finish := show.recorder(c.Name, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			defer finish()
 			if c.Metrics.Listen != "" {
-				listener, err := listenOn(c.Metrics.Listen)
+				listener, taken, err := listenOn(c.Metrics.Listen)
 				if err != nil {
 					return err
 				}
-				m := newMetrics()
-				defer serveMetrics(cmd.Context(), listener, m)()
-				recorder.Record(event.Serving{Address: listener.Addr().String()})
-				recorder = tee{recorder, event.Serialised(m)}
+				if taken != "" {
+					recorder.Record(event.Noticed{Text: taken})
+				}
+				if listener != nil {
+					m := newMetrics(c.Name, role)
+					defer serveMetrics(cmd.Context(), listener, m)()
+					recorder.Record(event.Serving{Address: listener.Addr().String()})
+					recorder = tee{recorder, event.Serialised(m)}
+				}
 			}
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return serve(cmd.Context(), log, blas, c.Job(), recorder)

@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/segmentio/kafka-go"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
@@ -24,11 +29,12 @@ func TestServices(t *testing.T) {
 	defer stop()
 	on := []string{"-c", "good.yaml", "--set", "brokers=" + broker.Addr()[0]}
 	services := map[string]chan int{}
-	logs := map[string]*bytes.Buffer{}
-	for _, role := range []string{"work", "solve"} {
-		ended, log := make(chan int, 1), &bytes.Buffer{}
+	logs := map[string]*lockedBuffer{}
+	for _, role := range []string{roleWork, roleSolve} {
+		ended, log := make(chan int, 1), &lockedBuffer{}
 		services[role], logs[role] = ended, log
-		go func() { ended <- execute(ctx, append([]string{role, "--log", "json"}, on...), &bytes.Buffer{}, log) }()
+		args := append([]string{role, "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)
+		go func() { ended <- execute(ctx, args, &bytes.Buffer{}, log) }()
 	}
 
 	code, out, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
@@ -74,6 +80,24 @@ func TestServices(t *testing.T) {
 		t.Errorf("attach to no run: %d: %s", code, stderr)
 	}
 
+	// A role exports what it can have, about this pipeline.
+	for role, has := range map[string]struct{ metrics, lacks []string }{
+		roleWork:  {[]string{"partitions", "lag_rows", `runs_total{pipeline="blobs",state="done"}`}, []string{"objective", "active"}},
+		roleSolve: {[]string{"objective", "active", "error_ratio"}, []string{"partitions", "rows_total"}},
+	} {
+		body := metricsOf(t, logs[role].String())
+		for _, name := range has.metrics {
+			if !strings.Contains(body, "\nstagewise_"+name) {
+				t.Errorf("%s exports no %s", role, name)
+			}
+		}
+		for _, name := range has.lacks {
+			if strings.Contains(body, "stagewise_"+name) {
+				t.Errorf("%s exports %s", role, name)
+			}
+		}
+	}
+
 	stop()
 	for role, ended := range services {
 		if code := <-ended; code != exitDone {
@@ -84,5 +108,78 @@ func TestServices(t *testing.T) {
 				t.Errorf("%s logs no %s", role, want)
 			}
 		}
+		for _, record := range logged(t, logs[role].String()) {
+			if record["pipeline"] != "blobs" {
+				t.Errorf("%s logs the pipeline %v", role, record["pipeline"])
+			}
+		}
 	}
+	if lag := lagOf(t, broker.Addr()[0], "blobs.work", "blobs.examples", 4); lag != 0 {
+		t.Errorf("tools show a lag of %d messages, expected none: runs have learnt all", lag)
+	}
+}
+
+// lagOf returns what tools show as the lag of a group: how many messages of a topic come after the offsets that it has committed.
+func lagOf(t *testing.T, broker, group, topic string, partitions int) (lag int64) {
+	t.Helper()
+	client := &kafka.Client{Addr: kafka.TCP(broker)}
+	all, ends := make([]int, partitions), make([]kafka.OffsetRequest, partitions)
+	for p := range all {
+		all[p], ends[p] = p, kafka.LastOffsetOf(p)
+	}
+	committed, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: all}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offsets, err := client.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := map[int]int64{}
+	for _, o := range offsets.Topics[topic] {
+		end[o.Partition] = o.LastOffset
+	}
+	for _, c := range committed.Topics[topic] {
+		lag += end[c.Partition] - max(c.CommittedOffset, 0)
+	}
+	return lag
+}
+
+// metricsOf returns the metrics of a service, given what it has logged.
+func metricsOf(t *testing.T, log string) string {
+	t.Helper()
+	for _, record := range logged(t, log) {
+		if address, ok := record["metrics"].(string); ok {
+			response, err := http.Get(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(body)
+		}
+	}
+	t.Fatalf("no address in %s", log)
+	return ""
+}
+
+// lockedBuffer is a buffer that one goroutine writes while another reads.
+type lockedBuffer struct {
+	mutex   sync.Mutex
+	content bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.content.String()
 }

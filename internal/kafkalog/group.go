@@ -43,14 +43,17 @@ type Member struct {
 	group, topic string
 	changed      chan struct{}
 	leave        func() error
-	expiry       *time.Timer // fires when the session may have expired
+	commits      sync.WaitGroup // that are under way
+	expiry       *time.Timer    // fires when the session may have expired
 
 	mu         sync.Mutex
 	assigned   []int     // the partitions of the latest generation
 	generation int32     // the latest generation
+	id         string    // of this member in it
 	heard      time.Time // when the last accepted heartbeat was sent; zero: the coordinator does not know this member
 	divided    int       // how many partitions this member divided as leader of the latest generation, or notLeader
 	announced  []int     // Owned at the last signal on changed
+	leaving    bool
 	ended      bool
 	err        error
 }
@@ -59,8 +62,8 @@ type Member struct {
 const notLeader = -1
 
 // Join starts a membership in a consumer group for the partitions of one topic, and returns without waiting. The membership
-// lasts until Leave, or until Err returns an error; transient errors of the brokers are retried. No offsets are committed. All
-// members of a group must name the same topic.
+// lasts until Leave, or until Err returns an error; transient errors of the brokers are retried. All members of a group must
+// name the same topic.
 func (l *Log) Join(group, topic string) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
 	m := &Member{log: l, group: group, topic: topic, changed: make(chan struct{}, 1), divided: notLeader}
@@ -71,6 +74,10 @@ func (l *Log) Join(group, topic string) *Member {
 		left <- m.run(ctx)
 	}()
 	m.leave = sync.OnceValue(func() error {
+		m.mu.Lock()
+		m.leaving = true
+		m.mu.Unlock()
+		m.commits.Wait()
 		leave()
 		return <-left
 	})
@@ -102,6 +109,39 @@ func (m *Member) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
+}
+
+// Commit commits offsets of this member's partitions, given as the offset of the next message by partition, for people's tools that show
+// how far a group is behind: nothing here reads them. It returns at once, and calls done with the result, from another goroutine. It
+// tries once: the next offsets say more than these.
+func (m *Member) Commit(offsets map[int]int64, done func(error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaving || m.ended {
+		return
+	}
+	request := &kafka.OffsetCommitRequest{GroupID: m.group, GenerationID: int(m.generation), MemberID: m.id}
+	commits := make([]kafka.OffsetCommit, 0, len(offsets))
+	for partition, offset := range offsets {
+		commits = append(commits, kafka.OffsetCommit{Partition: partition, Offset: offset})
+	}
+	request.Topics = map[string][]kafka.OffsetCommit{m.topic: commits}
+	m.commits.Go(func() { done(m.commit(request)) })
+}
+
+func (m *Member) commit(request *kafka.OffsetCommitRequest) error {
+	ctx, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
+	defer cancel()
+	response, err := m.log.client.OffsetCommit(ctx, request)
+	if err != nil {
+		return err
+	}
+	for _, partition := range response.Topics[m.topic] {
+		if partition.Error != nil {
+			return fmt.Errorf("%s[%d]: %w", m.topic, partition.Partition, partition.Error)
+		}
+	}
+	return nil
 }
 
 // Leave leaves the group, so that others take over at once, and ends the member's goroutines. It takes a few seconds at most. An
@@ -217,7 +257,7 @@ func (m *Member) belong(ctx context.Context, group *kafka.ConsumerGroup) error {
 		if err != nil {
 			return err
 		}
-		m.update(func() { m.assigned, m.generation = m.partitionsOf(g), g.ID })
+		m.update(func() { m.assigned, m.generation, m.id = m.partitionsOf(g), g.ID, g.MemberID })
 		// Each of these ends with the generation, and ends the generation when it returns. They must not end with ctx: kafka-go
 		// would join again before group is closed.
 		results := make(chan error, 2)

@@ -77,6 +77,9 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	l.heartbeat = 20 * time.Millisecond
 	a := join(t, l, topic, topic)
 	until(t, "one owns all", ownsAll(a, 5), a)
+	result := make(chan error, 1)
+	a.Commit(map[int]int64{0: 3, 4: 7}, func(err error) { result <- err })
+	noError(t, <-result)
 
 	other := second(t, l)
 	b := join(t, other, topic, topic)
@@ -99,6 +102,54 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	until(t, "one owns all again", ownsAll(a, 5), a)
 	if !ownsAll(alone, 5)() {
 		t.Errorf("the other group's member owns %v", alone.Owned())
+	}
+
+	a.Commit(map[int]int64{1: 9}, func(err error) { result <- err })
+	noError(t, a.Leave()) // waits for it
+	noError(t, <-result)
+	a.Commit(map[int]int64{1: 10}, func(error) { t.Error("a member that has left commits") })
+	for partition, want := range []int64{3, 9, -1, -1, 7} {
+		if got := committedOffset(t, l, topic, topic, partition); got != want {
+			t.Errorf("offset %d is committed for partition %d, expected %d", got, partition, want)
+		}
+	}
+}
+
+// committedOffset returns what tools read: the offset that a group has committed for a partition, or -1.
+func committedOffset(t *testing.T, l *Log, group, topic string, partition int) int64 {
+	t.Helper()
+	response, err := l.client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {partition}}})
+	noError(t, err)
+	noError(t, response.Error)
+	return response.Topics[topic][0].CommittedOffset
+}
+
+// A commit that the brokers refuse is an error for whoever asks, and no more: the membership goes on.
+func TestCommitThatIsRefused(t *testing.T) {
+	cluster, l := openGroup(t, kfake.NumBrokers(1))
+	a := join(t, l, "g", "t")
+	until(t, "it owns all", ownsAll(a, 6), a)
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		response := request.ResponseKind().(*kmsg.OffsetCommitResponse)
+		for _, topic := range request.(*kmsg.OffsetCommitRequest).Topics {
+			refused := kmsg.NewOffsetCommitResponseTopic()
+			refused.Topic = topic.Topic
+			for _, p := range topic.Partitions {
+				partition := kmsg.NewOffsetCommitResponseTopicPartition()
+				partition.Partition, partition.ErrorCode = p.Partition, kerr.GroupAuthorizationFailed.Code
+				refused.Partitions = append(refused.Partitions, partition)
+			}
+			response.Topics = append(response.Topics, refused)
+		}
+		return response, nil, true
+	})
+	result := make(chan error, 1)
+	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
+	if err := <-result; !errors.Is(err, kafka.GroupAuthorizationFailed) {
+		t.Errorf("error %v, expected that the group is refused", err)
+	}
+	if !ownsAll(a, 6)() || a.Err() != nil {
+		t.Errorf("it owns %v, %v", a.Owned(), a.Err())
 	}
 }
 

@@ -161,9 +161,10 @@ func TestOwner(t *testing.T) {
 
 type failedOwner struct{ err error }
 
-func (failedOwner) Owned() []int             { return nil }
-func (failedOwner) Changed() <-chan struct{} { return nil }
-func (f failedOwner) Err() error             { return f.err }
+func (failedOwner) Owned() []int                      { return nil }
+func (failedOwner) Changed() <-chan struct{}          { return nil }
+func (failedOwner) Commit(map[int]int64, func(error)) {}
+func (f failedOwner) Err() error                      { return f.err }
 
 // Topics and groups are named for their pipeline, and statistics are spread over the partitions of their topic.
 func TestTopics(t *testing.T) {

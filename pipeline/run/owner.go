@@ -9,6 +9,9 @@ type Owner interface {
 	Owned() []int
 	// Changed receives a value when Owned or Err has changed; nil: they never do.
 	Changed() <-chan struct{}
+	// Commit says, for people's tools, before which offset the role has done with each of its partitions. Nothing reads it. It returns at
+	// once; done gets the result, from another goroutine, and may be called never.
+	Commit(offsets map[int]int64, done func(error))
 	// Err returns why the role will never own partitions again, or nil.
 	Err() error
 }
@@ -30,6 +33,9 @@ func (o SoleOwner) Owned() []int { return o }
 
 // Changed returns nil.
 func (o SoleOwner) Changed() <-chan struct{} { return nil }
+
+// Commit does nothing: there is no group.
+func (o SoleOwner) Commit(map[int]int64, func(error)) {}
 
 // Err returns nil.
 func (o SoleOwner) Err() error { return nil }

@@ -170,9 +170,10 @@ func TestFailureThatCounts(t *testing.T) {
 // groupOwner owns what other processes may own too.
 type groupOwner struct{ changed chan struct{} }
 
-func (groupOwner) Owned() []int               { return []int{0} }
-func (g groupOwner) Changed() <-chan struct{} { return g.changed }
-func (groupOwner) Err() error                 { return nil }
+func (groupOwner) Owned() []int                      { return []int{0} }
+func (g groupOwner) Changed() <-chan struct{}        { return g.changed }
+func (groupOwner) Commit(map[int]int64, func(error)) {}
+func (groupOwner) Err() error                        { return nil }
 
 // scripted is a subscription with some deliveries, and then some waits that pass. Then the test is over.
 type scripted struct {

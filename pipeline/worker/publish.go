@@ -31,7 +31,24 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 		return err
 	}
 	w.rec.Record(event.Sealed{Run: w.run, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: time.Since(began)})
+	if stage == len(w.plan.Stages)-1 {
+		w.commit(open)
+	}
 	return nil
+}
+
+// commit tells people's tools that a run has learnt what partitions had when it began, so that they show what no run has learnt. A
+// failure is no trouble for the run.
+func (w *Worker) commit(partitions []*partition.State) {
+	ends := map[int]int64{}
+	for _, p := range partitions {
+		ends[p.Partition()] = p.Span().To
+	}
+	w.owner.Commit(ends, func(err error) {
+		if err != nil {
+			event.Notice(w.rec, "the offsets that run %s has reached are not committed, so tools show too large a lag: %v", w.run, err)
+		}
+	})
 }
 
 // publishStage publishes the residuals after a stage of partitions whose scores before it are loaded. It seals those of a
