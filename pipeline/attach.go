@@ -57,12 +57,47 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
+	if l.End(id) == nil {
+		if err := p.tellWaits(ctx, plan, l, rec); err != nil {
+			return nil, nil, err
+		}
+	}
 	report, err := p.follow(ctx, plan, l, rec)
 	if err != nil {
 		return nil, nil, err
 	}
 	m, err := p.Model(ctx, id)
 	return report, m, err
+}
+
+// tellWaits records what a run that others work on waits for, and who they are.
+func (p *pipeline) tellWaits(ctx context.Context, plan *schemas.Plan, l *run.Ledger, rec event.Recorder) error {
+	chain := run.NewChain(plan, p.Codec, event.Ignore{})
+	if _, err := chain.Read(ctx, p.Client); err != nil {
+		return err
+	}
+	due, _ := chain.Due()
+	waits := event.Followed{Run: chain.Run, Stage: due.Stage, Visit: due.Number, Staff: p.staff(ctx)}
+	for id := range l.Unfinished() {
+		if id == chain.Run {
+			break
+		}
+		waits.Behind = append(waits.Behind, id)
+	}
+	rec.Record(waits)
+	return nil
+}
+
+// staff asks the brokers who works on the runs of the pipeline. Who may not know that can follow a run all the same.
+func (p *pipeline) staff(ctx context.Context) (s event.Staff) {
+	if s.Embedded, s.Unknown = p.admin.IsEmbedded(ctx); s.Unknown != nil {
+		return s
+	}
+	if s.Workers, s.Unknown = p.admin.Members(ctx, p.Topics.Workers()); s.Unknown != nil {
+		return s
+	}
+	s.Solvers, s.Unknown = p.admin.Members(ctx, p.Topics.Solvers())
+	return s
 }
 
 // follow follows a run to its end, records its progress, and returns its report. l has the run's plan.

@@ -109,11 +109,13 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		if err != nil {
 			return err
 		}
-		event.Notice(rec, "run %s has another arithmetic (%s): this process stands aside until the run has ended",
-			other.Run(), differences(other.Arithmetic, here, "this process"))
+		aside := event.StoodAside{Run: other.Run(), Why: "it has another arithmetic: " + differences(other.Arithmetic, here, "this process")}
+		rec.Record(aside)
 		if err := p.endedOrGivenUp(ctx, plans, other, rec); err != nil {
 			return err
 		}
+		aside.Over = true
+		rec.Record(aside)
 	}
 }
 
@@ -295,9 +297,11 @@ func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.
 		if err != nil || !owner {
 			return err
 		}
+		rec.Record(event.Solving{Run: plan.Run(), Active: true})
 		if err := solver.New(p.Client, blas, plan, watch, o, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
+		rec.Record(event.Solving{Run: plan.Run()})
 		event.Notice(rec, "another solver continues this run: standing by")
 	}
 }

@@ -201,8 +201,8 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("serve ended with error %v, expected that it was cancelled", err)
 	}
-	if notices := eventsOf[event.Noticed](recorder); len(notices) != 1 || !strings.Contains(notices[0].Text, "stands aside") {
-		t.Errorf("notices %+v, expected one that it stands aside", notices)
+	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over || !strings.Contains(aside[0].Why, "another arithmetic") {
+		t.Errorf("%+v, expected first of all that it stands aside", aside)
 	}
 }
 

@@ -49,6 +49,25 @@ func (l *logs) Record(e event.Event) {
 			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
 		}
 		l.Info("stage ended", attributes...)
+	case event.Followed:
+		level := slog.LevelInfo
+		if !e.Staff.Embedded && (len(e.Staff.Workers) == 0 || len(e.Staff.Solvers) == 0) {
+			level = slog.LevelWarn
+		}
+		l.Log(context.Background(), level, "follows", "behind", e.Behind, "stage", e.Stage, "visit", e.Visit,
+			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded)
+	case event.StoodAside:
+		if e.Over {
+			l.Info("no longer stands aside", "for", e.Run)
+		} else {
+			l.Warn("stands aside", "for", e.Run, "because", e.Why)
+		}
+	case event.Solving:
+		if e.Active {
+			l.Info("solves")
+		} else {
+			l.Info("stands by")
+		}
 	case event.Progressed:
 		l.Debug("progressed", "stage", e.Stage, "visit", e.Visit, "rows", e.Rows, "of", e.Of)
 	case event.Ended:

@@ -17,22 +17,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// metrics is the recorder that counts events for Prometheus. It also knows whether the process waits for brokers. Units are Prometheus'
+// metrics is the recorder that counts events for Prometheus. It also knows what keeps the process from its work. Units are Prometheus'
 // own: seconds, and ratios from 0 to 1. Each role has the metrics that it can have. A metric of a run has no value before the first run.
 type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
+	now      func() time.Time
 	waiting  map[string]string // the operations that wait for brokers, and their errors
+	aside    *event.StoodAside // that lasts; nil: this process does not stand aside
+	running  string            // the run that is under way, if this process takes part in it
+	since    time.Time         // when this process took the last step of it
 	last     event.Progressed  // the last one of the current visit
 
 	// Of both roles.
-	waits             prometheus.Gauge
-	seconds, runs     *prometheus.CounterVec
-	run, stage, visit *prometheus.GaugeVec
+	waits, standing            prometheus.Gauge
+	seconds, runs              *prometheus.CounterVec
+	run, stage, visit, stepped *prometheus.GaugeVec
 	// Of a worker; nil in a solver.
 	rows, visits, quarantined prometheus.Counter
 	partitions, left          prometheus.Gauge
@@ -49,8 +54,8 @@ const (
 
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
 // label pipeline.
-func newMetrics(pipeline, role string) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), waiting: map[string]string{}}
+func newMetrics(pipeline, role string, now func() time.Time) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry(), now: now, waiting: map[string]string{}}
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, m.registry)
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
@@ -77,10 +82,12 @@ func newMetrics(pipeline, role string) *metrics {
 		return g
 	}
 	m.waits = gauge("waiting", "Operations that are being retried because brokers fail.")
+	m.standing = gauge("standing_aside", "1 while a run goes first that this process can't work on, as its plan has another arithmetic.")
 	m.runs = counters("runs_total", "Runs that have ended, by their final state.", "state", schemas.Done, schemas.Failed, schemas.Cancelled)
 	m.run = gauges("run_info", "1 for the run that is under way.", "run")
 	m.stage = gauges("stage", "Current stage of the run that is under way, from 0; -1 during the survey.")
 	m.visit = gauges("visit", "Current visit of the stage, from 0.")
+	m.stepped = gauges("progress_timestamp_seconds", "When this process took its last step of the run that is under way, in Unix time.")
 	const phases = "Seconds spent in each phase of runs."
 	switch role {
 	case roleWork:
@@ -120,14 +127,21 @@ const (
 
 // Record counts an event that both roles may have, and what only the metrics of this role show.
 func (m *metrics) Record(e event.Event) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
 	switch e := e.(type) {
 	case event.Began:
-		m.clear(m.run, m.stage, m.visit, m.pass, m.objective, m.err, m.loss)
+		m.clear(m.run, m.stage, m.visit, m.stepped, m.pass, m.objective, m.err, m.loss)
 		m.run.WithLabelValues(e.Run).Set(1)
 		m.at(schemas.Survey, 0)
 	case event.Ended:
 		m.runs.WithLabelValues(e.State).Inc()
-		m.clear(m.run, m.stage, m.visit)
+		m.clear(m.run, m.stage, m.visit, m.stepped)
+		m.running = ""
+	case event.Progressed, event.Visited, event.Sealed, event.Solved, event.Passed:
+		m.step()
+	case event.StoodAside:
+		m.standAside(e)
 	case event.Waiting:
 		m.waitFor(e)
 	}
@@ -136,6 +150,22 @@ func (m *metrics) Record(e event.Event) {
 	} else {
 		m.recordSolve(e)
 	}
+}
+
+// step notes that this process goes on with its run.
+func (m *metrics) step() {
+	m.since = m.now()
+	m.stepped.WithLabelValues().Set(float64(m.since.UnixMilli()) / 1000)
+}
+
+// standAside notes that this process stands aside for a run, or no longer does.
+func (m *metrics) standAside(e event.StoodAside) {
+	if m.standing.Set(0); e.Over {
+		m.aside = nil
+		return
+	}
+	m.standing.Set(1)
+	m.aside = &e
 }
 
 // clear makes metrics have no value. One may be nil.
@@ -153,7 +183,9 @@ func (m *metrics) recordWork(e event.Event) {
 	case event.Quarantined:
 		m.quarantined.Inc()
 	case event.Owned:
-		m.partitions.Set(float64(len(e.Partitions)))
+		if m.partitions.Set(float64(len(e.Partitions))); len(e.Partitions) == 0 {
+			m.running = ""
+		}
 	case event.Progressed:
 		m.at(e.Stage, e.Visit)
 		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
@@ -163,6 +195,7 @@ func (m *metrics) recordWork(e event.Event) {
 		m.last = e
 		m.left.Set(max(0, float64(e.Of-e.Rows)))
 	case event.Visited:
+		m.running = e.Run // a worker without partitions of the run waits for nothing
 		phase := phaseVisit
 		if e.Stage == schemas.Survey {
 			phase = phaseSurvey
@@ -180,7 +213,14 @@ func (m *metrics) recordWork(e event.Event) {
 func (m *metrics) recordSolve(e event.Event) {
 	switch e := e.(type) {
 	case event.Owned:
-		m.active.Set(float64(len(e.Partitions))) // the plans topic has one
+		m.active.Set(float64(len(e.Partitions))) // between runs; the plans topic has one
+	case event.Solving:
+		m.active.Set(0)
+		if m.running = ""; e.Active {
+			m.active.Set(1)
+			m.running = e.Run
+			m.step()
+		}
 	case event.Solved:
 		m.seconds.WithLabelValues(phaseGather).Add(e.Waited.Seconds())
 		m.seconds.WithLabelValues(phaseSolve).Add(e.Elapsed.Seconds())
@@ -204,24 +244,40 @@ func (m *metrics) at(stage, visit int) {
 
 // waitFor notes that an operation waits for brokers, or no longer does.
 func (m *metrics) waitFor(e event.Waiting) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
 	if delete(m.waiting, e.What); !e.Over {
 		m.waiting[e.What] = e.Err.Error()
 	}
 	m.waits.Set(float64(len(m.waiting)))
 }
 
-// handler returns the handler of /metrics, /live and /ready. A process that waits for brokers is alive but not ready.
+// patience is after how long without a step of its run a process is not ready: when a role that waits repeats what it has said for the
+// longest time.
+const patience = run.MaxPatience
+
+// trouble returns what keeps this process from its work, or nothing.
+func (m *metrics) trouble() string {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for what, why := range m.waiting {
+		return "waiting: " + what + ": " + why
+	}
+	if m.aside != nil {
+		return fmt.Sprintf("standing aside: run %s goes first, and %s", m.aside.Run, m.aside.Why)
+	}
+	if idle := m.now().Sub(m.since); m.running != "" && idle >= patience {
+		return fmt.Sprintf("no progress: run %s waits for others, and this process has done nothing for %v", m.running, idle.Round(time.Second))
+	}
+	return ""
+}
+
+// handler returns the handler of /metrics, /live and /ready. A process that can't do its work is alive but not ready.
 func (m *metrics) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		m.mutex.Lock()
-		defer m.mutex.Unlock()
-		for what, why := range m.waiting {
-			http.Error(w, "waiting: "+what+": "+why, http.StatusServiceUnavailable)
+		if trouble := m.trouble(); trouble != "" {
+			http.Error(w, trouble, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")

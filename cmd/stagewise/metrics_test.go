@@ -57,6 +57,9 @@ func samples(t *testing.T, body string) (lines []string) {
 	return lines
 }
 
+// clock stands still, half a second after a second.
+func clock() time.Time { return time.Unix(1000, 500_000_000) }
+
 // runEvents is what happens in a run, as both roles record it.
 func runEvents() []event.Event {
 	return []event.Event{
@@ -76,7 +79,7 @@ func runEvents() []event.Event {
 // Each role exports what it can have, and nothing else. A metric of a run has no value before the first run.
 func TestMetricsOfRoles(t *testing.T) {
 	both := []string{
-		`stagewise_run_info{run="abc"} 1`, "stagewise_stage 2", "stagewise_visit 2", "stagewise_waiting 0",
+		`stagewise_run_info{run="abc"} 1`, "stagewise_stage 2", "stagewise_visit 2", "stagewise_waiting 0", "stagewise_standing_aside 0", "stagewise_progress_timestamp_seconds 1000.5",
 		`stagewise_runs_total{state="cancelled"} 0`, `stagewise_runs_total{state="done"} 0`, `stagewise_runs_total{state="failed"} 0`,
 	}
 	for role, want := range map[string][]string{
@@ -89,10 +92,10 @@ func TestMetricsOfRoles(t *testing.T) {
 			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
 		},
 	} {
-		m := newMetrics("p", role)
+		m := newMetrics("p", role, clock)
 		get := listened(t, m)
 		_, body := get("/metrics")
-		for _, name := range []string{"run_info", "stage", "visit", "pass", "objective", "error_ratio", "loss"} {
+		for _, name := range []string{"run_info", "stage", "visit", "progress_timestamp_seconds", "pass", "objective", "error_ratio", "loss"} {
 			if strings.Contains(body, "\nstagewise_"+name+"{") {
 				t.Errorf("%s: %s has a value before the first run", role, name)
 			}
@@ -125,7 +128,7 @@ func TestMetricsOfRoles(t *testing.T) {
 // The names, units and types of metrics follow Prometheus' conventions, as its own linter has them.
 func TestMetricsFollowConventions(t *testing.T) {
 	for _, role := range []string{roleWork, roleSolve} {
-		m := newMetrics("p", role)
+		m := newMetrics("p", role, clock)
 		for _, e := range runEvents() {
 			m.Record(e)
 		}
@@ -155,7 +158,7 @@ func TestMetricsFollowConventions(t *testing.T) {
 
 // A service that waits for brokers is alive but not ready.
 func TestReady(t *testing.T) {
-	m := newMetrics("p", roleWork)
+	m := newMetrics("p", roleWork, clock)
 	get := listened(t, m)
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
@@ -170,6 +173,43 @@ func TestReady(t *testing.T) {
 	m.Record(event.Waiting{What: "append to x[0]", Over: true})
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
+	}
+}
+
+// A process that stands aside, or whose run makes no progress, is not ready, and /ready and the metrics say why.
+func TestReadyTellsOfRuns(t *testing.T) {
+	now := clock()
+	for role, begins := range map[string]event.Event{
+		roleWork:  event.Visited{Run: "abc", Stage: schemas.Survey, Partitions: []int{0}},
+		roleSolve: event.Solving{Run: "abc", Active: true},
+	} {
+		m := newMetrics("p", role, func() time.Time { return now })
+		get := listened(t, m)
+		expect := func(when, want string) {
+			t.Helper()
+			code, body := get("/ready")
+			if ready := code == http.StatusOK; ready != (want == "") || !strings.Contains(body, want) {
+				t.Errorf("%s, %s: %d, %s", role, when, code, body)
+			}
+		}
+		m.Record(event.StoodAside{Run: "old", Why: "it has another arithmetic: numerics 1, this process has 2"})
+		expect("standing aside", "standing aside: run old goes first, and it has another arithmetic: numerics 1, this process has 2")
+		if _, body := get("/metrics"); !slices.Contains(samples(t, body), "stagewise_standing_aside 1") {
+			t.Errorf("%s: no metric says that it stands aside", role)
+		}
+		m.Record(event.StoodAside{Run: "old", Over: true})
+		m.Record(event.Began{Run: "abc"})
+		now = now.Add(2 * patience)
+		expect("others work on the run", "")
+		m.Record(begins)
+		expect("at the first step", "")
+		now = now.Add(patience)
+		expect("without progress", "no progress: run abc waits for others, and this process has done nothing for 5m0s")
+		m.Record(event.Progressed{Rows: 1, Of: 2})
+		expect("after another step", "")
+		now = now.Add(patience)
+		m.Record(event.Ended{Run: "abc", State: schemas.Done})
+		expect("between runs", "")
 	}
 }
 

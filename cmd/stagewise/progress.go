@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -55,6 +56,12 @@ func (p *progress) Record(e event.Event) {
 		} else {
 			p.line("run %s", e.Run)
 		}
+	case event.Followed:
+		p.follow(e)
+	case event.StoodAside:
+		if !e.Over {
+			p.line("run %s goes first, and this process stands aside: %s", e.Run, e.Why)
+		}
 	case event.Progressed:
 		p.progress(e)
 	case event.Quarantined:
@@ -96,6 +103,34 @@ func (p *progress) Record(e event.Event) {
 func (p *progress) line(format string, values ...any) {
 	p.bar.clear()
 	fmt.Fprintf(p.out, format+"\n", values...)
+}
+
+// follow writes what a run waits for that others work on, and who they are.
+func (p *progress) follow(e event.Followed) {
+	switch {
+	case len(e.Behind) > 0:
+		p.line("it waits for %s %s to end", english.PluralWord(len(e.Behind), "run", ""), english.WordSeries(e.Behind, "and"))
+	case e.Stage == len(p.stages):
+		p.line("it waits for its end: no visit is left")
+	default:
+		p.line("it waits for visit %d of %s", e.Visit, run.StageName(e.Stage))
+	}
+	switch {
+	case e.Staff.Unknown != nil:
+		p.line("who works on it is not known: %v", e.Staff.Unknown)
+	case len(e.Staff.Workers)+len(e.Staff.Solvers) == 0 && e.Staff.Embedded:
+		p.line("the process that has the embedded broker works on it")
+	default:
+		p.line("%s; %s", present("worker", "work", e.Staff.Workers), present("solver", "solve", e.Staff.Solvers))
+	}
+}
+
+// present says where the members of a role run, or what to do if there are none.
+func present(role, command string, hosts []string) string {
+	if len(hosts) == 0 {
+		return fmt.Sprintf("no %s: start stagewise %s -c FILE", role, command)
+	}
+	return english.Plural(len(hosts), role, "") + ": " + strings.Join(hosts, ", ")
 }
 
 func (p *progress) ingest(e event.Ingested) {

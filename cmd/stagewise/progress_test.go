@@ -116,3 +116,20 @@ func TestProgressOfPassedOver(t *testing.T) {
 		t.Errorf("got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
 	}
 }
+
+// What a followed run waits for, and who works on it, is on the screen.
+func TestProgressOfFollowedRun(t *testing.T) {
+	for want, e := range map[string]event.Followed{
+		"it waits for runs a and b to end\n2 workers: x, y; 1 solver: z\n":                        {Behind: []string{"a", "b"}, Staff: event.Staff{Workers: []string{"x", "y"}, Solvers: []string{"z"}}},
+		"it waits for visit 3 of stage 1\nthe process that has the embedded broker works on it\n": {Stage: 1, Visit: 3, Staff: event.Staff{Embedded: true}},
+		"it waits for its end: no visit is left\nwho works on it is not known: not allowed\n":     {Stage: 2, Staff: event.Staff{Unknown: errors.New("not allowed")}},
+	} {
+		var out bytes.Buffer
+		p := newProgress(&out, io.Discard, time.Now)
+		p.Record(event.Began{Run: "abc", Followed: true, Stages: make([]schemas.Stage, 2)})
+		p.Record(e)
+		if got := strings.TrimPrefix(out.String(), "run abc, which other processes work on\n"); got != want {
+			t.Errorf("got\n%s\nexpected\n%s", got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log,
 					recorder.Record(event.Noticed{Text: taken})
 				}
 				if listener != nil {
-					m := newMetrics(c.Name, role)
+					m := newMetrics(c.Name, role, time.Now)
 					defer serveMetrics(cmd.Context(), listener, m)()
 					recorder.Record(event.Serving{Address: listener.Addr().String()})
 					recorder = tee{recorder, event.Serialised(m)}

@@ -73,6 +73,7 @@ func (b *broker) start(now time.Time) (cleaned, err error) {
 	}
 	b.cluster, err = kfake.NewCluster(
 		kfake.NumBrokers(1),
+		kfake.ClusterID(embeddedCluster),
 		kfake.DataDir(b.disk.Dir),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener.acceptor(), nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),

@@ -92,6 +92,14 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	c := join(t, l, topic, topic) // one process may join a group twice
 	until(t, "three share", divided(5, a, b, c), a, b, c)
 
+	hosts, err := l.Members(testContext(t), topic)
+	if noError(t, err); len(hosts) != 3 || net.ParseIP(hosts[0]) == nil {
+		t.Errorf("members at %v, expected three addresses", hosts)
+	}
+	if hosts, err := l.Members(testContext(t), topic+"-none"); err != nil || len(hosts) > 0 {
+		t.Errorf("a group that does not exist has the members %v, %v", hosts, err)
+	}
+
 	noError(t, b.Leave())
 	noError(t, b.Leave())
 	if len(b.Owned()) > 0 || b.Err() != nil {

@@ -27,6 +27,23 @@ type (
 		Followed bool // others work on it
 		Stages   []schemas.Stage
 	}
+	// Followed says what a run that others work on waits for, and who they are. Stage is the number of stages when no visit is left.
+	Followed struct {
+		Run          string
+		Behind       []string // the runs that go first
+		Stage, Visit int      // that is due
+		Staff        Staff
+	}
+	// StoodAside says that a run goes first that this process can't work on, or that this is over.
+	StoodAside struct {
+		Run, Why string
+		Over     bool
+	}
+	// Solving says whether this process solves a run, or stands by while another does.
+	Solving struct {
+		Run    string
+		Active bool
+	}
 	// Progressed says how many rows of a visit a worker has read, of how many. Of is 0 if that is not known.
 	Progressed struct {
 		Stage, Visit int // Stage is schemas.Survey in the survey
@@ -110,9 +127,21 @@ type (
 	Noticed struct{ Text string }
 )
 
+// Staff is who works on the runs of a pipeline: the host of each member of the groups of workers and of solvers.
+type Staff struct {
+	Workers, Solvers []string
+	// Embedded says that the brokers are the embedded one of a process. That process works too, as a member of no group.
+	Embedded bool
+	// Unknown is why the rest is not known, or nil.
+	Unknown error
+}
+
 func (Ingested) event()    {}
 func (Serving) event()     {}
 func (Began) event()       {}
+func (Followed) event()    {}
+func (StoodAside) event()  {}
+func (Solving) event()     {}
 func (Progressed) event()  {}
 func (Quarantined) event() {}
 func (Owned) event()       {}
