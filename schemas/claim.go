@@ -6,7 +6,7 @@ const KindClaim Kind = "claim"
 // Claim says that a worker surveys examples of a run: the run is not given up. A worker repeats it, as a survey may take long before
 // there is a record of it.
 type Claim struct {
-	Run string `json:"run"`
+	Run string `json:"run"` // id of the run
 }
 
 // Message encodes the claim for the statistics topic.

@@ -10,7 +10,7 @@ import (
 
 // Coverage says which messages a sum was taken over. The zero value covers nothing.
 type Coverage struct {
-	Spans    Spans `json:"spans"`
+	Spans    Spans `json:"spans"`    // of the examples topic
 	Messages int64 `json:"messages"` // accepted messages
 	Rows     int64 `json:"rows"`     // of the accepted messages
 	// Checksum is the sum of the hashes of all accepted messages, modulo 2^64. It does not depend on their order.

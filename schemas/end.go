@@ -14,7 +14,7 @@ const (
 
 // End says how a run ended.
 type End struct {
-	Run    string `json:"run"`
+	Run    string `json:"run"`              // id of the run
 	State  string `json:"state"`            // Done, Failed or Cancelled
 	Reason string `json:"reason,omitempty"` // why it failed or was cancelled
 	// Source is a source that lacks messages, as [SourceName] has it; empty for other reasons. Its seal, if it stands before this

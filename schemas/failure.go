@@ -8,7 +8,7 @@ const KindFailure Kind = "failure"
 // Failure is a worker's report that it can't make the visit that is due, because of what is on the topics or missing from them. It
 // ends the run if no other worker can either: one that has the rows in memory can.
 type Failure struct {
-	Run    string `json:"run"`
+	Run    string `json:"run"`    // id of the run
 	Parent Digest `json:"parent"` // of the records of the visit; a failure of another visit than the one that is due does not count
 	// Partitions are those of the examples topic that the worker does not visit, ascending.
 	Partitions []int  `json:"partitions"`

@@ -427,7 +427,7 @@ func jsonFields(value any) (names []string) {
 func TestFormatTables(t *testing.T) {
 	page := string(must(os.ReadFile("FORMAT.md"))(t))
 	marked := page
-	for name, table := range map[string]string{"records": recordTable(), "json": jsonTable()} {
+	for name, table := range map[string]string{"records": recordTable(), "json": jsonTable(), "fields": fieldTables(t)} {
 		section := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- end -->)`)
 		if !section.MatchString(page) {
 			t.Errorf("FORMAT.md has no marks for the table of %s", name)

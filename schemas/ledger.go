@@ -19,7 +19,7 @@ type Ledger struct {
 
 // Place says where on a topic the messages of a run's plan or version are. Messages of others may stand between them.
 type Place struct {
-	Run     string `json:"run"`
+	Run     string `json:"run"`               // id of the run
 	Version int    `json:"version,omitempty"` // its number; 0 for a plan
 	From    int64  `json:"from"`              // the first offset
 	To      int64  `json:"to"`                // the offset after the last

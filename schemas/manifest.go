@@ -7,10 +7,10 @@ const KindManifest Kind = "manifest"
 
 // Manifest describes a finished version. It is published last, so a version with a manifest is complete.
 type Manifest struct {
-	Name          string             `json:"name"`    // of the pipeline
-	Version       int                `json:"version"` // 1, 2, … in the order of the runs
-	Run           string             `json:"run"`
-	Plan          *Plan              `json:"plan"`
+	Name          string             `json:"name"`              // of the pipeline
+	Version       int                `json:"version"`           // 1, 2, … in the order of the runs
+	Run           string             `json:"run"`               // id of the run that made it
+	Plan          *Plan              `json:"plan"`              // of that run
 	Labels        []string           `json:"labels"`            // the classes, in order
 	Columns       Columns            `json:"columns,omitempty"` // of the table that the features are of; none: not known
 	Rows          map[string]int64   `json:"rows"`              // labelled rows of each split, by its name
@@ -22,10 +22,10 @@ type Manifest struct {
 
 // BlockDigest names the final weights record of a stage.
 type BlockDigest struct {
-	Stage  int    `json:"stage"`
-	Visit  int    `json:"visit"`
+	Stage  int    `json:"stage"`           // its number, from 0
+	Visit  int    `json:"visit"`           // of that record
 	Passes int    `json:"links,omitempty"` // of a learnt link: how many passes count; 0 for other links
-	Digest Digest `json:"digest"`
+	Digest Digest `json:"digest"`          // of that record
 }
 
 // Messages encodes the manifest for the versions topic. The error is a *[DocumentError].

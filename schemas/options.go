@@ -11,11 +11,11 @@ type Prepare struct {
 
 // Stage says what the block of a stage is and how it is fitted.
 type Stage struct {
-	Features Features `json:"features"`
-	Link     Link     `json:"link"`
-	Passes   int      `json:"passes"` // maximum number of visits that give a loss and a gradient
-	Ridge    float64  `json:"ridge"`  // λ = ridge · trace(S)/p
-	Method   string   `json:"method"` // see package solve
+	Features Features `json:"features"` // what the block is made of
+	Link     Link     `json:"link"`     // identity, softmax or calibrated
+	Passes   int      `json:"passes"`   // maximum number of visits that give a loss and a gradient
+	Ridge    float64  `json:"ridge"`    // λ = ridge · trace(S)/p
+	Method   string   `json:"method"`   // see package solve
 	// GramRows says how many rows the Gram matrix is made of; see package solve.
 	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`
 	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features

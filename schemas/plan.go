@@ -16,7 +16,7 @@ type Plan struct {
 	// Sources are the ingested sources that count, in the order of their seals. Messages without a source count if Foreign
 	// is set.
 	Sources []SourceSeal `json:"sources"`
-	Foreign bool         `json:"foreign"`
+	Foreign bool         `json:"foreign"` // whether messages without a source count
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
 	Expiring Spans `json:"expiring,omitempty"`
 
@@ -27,13 +27,13 @@ type Plan struct {
 	Missing      string     `json:"missing"`           // error | mean
 	Holdout      float64    `json:"holdout"`           // fraction of the training rows
 	OnBadMessage string     `json:"on_bad_message"`    // quarantine | stop
-	Prepare      Prepare    `json:"prepare"`
-	Stages       []Stage    `json:"stages"` // each with all defaults filled in
-	Intercept    bool       `json:"intercept"`
-	Seed         uint64     `json:"seed"`
-	Segment      int64      `json:"segment"` // messages, at least 1; see Span.Segments
-	Arithmetic   Arithmetic `json:"arithmetic"`
-	Warm         *Warm      `json:"warm,omitempty"` // nil: it starts from nothing
+	Prepare      Prepare    `json:"prepare"`           // how raw features become inputs
+	Stages       []Stage    `json:"stages"`            // each with all defaults filled in
+	Intercept    bool       `json:"intercept"`         // whether the first block ends with a constant feature
+	Seed         uint64     `json:"seed"`              // of all random draws
+	Segment      int64      `json:"segment"`           // messages, at least 1; see Span.Segments
+	Arithmetic   Arithmetic `json:"arithmetic"`        // of the process that made the plan
+	Warm         *Warm      `json:"warm,omitempty"`    // nil: it starts from nothing
 	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`
@@ -54,7 +54,7 @@ const (
 type Since struct {
 	// Plans is an offset of the plans topic that the plan comes after. An end does not have it.
 	Plans      int64   `json:"plans,omitempty"`
-	Weights    int64   `json:"weights"`
+	Weights    int64   `json:"weights"`    // offset of the weights topic
 	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
 }
 
@@ -78,7 +78,7 @@ func (p *Plan) Prepares() bool { return p.Warm == nil }
 // Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
 // stages begin with the version's weights.
 type Warm struct {
-	Run      string `json:"run"`
+	Run      string `json:"run"`      // of the version
 	Manifest Digest `json:"manifest"` // of the version's manifest
 }
 

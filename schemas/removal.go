@@ -5,8 +5,8 @@ const KindRemoval Kind = "removal"
 
 // Removal says that a version was removed: tombstones of its messages are on the versions topic.
 type Removal struct {
-	Run     string `json:"run"`
-	Version int    `json:"version"`
+	Run     string `json:"run"`     // id of the run
+	Version int    `json:"version"` // its number
 }
 
 // Message encodes the removal for the plans topic.

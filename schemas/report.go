@@ -5,21 +5,21 @@ const KindReport Kind = "report"
 
 // Report describes a finished run. It is published as JSON. Errors are in percent.
 type Report struct {
-	Name          string                 `json:"name"`    // of the pipeline
-	Version       int                    `json:"version"` // see Manifest
-	Run           string                 `json:"run"`
-	Rows          int64                  `json:"rows"` // training rows; see Splits for the others
-	Classes       int                    `json:"classes"`
+	Name          string                 `json:"name"`           // of the pipeline
+	Version       int                    `json:"version"`        // number of the version
+	Run           string                 `json:"run"`            // id of the run
+	Rows          int64                  `json:"rows"`           // training rows; see Splits for the others
+	Classes       int                    `json:"classes"`        // number of classes
 	Labels        []string               `json:"labels"`         // of the classes, in order
 	Quarantined   int64                  `json:"quarantined"`    // messages in quarantine
 	PassedOver    PassedOver             `json:"passed_over"`    // messages that the run leaves out, by the reason
 	IngestSeconds float64                `json:"ingest_seconds"` // before the plan
 	Seconds       float64                `json:"seconds"`        // from the plan to the last weights on their topic
-	Stages        []StageReport          `json:"stages"`
-	TrainError    float64                `json:"train_error"`
-	TestError     *float64               `json:"test_error"` // null without test rows
-	Splits        map[string]SplitReport `json:"splits"`     // by the split's name
-	WeightsDigest Digest                 `json:"weights_digest"`
+	Stages        []StageReport          `json:"stages"`         // in their order
+	TrainError    float64                `json:"train_error"`    // of the last stage, percent
+	TestError     *float64               `json:"test_error"`     // null without test rows
+	Splits        map[string]SplitReport `json:"splits"`         // by the split's name
+	WeightsDigest Digest                 `json:"weights_digest"` // see Digests in FORMAT.md, Version
 }
 
 // SplitReport measures the final predictions of one split.
@@ -30,7 +30,7 @@ type SplitReport struct {
 	LogLoss   float64   `json:"log_loss"`  // of the probabilities, clipped at 1e-6
 	Brier     float64   `json:"brier"`     // Brier score
 	ECE       float64   `json:"ece"`       // expected calibration error, 15 bins of confidence
-	Confusion [][]int64 `json:"confusion"` // [true class][predicted class], rows
+	Confusion [][]int64 `json:"confusion"` // rows by true class, then by predicted class; null with more than 724 classes
 }
 
 // Messages encodes the report for the weights topic. The error is a *[DocumentError].

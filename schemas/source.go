@@ -13,9 +13,9 @@ type SourceSeal struct {
 	Files      []string `json:"files,omitempty"` // as they were called, without their folders; a plan does not have them
 	Split      string   `json:"split"`           // of its rows
 	Partitions int      `json:"partitions"`      // of the examples topic
-	Messages   int64    `json:"messages"`
-	Rows       int64    `json:"rows"`
-	Spans      Spans    `json:"spans"` // of the offsets of its messages
+	Messages   int64    `json:"messages"`        // their number
+	Rows       int64    `json:"rows"`            // their number
+	Spans      Spans    `json:"spans"`           // of the offsets of its messages
 }
 
 // Name returns the source's name: see [SourceName].

@@ -8,16 +8,16 @@ const KindStage Kind = "stage"
 // StageReport describes a finished stage of a run. It is an entry of a [Report], and also a message of its own for those
 // who follow the run. Errors are in percent, losses are of the stage's link, and both are null without rows of the split.
 type StageReport struct {
-	Stage        int      `json:"stage"` // from 0
-	Link         string   `json:"link"`
-	Passes       int      `json:"passes"` // of its fit
-	Seconds      float64  `json:"seconds"`
-	TrainError   float64  `json:"train_error"`
-	TestError    *float64 `json:"test_error"`
-	TrainLoss    float64  `json:"train_loss"`
-	TestLoss     *float64 `json:"test_loss"`
-	HoldoutError *float64 `json:"holdout_error,omitempty"`
-	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`
+	Stage        int      `json:"stage"`                   // from 0
+	Link         string   `json:"link"`                    // see Stage
+	Passes       int      `json:"passes"`                  // of its fit
+	Seconds      float64  `json:"seconds"`                 // that the stage took
+	TrainError   float64  `json:"train_error"`             // percent
+	TestError    *float64 `json:"test_error"`              // percent; null without test rows
+	TrainLoss    float64  `json:"train_loss"`              // of the stage's link
+	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
+	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
 }
 
 // Message encodes the report of a run's stage for the weights topic.

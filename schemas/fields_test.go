@@ -1,0 +1,147 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fieldTables returns the tables of the fields of all JSON that is on topics, a table for each type: what Go's comments say of each field.
+func fieldTables(t *testing.T) string {
+	comments := fieldComments(t)
+	var types []reflect.Type
+	var visit func(reflect.Type)
+	visit = func(of reflect.Type) {
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			visit(of.Elem())
+		case reflect.Struct:
+			if slices.Contains(types, of) || ownJSON(of) {
+				return
+			}
+			types = append(types, of)
+			for f := range of.Fields() {
+				visit(f.Type)
+			}
+		}
+	}
+	kinds := map[reflect.Type]Kind{}
+	for _, l := range layouts() {
+		if l.value != nil {
+			kinds[reflect.TypeOf(l.value)] = l.kind
+			visit(reflect.TypeOf(l.value))
+		}
+	}
+	visit(reflect.TypeFor[Coverage]())
+	var b strings.Builder
+	for _, of := range types {
+		title := "`" + of.Name() + "`"
+		if kind, ok := kinds[of]; ok {
+			title = fmt.Sprintf("The JSON of kind `%s`, `%s`", kind, of.Name())
+		}
+		fmt.Fprintf(&b, "\n%s:\n\n| field | type | |\n|---|---|---|\n", title)
+		for f := range of.Fields() {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			text := comments[of.Name()+"."+f.Name]
+			if text == "" {
+				t.Errorf("%s.%s has no comment, which FORMAT.md would have", of.Name(), f.Name)
+			}
+			text = strings.NewReplacer("[", "", "]", "").Replace(text)
+			for _, start := range []string{f.Name + " is ", f.Name + " are ", f.Name + " "} {
+				text = strings.TrimPrefix(text, start)
+			}
+			for other := range of.Fields() {
+				other, tag := other.Name, other.Tag.Get("json")
+				text = strings.ReplaceAll(text, " "+other+" is set", " `"+strings.Split(tag, ",")[0]+"` is set")
+			}
+			if options == "omitempty" {
+				text += ". Absent if " + emptyOf(f.Type)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, jsonType(f.Type), strings.ReplaceAll(text, "|", "\\|"))
+		}
+	}
+	return b.String()
+}
+
+// ownJSON reports whether a type writes its JSON itself. FORMAT.md describes it elsewhere.
+func ownJSON(of reflect.Type) bool { return of.Implements(reflect.TypeFor[json.Marshaler]()) }
+
+// emptyOf says when a field that may be left out is.
+func emptyOf(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Pointer:
+		return "there is none"
+	case reflect.Bool:
+		return "false"
+	case reflect.Int, reflect.Int64:
+		return "0"
+	}
+	return "empty"
+}
+
+// jsonType names a type as JSON has it.
+func jsonType(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Pointer:
+		if of.Elem().Kind() == reflect.Float64 {
+			return "number or null"
+		}
+		return jsonType(of.Elem())
+	case reflect.Slice:
+		return "list of " + jsonType(of.Elem())
+	case reflect.Map:
+		return "object of " + jsonType(of.Elem()) + " by text"
+	case reflect.Struct:
+		if ownJSON(of) {
+			return "`" + of.Name() + "`, see [examples](#examples)"
+		}
+		return "`" + of.Name() + "`"
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "number"
+	}
+	return "whole number"
+}
+
+// fieldComments returns what the comments of this package say of the fields of structs, by Type.Field, on one line each.
+func fieldComments(t *testing.T) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	for _, file := range must(filepath.Glob("*.go"))(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed := must(parser.ParseFile(token.NewFileSet(), file, must(os.ReadFile(file))(t), parser.ParseComments|parser.SkipObjectResolution))(t)
+		for _, d := range parsed.Decls {
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range group.Specs {
+				named := spec.(*ast.TypeSpec)
+				fields, ok := named.Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				for _, f := range fields.Fields.List {
+					text := strings.TrimSuffix(strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " "), ".")
+					for _, name := range f.Names {
+						comments[named.Name.Name+"."+name.Name] = text
+					}
+				}
+			}
+		}
+	}
+	return comments
+}
