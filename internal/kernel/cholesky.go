@@ -44,6 +44,19 @@ func Factor(a []float64, n int) (Cholesky, bool) {
 // Cond returns an estimate of A's condition number in the 1-norm.
 func (c *Cholesky) Cond() float64 { return c.cond }
 
+// InverseTrace returns the trace of A⁻¹ = L⁻ᵀ·L⁻¹, the sum of the squares of L⁻¹. It puts L⁻¹ in the place of the factor, so c
+// can't be used afterwards.
+func (c *Cholesky) InverseTrace() float64 {
+	n := c.factor.N
+	lapack64.Trtri(c.factor) // false only if a value of the diagonal is 0, and those of a factor are positive
+	trace := 0.0
+	for i := range n {
+		row := c.factor.Data[i*n : i*n+i+1]
+		trace += floats.Dot(row, row)
+	}
+	return trace
+}
+
 // Solve replaces B, n×k and row-major, by A⁻¹·B.
 func (c *Cholesky) Solve(b []float64, k int) {
 	if len(b) != c.factor.N*k {

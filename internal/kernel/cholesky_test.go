@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Factors, condition numbers and solutions equal those of gonum/mat, and values above the diagonal are ignored.
+// Factors, condition numbers, solutions and traces of inverses equal those of gonum/mat, and values above the diagonal are ignored.
 func TestCholesky(t *testing.T) {
 	defer Gonum().UseForSolves()
 	for _, b := range backends(t) {
@@ -51,6 +51,13 @@ func TestCholesky(t *testing.T) {
 					if y.Sub(y, &want); mat.Max(y) > 1e-8*mat.Norm(&want, math.Inf(1)) || mat.Min(y) < -1e-8*mat.Norm(&want, math.Inf(1)) {
 						t.Errorf("%d columns are off by %g", k, mat.Max(y))
 					}
+				}
+				var inverse mat.SymDense
+				if err := oracle.InverseTo(&inverse); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := c.InverseTrace(), mat.Trace(&inverse); math.Abs(got-want) > 1e-8*want {
+					t.Errorf("the trace of the inverse is %g, want %g", got, want)
 				}
 				if a[n*n-1] = -1; n > 1 {
 					a[0] = -1
