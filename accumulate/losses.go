@@ -1,6 +1,9 @@
 package accumulate
 
-import "github.com/stagewise/stagewise/schemas"
+import (
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
 
 // Rows describes the n rows of a message, or of a part of it.
 type Rows struct {
@@ -33,5 +36,17 @@ func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32) {
 			at[2] += w
 		}
 		at[3] += w * float64(loss[i])
+	}
+}
+
+// AddResidual adds the squared lengths of the residuals (n × k) of n rows, and the squares of their weights, to the field
+// residual. Rows that are not fitted have weight 0 and may hold any values.
+func (s *Sum) AddResidual(residual kernel.Dense, weights []float32) {
+	sums := s.Field(schemas.FieldResidual, 2)
+	for i, w := range weights {
+		if w := float64(w); w != 0 {
+			sums[0] += w * float64(kernel.SquaredLength(residual.Row(i)))
+			sums[1] += w * w
+		}
 	}
 }

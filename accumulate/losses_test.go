@@ -3,6 +3,7 @@ package accumulate
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -160,5 +161,16 @@ func TestOverflow(t *testing.T) {
 	}
 	if q := sum.QualityOf(schemas.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.5) > 1e-12 {
 		t.Errorf("the training rows' quality is %+v", q)
+	}
+}
+
+// The squares of residuals and weights are summed over the rows that are fitted, whatever the others hold.
+func TestResidual(t *testing.T) {
+	residual := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{3, 4, float32(math.NaN()), 1, 0.5, 0, float32(math.Inf(1)), 0}}
+	sum := &Sum{}
+	sum.AddResidual(residual.Slice(0, 3), []float32{2, 0, 0.5})
+	sum.AddResidual(residual.Slice(3, 4), []float32{0})
+	if got, want := sum.Field(schemas.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}; !slices.Equal(got, want) {
+		t.Errorf("the sums are %v, expected %v", got, want)
 	}
 }

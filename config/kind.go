@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // A kind is the type of a key's value.
@@ -30,6 +31,7 @@ const (
 	kindTime                // time.Duration
 	kindColumn              // ingest.Column
 	kindSecret              // kafkalog.Secret
+	kindRidge               // schemas.Ridge: auto, or finite and ≥ 0
 )
 
 // String returns what a value of the kind is, in the words of an error message after "expected".
@@ -38,6 +40,7 @@ func (k kind) String() string {
 		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
 		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB",
 		kindTime:   "a time such as 24h, 90m or 30s",
+		kindRidge:  "auto or a number ≥ 0",
 		kindColumn: "the number or the name of a column",
 		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
 	}[k]
@@ -54,6 +57,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindColumn, true
 	case reflect.TypeFor[kafkalog.Secret]():
 		return kindSecret, true
+	case reflect.TypeFor[schemas.Ridge]():
+		return kindRidge, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	}
@@ -112,6 +117,15 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		var v float64
 		ok := (tag == "!!int" || tag == "!!float") && n.Decode(&v) == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
 		return v, ok
+	case kindRidge:
+		if n.Value == schemas.RidgeAuto.String() {
+			return schemas.RidgeAuto, true
+		}
+		v, ok := kindReal.read(n)
+		if !ok || v.(float64) < 0 {
+			return nil, false
+		}
+		return schemas.Ridge(v.(float64)), true
 	case kindFlag:
 		var v bool
 		ok := tag == "!!bool" && n.Decode(&v) == nil
@@ -145,9 +159,22 @@ func (k kind) want(n *yaml.Node) string {
 			return "a whole number from -2^63 to 2^63-1"
 		}
 	case kindReal:
-		if _, err := strconv.ParseFloat(n.Value, 64); n.ShortTag() == "!!float" || errors.Is(err, strconv.ErrRange) {
+		if infinite(n) {
 			return "a finite number"
+		}
+	case kindRidge:
+		if infinite(n) {
+			return "auto or a finite number"
 		}
 	}
 	return k.String()
+}
+
+// infinite reports whether a scalar, which is no finite number, is a number nonetheless: infinite, not a number, or too large.
+func infinite(n *yaml.Node) bool {
+	if _, ok := kindReal.read(n); ok {
+		return false
+	}
+	_, err := strconv.ParseFloat(n.Value, 64)
+	return n.ShortTag() == "!!float" || errors.Is(err, strconv.ErrRange)
 }

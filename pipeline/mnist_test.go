@@ -25,7 +25,8 @@ func TestMNISTErrors(t *testing.T) {
 		link                 schemas.Link
 		method               string
 		size, repeat, passes int
-		ridge, maxError      float64
+		ridge                schemas.Ridge
+		maxError             float64
 	}{
 		{"identity 4000", link.Identity, solve.MethodAuto, 4000, 1, 1, 1e-5, 2.05},
 		{"softmax 4000", link.Softmax, solve.MethodPaper, 4000, 1, 20, 3e-5, 1.60},

@@ -109,6 +109,9 @@ func jsonType(of reflect.Type) string {
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Float64:
+		if of == reflect.TypeFor[Ridge]() {
+			return "number or `auto`"
+		}
 		return "number"
 	}
 	return "whole number"

@@ -13,7 +13,7 @@ func model() (*Manifest, Tensors[float32]) {
 	p := plan()
 	return &Manifest{
 			Name: p.Name, Version: 2, Run: p.Run(), Plan: p, Labels: []string{"a", "<b>"}, Columns: Columns{{Name: "size"}, {Name: "colour", Categories: []string{"red", "<b>"}}}, Rows: map[string]int64{"train": 100, "test": 30},
-			Prepare: "prepare", Blocks: []BlockDigest{{0, 3, 0, "first"}, {1, 2, 2, "second"}},
+			Prepare: "prepare", Blocks: []BlockDigest{{Visit: 3, Digest: "first"}, {Stage: 1, Visit: 2, Passes: 2, Ridge: 0.25, Digest: "second"}},
 			Metrics: map[string]float64{"test_error": 1.5, "train_error": 0.25}, WeightsDigest: "weights",
 		}, Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](65)), Words[float32](TensorLabels, []string{"a", "<b>"}), Matrix(TensorW, 5000, 2, numbered[float32](10_000)),

@@ -70,6 +70,8 @@ func samples(t testing.TB) map[string]Message {
 	for name, r := range map[string]*Record[float64]{
 		"visit": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
+		"visit-ridge": (&Visit{id(KindVisit, 0, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldResidual, []float64{45, 90})}}).Record(),
 		"visit-survey": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Vector(FieldSums, numbered[float64](2)), Vector(FieldSquares, numbered[float64](2)), Vector(FieldPresent, numbered[float64](2)),
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1,
@@ -85,9 +87,12 @@ func samples(t testing.TB) map[string]Message {
 		"prepare": (&SurveyResult{id(KindPrepare, Survey, 0, 0), [Splits]int64{90, 0, 30}, 1, PassedOver{Repeated: 3, Expired: 1}, Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Matrix(TensorBasis, 2, 1, []float32{1, 0}),
 			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, []Coverage{covered}, Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
-		"weights": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))}, &Final{Visit: 1}}).Record(),
-		"weights-calibration": (&Weights{id(KindWeights, 0, 2, 0), Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
-			&Final{Visit: 2, Passes: 1}}).Record(),
+		"weights": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
+			Final: &Final{Visit: 1}}).Record(),
+		"weights-calibration": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
+			Final: &Final{Visit: 2, Passes: 1}}).Record(),
+		"weights-ridge": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
+			Ridge: 0.003}).Record(),
 	} {
 		all[name] = must(r.Encode(mem))(t)[0]
 	}
@@ -96,7 +101,7 @@ func samples(t testing.TB) map[string]Message {
 
 func stageReport() *StageReport {
 	percent, loss := 2.5, 0.125
-	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
+	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Ridge: 0.25, Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
 		HoldoutError: &percent, HoldoutLoss: &loss}
 }
 

@@ -29,6 +29,7 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
 				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
+				{FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
@@ -70,6 +71,7 @@ func layouts() []layout {
 			notes: []part{
 				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
 				{notePasses, "with `final`: how many passes of Algorithm 2 count; 0 unless the link is learnt"},
+				{noteRidge, "the ridge of the stage, if it is auto in the plan"},
 			},
 		},
 		{

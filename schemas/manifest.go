@@ -25,7 +25,17 @@ type BlockDigest struct {
 	Stage  int    `json:"stage"`           // its number, from 0
 	Visit  int    `json:"visit"`           // of that record
 	Passes int    `json:"links,omitempty"` // of a learnt link: how many passes count; 0 for other links
+	Ridge  Ridge  `json:"ridge,omitempty"` // that the solver has chosen; 0 if the plan has it
 	Digest Digest `json:"digest"`          // of that record
+}
+
+// Ridge returns the ridge that a stage of the plan was fitted with. It is [RidgeAuto] if the manifest does not say it.
+func (m *Manifest) Ridge(stage int) Ridge {
+	ridge := m.Plan.Stages[stage].Ridge
+	if ridge == RidgeAuto && stage < len(m.Blocks) && m.Blocks[stage].Ridge > 0 {
+		return m.Blocks[stage].Ridge
+	}
+	return ridge
 }
 
 // Messages encodes the manifest for the versions topic. The error is a *[DocumentError].

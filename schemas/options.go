@@ -14,7 +14,7 @@ type Stage struct {
 	Features Features `json:"features"` // what the block is made of
 	Link     Link     `json:"link"`     // identity, softmax or calibrated
 	Passes   int      `json:"passes"`   // maximum number of visits that give a loss and a gradient
-	Ridge    float64  `json:"ridge"`    // λ = ridge · trace(S)/p
+	Ridge    Ridge    `json:"ridge"`    // λ = ridge · trace(S)/p; auto: chosen by the solver
 	Method   string   `json:"method"`   // see package solve
 	// GramRows says how many rows the Gram matrix is made of; see package solve.
 	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`

@@ -11,6 +11,7 @@ type StageReport struct {
 	Stage        int      `json:"stage"`                   // from 0
 	Link         string   `json:"link"`                    // see Stage
 	Passes       int      `json:"passes"`                  // of its fit
+	Ridge        Ridge    `json:"ridge"`                   // of its fit
 	Seconds      float64  `json:"seconds"`                 // that the stage took
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows

@@ -8,6 +8,7 @@ const (
 	FieldGram      = "gram"      // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
 	FieldGramRows  = "gram_rows" // [1]: Σw of the rows that gram sums
 	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
+	FieldResidual  = "residual"  // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
 	FieldSums      = "sums"      // [d]: Σ w x of the survey
 	FieldSquares   = "squares"   // [d]: Σ w x² of the survey
 	FieldPresent   = "present"   // [d]: Σ w of the rows in which the feature is present

@@ -10,6 +10,7 @@ type Weights struct {
 	Identity
 	Tensors Tensors[float32] // W, or a calibration, or both
 	Final   *Final           // set if the record ends a stage
+	Ridge   Ridge            // of the stage, if the solver has chosen it; otherwise 0
 }
 
 // Final says which weights a stage ends with.
@@ -18,10 +19,11 @@ type Final struct {
 	Passes int // of a learnt link: how many passes of Algorithm 2 count; 0 for other links
 }
 
-// Notes of weights that end a stage.
+// Notes of weights: of those that end a stage, and of those of a stage whose ridge the solver has chosen.
 const (
 	noteFinal  = "final"
 	notePasses = "links"
+	noteRidge  = "ridge"
 )
 
 // Record makes the record of the weights.
@@ -30,12 +32,23 @@ func (w *Weights) Record() *Record[float32] {
 	if w.Final != nil {
 		r.Notes = []Header{{noteFinal, strconv.Itoa(w.Final.Visit)}, {notePasses, strconv.Itoa(w.Final.Passes)}}
 	}
+	if w.Ridge != 0 {
+		r.Notes = append(r.Notes, Header{noteRidge, w.Ridge.String()})
+	}
 	return r
 }
 
 // WeightsOf is the inverse of [Weights.Record]. An error wraps [ErrDamaged].
 func WeightsOf(r *Record[float32]) (w *Weights, err error) {
 	w = &Weights{Identity: r.Identity, Tensors: r.Tensors}
+	if ridge := r.Note(noteRidge); ridge != "" {
+		if w.Ridge, err = ParseRidge(ridge); err == nil && !(w.Ridge > 0) {
+			err = errRidge
+		}
+		if err != nil {
+			return nil, r.damaged(err)
+		}
+	}
 	if r.Note(noteFinal) == "" {
 		return w, nil
 	}

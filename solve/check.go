@@ -2,7 +2,6 @@ package solve
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ const maxPasses = 10_000
 
 // Defaults returns how a stage is fitted if its configuration does not say it.
 func Defaults() schemas.Stage {
-	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: 1e-4, Method: MethodAuto, GramRows: GramAuto}
+	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: schemas.RidgeAuto, Method: MethodAuto, GramRows: GramAuto}
 }
 
 // LastPasses returns the default of passes in the last stage of a run, whose configuration was checked. [Defaults] has that of
@@ -39,8 +38,8 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	if s.Passes < 1 || s.Passes > maxPasses {
 		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", maxPasses))
 	}
-	if !(s.Ridge >= 0) || math.IsInf(s.Ridge, 1) {
-		bad("ridge", s.Ridge, "a number ≥ 0")
+	if !s.Ridge.Valid() {
+		bad("ridge", s.Ridge, "auto or a number ≥ 0")
 	}
 	if names := methodNames(); !slices.Contains(names, s.Method) {
 		bad("method", s.Method, either(names))
@@ -87,7 +86,8 @@ func Keys() []schemas.Key {
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
 		{Name: "passes", Meaning: fmt.Sprintf("the number of passes, at most: visits that give a loss and a gradient. "+
 			"The default is %d in the last stage, with the method `%s` and the link %s", mostLastPasses, MethodAuto, either(others))},
-		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge"},
+		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation from the sums of the first visit, and " +
+			"the same in stages with the same features and link. The report has it. A warm start keeps the ridge of its version"},
 		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +
 			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
 		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows that the Gram matrix is made of, whole messages spread over the topic: "+

@@ -66,6 +66,8 @@ type Fit interface {
 	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It returns nil if the
 	// visit gives no gradient.
 	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
+	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
+	Ridge() schemas.Ridge
 	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
 }
@@ -112,7 +114,7 @@ type common struct {
 	stop    stop
 	buffer  *Buffer
 	factor  *preconditioner
-	pending *pending // Gram matrix of a sample that is singular with the λ of the sample
+	pending *pending // the Gram matrix until it is factored
 	lambda  float64
 	opened  bool    // whether the first visit was observed
 	sampled bool    // whether the Gram matrix is of a sample
@@ -138,20 +140,67 @@ func (c *common) Precondition(sums schemas.Tensors[float64]) error {
 	for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
 		trace += gram[at]
 	}
-	c.lambda = c.ridge(trace, weight[0])
-	c.factor, err = c.factored(gram, weight[0])
-	if errors.As(err, new(*SingularError)) {
-		c.pending, err = &pending{gram, weight[0], err}, nil
+	c.pending = &pending{gram, weight[0], trace, nil}
+	if c.stage.Ridge == schemas.RidgeAuto { // the choice needs the rest of the visit
+		return nil
 	}
+	return c.factorPending()
+}
+
+// pending is a Gram matrix that is not factored yet: the ridge is not chosen, or the matrix is factored once the λ of all rows is
+// known. The rows of a sample may be 0 in columns where others are not.
+type pending struct {
+	gram   []float64
+	weight float64 // Σw of the rows behind it
+	trace  float64 // over the penalised columns
+	why    error   // error of factoring it with the λ of the sample; nil before that
+}
+
+// factorPending factors the Gram matrix with the λ of its own rows.
+func (c *common) factorPending() (err error) {
+	p := c.pending
+	c.lambda = c.ridge(p.trace, p.weight)
+	c.factor, err = c.factored(p.gram, p.weight)
+	if errors.As(err, new(*SingularError)) {
+		p.why = err
+		return nil
+	}
+	c.pending = nil
 	return err
 }
 
-// pending is a Gram matrix that is factored once the λ of all rows is known. The rows of a sample may be 0 in columns where
-// others are not.
-type pending struct {
-	gram   []float64
-	weight float64
-	why    error // error of factoring it with the λ of the sample
+// Ridge returns the ridge that the stage is fitted with: [schemas.RidgeAuto] until it is chosen.
+func (c *common) Ridge() schemas.Ridge { return c.stage.Ridge }
+
+// chooseRidge chooses the ridge of the stage, and factors the Gram matrix with it. sums are those of the first visit.
+func (c *common) chooseRidge(sums schemas.Tensors[float64]) error {
+	squares, err := sums.Shaped(schemas.FieldResidual, 2)
+	if err != nil {
+		return err
+	}
+	cross, err := c.cross(sums)
+	if err != nil {
+		return err
+	}
+	p, residual := c.pending, squares[0]/c.weight
+	if !finite(p.trace) {
+		return &NotFiniteError{"the Gram matrix"}
+	}
+	v := validation{
+		shape: c.shape, gram: p.gram, weight: p.weight, cross: cross, residual: residual, rows: effectiveRows(c.weight, squares[1]), sampled: c.weight / p.weight,
+		unit: p.trace / p.weight / float64(c.shape.Penalised), curvature: c.curvature(residual), buffer: c.buffer,
+	}
+	c.stage.Ridge = v.choose()
+	return c.factorPending()
+}
+
+// curvature returns the mean curvature of the loss by a score, given Ê|r|². That of a log loss has the expectation of the squared
+// residual (the second identity of Bartlett 1953). Other links are fitted by least squares.
+func (c *common) curvature(residual float64) float64 {
+	if c.link.Quadratic || c.link.Learnt {
+		return 1
+	}
+	return min(residual/float64(c.shape.Classes), c.link.Smoothness)
 }
 
 func (c *common) factored(gram []float64, weight float64) (*preconditioner, error) {
@@ -160,7 +209,7 @@ func (c *common) factored(gram []float64, weight float64) (*preconditioner, erro
 
 // ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ.
 func (c *common) ridge(trace, weight float64) float64 {
-	return c.stage.Ridge * trace / weight / float64(c.shape.Penalised)
+	return float64(c.stage.Ridge) * trace / weight / float64(c.shape.Penalised)
 }
 
 // open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite is an
@@ -179,6 +228,11 @@ func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]sch
 		}
 		if c.factor == nil && c.pending == nil {
 			return losses, &NoSampleError{c.stage.GramRows}
+		}
+		if c.stage.Ridge == schemas.RidgeAuto {
+			if err := c.chooseRidge(sums); err != nil {
+				return losses, err
+			}
 		}
 		// λ is a part of J, so it is that of all rows, whichever rows the Gram matrix is of.
 		if trace, ok := sums.Find(schemas.FieldTrace); ok {

@@ -15,7 +15,7 @@ import (
 
 func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
 	s := Defaults()
-	s.Link, s.Passes, s.Ridge, s.Method = l, passes, ridge, MethodPaper
+	s.Link, s.Passes, s.Ridge, s.Method = l, passes, schemas.Ridge(ridge), MethodPaper
 	return s
 }
 
@@ -364,7 +364,7 @@ func TestCheck(t *testing.T) {
 	for key, change := range map[string]func(*schemas.Stage){
 		"link":          func(s *schemas.Stage) { s.Link = "logistic" },
 		"passes":        func(s *schemas.Stage) { s.Passes = 0 },
-		"ridge":         func(s *schemas.Stage) { s.Ridge = math.NaN() },
+		"ridge":         func(s *schemas.Stage) { s.Ridge = schemas.Ridge(math.NaN()) },
 		"method":        func(s *schemas.Stage) { s.Method = "newton" },
 		"gram_rows":     func(s *schemas.Stage) { s.GramRows = "few" },
 		"stop.split":    func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "train", Patience: 1} },

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -118,6 +119,14 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 		at[2] += pr.weight[i] * indicator(best != pr.class[i])
 		at[3] += pr.weight[i] * loss
 	}
+	squares := make([]float64, 2)
+	for i, w := range pr.weight {
+		if pr.split[i] == schemas.Train {
+			row := residual.RawRowView(i)
+			squares[0] += w * floats.Dot(row, row)
+			squares[1] += w * w
+		}
+	}
 	gram, cross := pr.moments(pr.x, residual)
 	for i := range gram {
 		gram[i] *= pr.gramFactor
@@ -125,7 +134,7 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	return schemas.Tensors[float64]{
 		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
 		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
-		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.LossFields]}),
+		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.LossFields]}), schemas.Vector(schemas.FieldResidual, squares),
 	}
 }
 

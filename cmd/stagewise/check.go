@@ -77,7 +77,7 @@ func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	fmt.Fprintln(rows, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
 	first := 1
 	for _, s := range c.Stages {
-		fmt.Fprintf(rows, "%s\t%s\t%s\t%d\t%g\t%s\t%s\t%s\n",
+		fmt.Fprintf(rows, "%s\t%s\t%s\t%d\t%v\t%s\t%s\t%s\n",
 			numbers(first, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
 		first += s.Repeat
 	}

@@ -106,7 +106,7 @@ func TestReportIsAsDocumented(t *testing.T) {
 	test := "red,9,0,0\nred,9,0,0\nred,0,9,0\n" // two rows that are red, and one that looks green
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": test})
 	t.Setenv("STAGEWISE_SECURITY_SASL_PASSWORD", "hunter2") // ignored, as there is no mechanism
-	args := []string{"--quiet", "--set", "examples.holdout=0.2", "--set", "stages.1.passes=3", "--report"}
+	args := []string{"--quiet", "--set", "examples.holdout=0.2", "--set", "stages.1.passes=3", "--set", "stages.0.ridge=1e-4", "--report"}
 	if code, _, stderr := stagewise(append([]string{"train", "-c", "good.yaml"}, append(args, "first.json")...)...); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

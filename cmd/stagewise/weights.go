@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -31,9 +33,9 @@ func newWeightsList() *cobra.Command {
 					return err
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "version\trun\tstages\ttest error\tdigest")
+				fmt.Fprintln(table, "version\trun\tstages\tridge\ttest error\tdigest")
 				for _, v := range versions {
-					fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\n", v.Version, v.Run, len(v.Blocks), testError(v), v.WeightsDigest.Short())
+					fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\n", v.Version, v.Run, len(v.Blocks), ridges(v), testError(v), v.WeightsDigest.Short())
 				}
 				return table.Flush()
 			}))
@@ -41,6 +43,17 @@ func newWeightsList() *cobra.Command {
 	}
 	from.add(cmd)
 	return cmd
+}
+
+// ridges returns the ridges of a version's stages, each once, in the order of the stages.
+func ridges(m schemas.Manifest) string {
+	var list []string
+	for stage := range m.Plan.Stages {
+		if ridge := m.Ridge(stage).String(); !slices.Contains(list, ridge) {
+			list = append(list, ridge)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func testError(m schemas.Manifest) string {

@@ -31,7 +31,8 @@ type Chain struct {
 	digests   []schemas.Digest                            // of the survey's result, then of weights
 	early     map[schemas.Digest]*schemas.Record[float32] // by the parent that they wait for, the first
 	collector schemas.Collector[float32]
-	initial   map[int][]float32 // W that stages begin at in a warm start
+	initial   map[int][]float32     // W that stages begin at in a warm start
+	ridges    map[int]schemas.Ridge // that these were fitted with
 
 	drawn   *model.Stage // the stage that was asked for last: its random features are drawn once
 	drawnAt int          // the number of that stage
@@ -42,7 +43,7 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
-		early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{},
+		early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
 	}
 }
 
@@ -228,6 +229,23 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 	return nil, c.initial[v.Stage]
 }
 
+// Ridge returns the ridge that a solver has chosen for a stage, as its accepted weights have it. It returns false before that, and if
+// the plan has the ridge.
+func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
+	for _, w := range c.weights {
+		if w.Stage == stage && w.Ridge != 0 {
+			return w.Ridge, true
+		}
+	}
+	return 0, false
+}
+
+// InitialRidge returns the ridge that the weights were fitted with which a stage begins at. It returns false without a warm start.
+func (c *Chain) InitialRidge(stage int) (schemas.Ridge, bool) {
+	ridge, ok := c.ridges[stage]
+	return ridge, ok
+}
+
 // Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.initial[stage], c.weightsOf(stage))
@@ -294,7 +312,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 	}
 	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
 		if w := earlier.Weights(t); w != nil {
-			c.initial[t] = w
+			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
 		}
 	}
 	return earlier, nil

@@ -47,7 +47,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	for t := range s.plan.Stages {
 		final, digest := s.chain.Final(t)
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes, Digest: digest})
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes, Ridge: final.Ridge, Digest: digest})
 	}
 	m, err := s.chain.Model(manifest)
 	if err != nil {

@@ -57,7 +57,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		return nil, err
 	}
 	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
-	f.fit = solve.NewFit(s.plan.Stages, number, f.shape, &s.factors)
+	f.fit = solve.NewFit(s.withRidges(number), number, f.shape, &s.factors)
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
@@ -129,6 +129,9 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) er
 		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
 		Tensors:  step.Tensors(f.shape),
 	}
+	if s.plan.Stages[f.number].Ridge == schemas.RidgeAuto {
+		w.Ridge = f.fit.Ridge()
+	}
 	if step.Final {
 		w.Final = &schemas.Final{Visit: step.Of, Passes: step.Passes}
 	}
@@ -158,7 +161,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 
 // stageReport returns the report of a stage, given the reduced seals.
 func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
-	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Seconds: time.Since(f.began).Seconds()}
+	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Seconds: time.Since(f.began).Seconds()}
 	metrics := event.MetricsOf(sealed.Tensors())
 	train := metrics[schemas.Train]
 	r.TrainError, r.TrainLoss = train.Error, train.Loss

@@ -176,6 +176,9 @@ func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile 
 	p.shown(p.score, b.Score.Slice(from, to), tile)
 	p.measure(sum, rows, p.score)
 	sink.Residuals(p.score, rows.Classes)
+	if p.visit.Number == 0 && p.plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {
+		sum.AddResidual(p.score, b.Fitted[from:to])
+	}
 	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
 }
 

@@ -1,0 +1,295 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// penalty returns μ on the diagonal of the penalised columns.
+func (pr *problem) penalty(mu float64) *mat.DiagDense {
+	d := mat.NewDiagDense(pr.shape.Columns, nil)
+	for i := range pr.shape.Penalised {
+		d.SetDiag(i, mu)
+	}
+	return d
+}
+
+// weighted returns √w x and √w r of the training rows but one, r being the residuals at the score before the stage.
+func (pr *problem) weighted(l schemas.Link, without int) (x, r *mat.Dense) {
+	n, k, p := len(pr.weight), pr.shape.Classes, pr.shape.Columns
+	x, r = mat.NewDense(n, p, nil), mat.NewDense(n, k, nil)
+	for i := range n {
+		if i == without || pr.split[i] != schemas.Train {
+			continue
+		}
+		g := pr.offset.RawRowView(i)
+		if l == link.Softmax {
+			g = softmax(g)
+		}
+		root := math.Sqrt(pr.weight[i])
+		for j := range p {
+			x.Set(i, j, root*pr.x.At(i, j))
+		}
+		for c := range k {
+			r.Set(i, c, root*(indicator(c == pr.class[i])-g[c]))
+		}
+	}
+	return x, r
+}
+
+// leastSquares returns (XᵀX + Σw·D)⁻¹ XᵀR and (XᵀX + Σw·D)⁻¹ XᵀX by LU.
+func leastSquares(x, r *mat.Dense, weight float64, penalty *mat.DiagDense) (w, hat *mat.Dense, err error) {
+	var a, xr, xx mat.Dense
+	xx.Mul(x.T(), x)
+	xr.Mul(x.T(), r)
+	a.Scale(weight, penalty)
+	a.Add(&a, &xx)
+	w, hat = new(mat.Dense), new(mat.Dense)
+	if err := w.Solve(&a, &xr); err != nil {
+		return nil, nil, err
+	}
+	return w, hat, hat.Solve(&a, &xx)
+}
+
+// total returns Σw of the training rows.
+func (pr *problem) total() (weight, squares float64) {
+	for i, w := range pr.weight {
+		if pr.split[i] == schemas.Train {
+			weight, squares = weight+w, squares+w*w
+		}
+	}
+	return weight, squares
+}
+
+// validationOf returns the criterion of a problem as a fit makes it.
+func (pr *problem) validationOf(t *testing.T, l schemas.Link) *validation {
+	t.Helper()
+	sums := pr.sums(l, pr.scores(nil))
+	weight, _ := pr.total()
+	gram, _ := sums.Find(schemas.FieldGram)
+	cross, _ := sums.Find(schemas.FieldCross)
+	residual, _ := sums.Find(schemas.FieldResidual)
+	v := &validation{
+		shape: pr.shape, gram: gram.Data, weight: weight, cross: slices.Clone(cross.Data), residual: residual.Data[0] / weight,
+		rows: effectiveRows(weight, residual.Data[1]), sampled: 1, unit: pr.wantLambda(1), curvature: 1, buffer: new(Buffer),
+	}
+	for i := range v.cross {
+		v.cross[i] /= weight
+	}
+	return v
+}
+
+// The criterion is what its definition gives with hat matrices in float64.
+func TestValidationAgainstItsDefinition(t *testing.T) {
+	for _, size := range []struct{ n, p, k int }{{200, 7, 3}, {100, 64, 1}, {40, 65, 5}, {3, 10, 2}, {50, 1, 2}} {
+		for _, l := range []schemas.Link{link.Identity, link.Softmax} {
+			for _, curvature := range []float64{1, 0.2} {
+				t.Run(fmt.Sprint(size, l, curvature), func(t *testing.T) {
+					pr := problemOf(3, size.n, size.p, size.k)
+					x, r := pr.weighted(l, -1)
+					weight, squares := pr.total()
+					n := max(weight, weight*weight/squares)
+					v := pr.validationOf(t, l)
+					v.curvature = curvature
+					v.eliminate()
+					for _, ridge := range []float64{1e-4, 0.01, 0.3, 10} {
+						w, hat, err := leastSquares(x, r, weight, pr.penalty(pr.wantLambda(ridge)/curvature))
+						if err != nil {
+							t.Fatal(err)
+						}
+						var rest mat.Dense
+						rest.Mul(x, w)
+						rest.Sub(r, &rest)
+						square := mat.Norm(&rest, 2)
+						freedom := 1 - mat.Trace(hat)/n
+						want := square * square / weight / (freedom * freedom)
+						if freedom < minFreedom || square == 0 {
+							want = math.Inf(1)
+						}
+						if got := v.score(ridge); got != want && !(math.Abs(got-want) <= 1e-6*want) {
+							t.Errorf("ridge %v: the criterion is %v, expected %v", ridge, got, want)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// The ridge that is chosen has nearly the smallest error of the rows that are left out one at a time, of all ridges.
+func TestRidgeAgainstLeavingOneOut(t *testing.T) {
+	for _, size := range []struct{ n, p, k int }{{120, 6, 2}, {90, 40, 3}, {60, 63, 3}, {40, 64, 2}} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			pr := problemOf(5, size.n, size.p, size.k)
+			for i := range pr.weight {
+				pr.weight[i] = 1
+			}
+			x, r := pr.weighted(link.Identity, -1)
+			leftOut := func(ridge float64) (sum float64) {
+				for i := range size.n {
+					others, rest := pr.weighted(link.Identity, i)
+					w, _, err := leastSquares(others, rest, float64(2*size.n), pr.penalty(pr.wantLambda(ridge)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					var off mat.VecDense
+					off.MulVec(w.T(), x.RowView(i))
+					off.SubVec(r.RowView(i), &off)
+					sum += mat.Dot(&off, &off)
+				}
+				return sum
+			}
+			v := pr.validationOf(t, link.Identity)
+			got, best := leftOut(float64(v.choose())), math.Inf(1)
+			for i := -4 * ridgesPerDecade; i <= lastRidge; i++ {
+				best = min(best, leftOut(ridgeAt(i)))
+			}
+			if !(got <= 1.1*best) {
+				t.Errorf("the chosen ridge has an error of %v, the best ridge %v", got, best)
+			}
+		})
+	}
+}
+
+// rounded rounds the Gram matrix to float32, as its record has it.
+func rounded(sums schemas.Tensors[float64]) schemas.Tensors[float64] {
+	for i, t := range sums {
+		if t.Name == schemas.FieldGram {
+			for j, v := range t.Data {
+				sums[i].Data[j] = float64(float32(v))
+			}
+		}
+	}
+	return sums
+}
+
+// A ridge is chosen with which the Gram matrix can be factored, and which is above its rounding, whatever is wrong with the features.
+func TestRidgeIsAboveRounding(t *testing.T) {
+	problems := map[string]*problem{"fewer rows than columns": problemOf(1, 30, 65, 3), "one row": problemOf(1, 1, 5, 2)}
+	duplicated := problemOf(2, 300, 64, 3)
+	for i := range 300 {
+		for j := 32; j < 63; j++ {
+			duplicated.x.Set(i, j, duplicated.x.At(i, j-32))
+		}
+	}
+	problems["duplicated columns"] = duplicated
+	constant := problemOf(3, 100, 20, 3)
+	for i := range 100 {
+		constant.x.Set(i, 0, 0)
+		constant.x.Set(i, 1, 1000) // like the intercept
+	}
+	problems["constant columns"] = constant
+	absent := problemOf(4, 100, 20, 3)
+	for i, class := range absent.class {
+		if absent.split[i] = schemas.Train; class == 2 {
+			absent.split[i] = schemas.Holdout
+		} else if i%4 == 0 {
+			absent.split[i] = schemas.Test
+		}
+	}
+	problems["a class only in the holdout"] = absent
+	explained := problemOf(5, 50, 10, 2)
+	for i, class := range explained.class {
+		for c := range 2 {
+			explained.offset.Set(i, c, indicator(c == class)) // no residual of the identity
+		}
+	}
+	problems["nothing to fit"] = explained
+	for name, pr := range problems {
+		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
+			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
+				fit := pr.fit(stageOf(l, 5, float64(schemas.RidgeAuto)))
+				if _, err := observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))); err != nil {
+					t.Fatal(err)
+				}
+				if r := fit.Ridge(); !(r >= schemas.Ridge(ridgeAt(firstRidge)) && r <= schemas.Ridge(ridgeAt(lastRidge))) {
+					t.Errorf("ridge %v", r)
+				}
+				step, err := fit.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, w := range step.W {
+					if !(math.Abs(float64(w)) < 1e6) {
+						t.Fatalf("a weight of %v, with the ridge %v", w, fit.Ridge())
+					}
+				}
+			})
+		}
+	}
+}
+
+// A stage whose ridge is auto has the weights of one with the ridge that it chooses, bit by bit, with every method and link.
+func TestAutoRidgeIsThatNumber(t *testing.T) {
+	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
+		for _, m := range methods() {
+			pr := problemOf(7, 200, 33, 4)
+			auto := stageOf(l, 6, float64(schemas.RidgeAuto))
+			auto.Method = m.name
+			_, final, fit := pr.run(t, auto, nil)
+			number := auto
+			number.Ridge = fit.Ridge()
+			if _, want, _ := pr.run(t, number, nil); !slices.Equal(final.W, want.W) || !(fit.Ridge() > 0) {
+				t.Errorf("%s, %s: other weights than with the ridge %v", l, m.name, fit.Ridge())
+			}
+		}
+	}
+}
+
+// With the Gram matrix of a sample the choice is within a factor of ten of that with the matrix of all rows.
+func TestRidgeWithASampledGramMatrix(t *testing.T) {
+	for _, size := range []struct{ n, p, k, rows int }{{4000, 40, 3, 800}, {4000, 64, 10, 500}, {1000, 20, 2, 1000}} {
+		pr := problemOf(9, size.n, size.p, size.k)
+		chosen := func(sums schemas.Tensors[float64]) float64 {
+			fit := pr.fit(stageOf(link.Softmax, 5, float64(schemas.RidgeAuto)))
+			if _, err := observe(fit, 0, Step{}, rounded(sums)); err != nil {
+				t.Fatal(err)
+			}
+			return float64(fit.Ridge())
+		}
+		sums := func() schemas.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }
+		all, part := chosen(sums()), chosen(pr.sampled(sums(), size.rows))
+		if !(part <= 10.01*all && all <= 10.01*part) || size.rows == size.n && part != all {
+			t.Errorf("%v: ridge %v with a sample, %v with all rows", size, part, all)
+		}
+	}
+}
+
+// The ridges that are tried are what a user would write.
+func TestRidgesAreShortNumbers(t *testing.T) {
+	for i := firstRidge; i <= lastRidge; i++ {
+		r := schemas.Ridge(ridgeAt(i))
+		if text := r.String(); len(text) > 6 {
+			t.Errorf("ridge %s", text)
+		}
+		if parsed, err := schemas.ParseRidge(r.String()); err != nil || parsed != r {
+			t.Errorf("%v is read as %v, %v", r, parsed, err)
+		}
+	}
+}
+
+// Weights count rows, or have any unit.
+func TestEffectiveRows(t *testing.T) {
+	for _, test := range []struct {
+		weights []float64
+		want    float64
+	}{
+		{[]float64{1, 1, 1}, 3}, {[]float64{2, 1, 0}, 3}, {[]float64{0.25, 0.25, 0.5}, 1 / 0.375}, {[]float64{0.01, 0.01, 0}, 2},
+		{[]float64{1000, 1000}, 2},
+	} {
+		weight, squares := 0.0, 0.0
+		for _, w := range test.weights {
+			weight, squares = weight+w, squares+w*w
+		}
+		if got := effectiveRows(weight, squares); math.Abs(got-test.want) > 1e-12 {
+			t.Errorf("%v are %v rows, expected %v", test.weights, got, test.want)
+		}
+	}
+}
