@@ -10,11 +10,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The ridges that are tried: 1 and 3 times the powers of ten from 1e-7 to 10. They are numbers that a user may write, and few
-// enough that another rounding hardly ever chooses another.
+// The ridges that are tried: 1 and 3 times the powers of ten from 1e-4 to 10. They are numbers that a user may write, and few
+// enough that another rounding hardly ever chooses another. Below 1e-4 no set that was measured has an error that is smaller by a
+// tenth. But the criterion may fall there without end: the Gram matrix of a sample lacks features that are rarely not 0, and the cross
+// moment of all rows has them. On the pixels of MNIST it fell until 3e-7, with an error of 8.5 % where 1e-4 has 7.4 %.
 const (
 	ridgesPerDecade = 2
-	firstRidge      = -7 * ridgesPerDecade // 1e-7
+	firstRidge      = -4 * ridgesPerDecade // 1e-4
 	lastRidge       = 1 * ridgesPerDecade  // 10
 	middleRidge     = -3 * ridgesPerDecade // 1e-3, where the search begins
 )
