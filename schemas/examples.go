@@ -154,15 +154,16 @@ type Examples struct {
 
 	record  arrow.Record
 	floats  *array.Float32
+	doubles *array.Float64
 	bytes   *array.Uint8
 	lists   *array.List // sparse
 	indices func(i int) int64
 	first   int // index of the first dense value in its array
-	words   *array.String
-	numbers func(i int) int64
-	labels  arrow.Array
-	weights *array.Float32
-	splits  *array.String
+	missing bool
+	labels  values
+	weights arrow.Array
+	weight  func(row int) float64
+	splits  values
 }
 
 // MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
@@ -175,7 +176,7 @@ func (e *Examples) Retain() { e.record.Retain() }
 func (e *Examples) Release() { e.record.Release() }
 
 // wantFeatures names the types that the column of features may have.
-const wantFeatures = "a fixed-size list of float32 or uint8, or a list of structs of index and value (float32)"
+const wantFeatures = "a list of float32, float64 or uint8, or a list of structs of index and value (float32)"
 
 // DecodeExamples decodes and checks the value of an examples message. The caller releases the examples. An error wraps
 // [ErrDamaged]; it is a *[ValueError] if a single value is at fault.
@@ -201,13 +202,30 @@ func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error)
 			return nil, fmt.Errorf("%w: column %s: %w", ErrDamaged, stream.Quote(name), err)
 		}
 	}
-	if e.floats == nil && e.bytes == nil && e.lists == nil {
-		return nil, fmt.Errorf("%w: no column %q", ErrDamaged, columnFeatures)
+	if e.floats == nil && e.doubles == nil && e.bytes == nil {
+		return nil, fmt.Errorf("%w: no column %q: expected a column of this name with a list of numbers in each row, found %s",
+			ErrDamaged, columnFeatures, columnNames(record.Schema()))
 	}
 	if err := e.check(); err != nil {
 		return nil, err
 	}
 	return e, nil
+}
+
+// columnNames names the first columns of a message, for the producer who sent it.
+func columnNames(schema *arrow.Schema) string {
+	const maxNames = 8
+	var names []string
+	for _, field := range schema.Fields()[:min(schema.NumFields(), maxNames)] {
+		names = append(names, stream.Quote(field.Name))
+	}
+	switch more := schema.NumFields() - len(names); {
+	case len(names) == 0:
+		return "no columns"
+	case more > 0:
+		return fmt.Sprintf("the columns %s and %d more", strings.Join(names, ", "), more)
+	}
+	return "the columns " + strings.Join(names, ", ")
 }
 
 // take keeps a column that stagewise reads.
@@ -221,15 +239,19 @@ func (e *Examples) take(name string, column arrow.Array) error {
 	case columnLabel:
 		return e.takeLabels(column)
 	case columnWeight:
-		weights, ok := column.(*array.Float32)
-		if !ok {
-			return fmt.Errorf("type %v, expected float32", column.DataType())
+		switch weights := column.(type) {
+		case *array.Float32:
+			e.weight = func(row int) float64 { return float64(weights.Value(row)) }
+		case *array.Float64:
+			e.weight = weights.Value
+		default:
+			return fmt.Errorf("type %v, expected float32 or float64", column.DataType())
 		}
-		e.weights = weights
+		e.weights = column
 	case columnSplit:
-		splits, ok := column.(*array.String)
-		if !ok {
-			return fmt.Errorf("type %v, expected utf8", column.DataType())
+		splits, ok := valuesOf(column)
+		if !ok || splits.numbers != nil {
+			return fmt.Errorf("type %v, expected text", column.DataType())
 		}
 		e.splits = splits
 	}
@@ -241,18 +263,17 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 	case *array.FixedSizeList:
 		e.Width = int(column.DataType().(*arrow.FixedSizeListType).Len())
 		e.first = column.Data().Offset() * e.Width
-		switch values := column.ListValues().(type) {
-		case *array.Float32:
-			e.floats = values
-			return nil
-		case *array.Uint8:
-			if values.NullN() > 0 {
-				return errors.New("nulls among uint8 features: features that may be missing must be float32")
-			}
-			e.bytes = values
-			return nil
+		if ok, err := e.takeValues(column.ListValues()); ok || err != nil {
+			return err
+		}
+	case *array.LargeList:
+		if ok, err := e.takeLists(column); ok || err != nil {
+			return err
 		}
 	case *array.List:
+		if ok, err := e.takeLists(column); ok || err != nil {
+			return err
+		}
 		pairs, ok := column.ListValues().(*array.Struct)
 		if !ok || pairs.NumField() != 2 {
 			break
@@ -271,6 +292,42 @@ func (e *Examples) takeFeatures(column arrow.Array) error {
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
 
+// takeLists keeps dense features in lists of any length, which must be the same in all rows. Their values then follow each other as
+// those of a fixed-size list do. It returns false if the values are no numbers that features may have.
+func (e *Examples) takeLists(column array.ListLike) (ok bool, err error) {
+	if ok, err := e.takeValues(column.ListValues()); !ok || err != nil {
+		return ok, err
+	}
+	for row := range e.Rows {
+		from, to := column.ValueOffsets(row)
+		if row == 0 {
+			e.first, e.Width = int(from), int(to-from)
+		}
+		if n := int(to - from); n != e.Width {
+			return true, &ValueError{row, -1, fmt.Sprintf("%d features, row 0 has %d: expected as many in each row", n, e.Width)}
+		}
+	}
+	return true, nil
+}
+
+// takeValues keeps the values of dense features, or returns false if they have another type.
+func (e *Examples) takeValues(column arrow.Array) (ok bool, err error) {
+	switch column := column.(type) {
+	case *array.Float32:
+		e.floats = column
+	case *array.Float64:
+		e.doubles = column
+	case *array.Uint8:
+		if column.NullN() > 0 {
+			return true, errors.New("nulls among uint8 features: features that may be missing must be float32 or float64")
+		}
+		e.bytes = column
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
 // LabelListError says that each row of a message has a list of labels.
 type LabelListError struct{}
 
@@ -280,42 +337,16 @@ func (LabelListError) Error() string {
 }
 
 func (e *Examples) takeLabels(column arrow.Array) error {
-	e.labels = column
-	switch column := column.(type) {
-	case *array.String:
-		e.words = column
-		return nil
-	case *array.Null:
-		return nil
-	case *array.List, *array.FixedSizeList:
+	switch column.(type) {
+	case *array.List, *array.LargeList, *array.FixedSizeList:
 		return LabelListError{}
 	}
-	if numbers, ok := wholeNumbers(column); ok {
-		e.numbers = numbers
-		return nil
+	labels, ok := valuesOf(column)
+	if !ok {
+		return fmt.Errorf("type %v, expected text or a whole number that int64 holds", column.DataType())
 	}
-	return fmt.Errorf("type %v, expected utf8 or a whole number that int64 holds", column.DataType())
-}
-
-// wholeNumbers returns the values of a column of whole numbers, or false for any other column and for uint64.
-func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
-	switch c := column.(type) {
-	case *array.Int8:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int16:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int32:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int64:
-		return c.Value, true
-	case *array.Uint8:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Uint16:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Uint32:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	}
-	return nil, false
+	e.labels = labels
+	return nil
 }
 
 // check checks the values of all columns.
@@ -325,32 +356,47 @@ func (e *Examples) check() error {
 			if e.weights.IsNull(i) {
 				return &ValueError{i, -1, "weight is null: expected a finite number ≥ 0"}
 			}
-			if w := float64(e.weights.Value(i)); !(w >= 0) || math.IsInf(w, 1) {
+			if w := e.weight(i); !(w >= 0) || math.IsInf(float64(float32(w)), 1) {
 				return &ValueError{i, -1, fmt.Sprintf("weight %v: expected a finite number ≥ 0", w)}
 			}
 		}
-		if e.splits != nil && !e.splits.IsNull(i) {
-			if _, err := ParseSplit(e.splits.Value(i)); err != nil {
+		if e.splits.words != nil && !e.splits.isNull(i) {
+			if _, err := ParseSplit(e.splits.words(i)); err != nil {
 				return &ValueError{i, -1, err.Error()}
 			}
 		}
-		if e.words != nil && !e.words.IsNull(i) {
-			if label := e.words.Value(i); len(label) > MaxLabel || !utf8.ValidString(label) {
+		if e.labels.words != nil && !e.labels.isNull(i) {
+			if label := e.labels.words(i); len(label) > MaxLabel || !utf8.ValidString(label) {
 				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
 			}
 		}
 	}
-	if e.Sparse {
+	switch {
+	case e.Sparse:
 		return e.checkSparse()
+	case e.floats != nil:
+		return checkDense(e, e.floats, e.floats.Float32Values())
+	case e.doubles != nil:
+		return checkDense(e, e.doubles, e.doubles.Float64Values())
 	}
-	if e.floats == nil {
-		return nil
-	}
-	nulls := e.floats.NullN() > 0
-	for i, v := range e.floats.Float32Values()[e.first : e.first+e.Rows*e.Width] {
-		// v-v is 0 only if v is finite.
-		if v-v != 0 && !(nulls && e.floats.IsNull(e.first+i)) {
-			return &ValueError{i / e.Width, i % e.Width, fmt.Sprintf("%v is not a finite number", v)}
+	return nil
+}
+
+// checkDense checks that the features are finite as float32, and finds out whether any is missing.
+func checkDense[T float32 | float64](e *Examples, column arrow.Array, features []T) error {
+	nulls := column.NullN() > 0
+	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
+		if nulls && column.IsNull(e.first+i) {
+			e.missing = true
+			continue
+		}
+		// f-f is 0 only if f is finite.
+		if f := float32(v); f-f != 0 {
+			reason := fmt.Sprintf("%v is not a finite number", v)
+			if v-v == 0 {
+				reason = fmt.Sprintf("%v does not fit float32: expected at most %.3g in size", v, math.MaxFloat32)
+			}
+			return &ValueError{i / e.Width, i % e.Width, reason}
 		}
 	}
 	return nil
@@ -385,7 +431,7 @@ func (e *Examples) Columns() string {
 }
 
 // Missing reports whether any feature is missing.
-func (e *Examples) Missing() bool { return !e.Sparse && e.floats != nil && e.floats.NullN() > 0 }
+func (e *Examples) Missing() bool { return e.missing }
 
 // Features writes the features into dst, Rows × width, row-major. A missing feature is NaN. The width of dense examples is
 // Width, that of sparse ones at least Width. Features panics on any other width or length.
@@ -406,14 +452,25 @@ func (e *Examples) Features(dst []float32, width int) {
 		for i, v := range e.Bytes() {
 			dst[i] = float32(v)
 		}
+	case e.doubles != nil:
+		for i, v := range e.doubles.Float64Values()[e.first : e.first+len(dst)] {
+			dst[i] = float32(v)
+		}
+		e.markMissing(dst, e.doubles)
 	default:
 		copy(dst, e.floats.Float32Values()[e.first:e.first+len(dst)])
-		if e.floats.NullN() > 0 {
-			for i := range dst {
-				if e.floats.IsNull(e.first + i) {
-					dst[i] = float32(math.NaN())
-				}
-			}
+		e.markMissing(dst, e.floats)
+	}
+}
+
+// markMissing writes NaN over the features that are null in their column.
+func (e *Examples) markMissing(dst []float32, column arrow.Array) {
+	if !e.missing {
+		return
+	}
+	for i := range dst {
+		if column.IsNull(e.first + i) {
+			dst[i] = float32(math.NaN())
 		}
 	}
 }
@@ -431,28 +488,28 @@ func (e *Examples) Weight(row int) float32 {
 	if e.weights == nil {
 		return 1
 	}
-	return e.weights.Value(row)
+	return float32(e.weight(row))
 }
 
 // Split returns the split of a row, or Train if the message does not say.
 func (e *Examples) Split(row int) Split {
-	if e.splits == nil || e.splits.IsNull(row) {
+	if e.splits.words == nil || e.splits.isNull(row) {
 		return Train
 	}
-	split, _ := ParseSplit(e.splits.Value(row)) // check has seen the errors
+	split, _ := ParseSplit(e.splits.words(row)) // check has seen the errors
 	return split
 }
 
 // Labelled reports whether a row has a label.
 func (e *Examples) Labelled(row int) bool {
-	return (e.words != nil || e.numbers != nil) && !e.labels.IsNull(row)
+	return e.labels.isNull != nil && !e.labels.isNull(row)
 }
 
 // Label returns the label of a labelled row as text. The text stays valid after Release. Label panics on a row without a
 // label column.
 func (e *Examples) Label(row int) string {
-	if e.words != nil {
-		return strings.Clone(e.words.Value(row))
+	if e.labels.words != nil {
+		return strings.Clone(e.labels.words(row))
 	}
-	return strconv.FormatInt(e.numbers(row), 10)
+	return strconv.FormatInt(e.labels.numbers(row), 10)
 }

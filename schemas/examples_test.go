@@ -178,6 +178,125 @@ func TestSparseExamples(t *testing.T) {
 	}
 }
 
+func fromJSONArray(t testing.TB, mem memory.Allocator, of arrow.DataType, values string) arrow.Array {
+	t.Helper()
+	column, _, err := array.FromJSON(mem, of, strings.NewReader(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return column
+}
+
+func encodedAs(index, value arrow.DataType) arrow.DataType {
+	return &arrow.DictionaryType{IndexType: index, ValueType: value}
+}
+
+// Labels are the same in every type that a producer may write them as, in a slice too.
+func TestLabelTypes(t *testing.T) {
+	types := arrow.PrimitiveTypes
+	whole := []arrow.DataType{types.Int8, types.Int16, types.Int32, types.Int64, types.Uint8, types.Uint16, types.Uint32}
+	text := []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString}
+	labels := NewLabels([]string{"100", "7"})
+	test := func(mem memory.Allocator, column arrow.Array) {
+		defer column.Release()
+		features := fromJSONArray(t, mem, arrow.FixedSizeListOf(1, types.Float32), "[[1],[1],[1],[1]]")
+		defer features.Release()
+		of := column.DataType()
+		record := array.NewRecord(arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("label", of)}, nil), []arrow.Array{features, column}, 4)
+		for first := range 4 {
+			slice := record.NewSlice(int64(first), 4)
+			e := must(DecodeExamples(must(EncodeExamples(slice, mem))(t), mem))(t)
+			slice.Release()
+			var got []string
+			for row := range e.Rows {
+				label := "-"
+				if e.Labelled(row) {
+					label = e.Label(row)
+				}
+				got = append(got, label)
+			}
+			classes := make([]int32, e.Rows)
+			if err := e.Classes(classes, labels); err != nil || !slices.Equal(classes, []int32{1, 0, Unlabelled, 1}[first:]) || !slices.Equal(got, []string{"7", "100", "-", "7"}[first:]) {
+				t.Errorf("%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
+			}
+			e.Release()
+		}
+		record.Release()
+	}
+	for _, value := range append(text, whole...) {
+		rows, dictionary := "[7,100,null,7]", "[100,7]"
+		if slices.Contains(text, value) {
+			rows, dictionary = `["7","100",null,"7"]`, `["100","7"]`
+		}
+		mem := checked(t)
+		test(mem, fromJSONArray(t, mem, value, rows))
+		for _, index := range append(whole, types.Uint64) {
+			indices, values := fromJSONArray(t, mem, index, "[1,0,null,1]"), fromJSONArray(t, mem, value, dictionary)
+			test(mem, array.NewDictionaryArray(encodedAs(index, value), indices, values))
+			indices.Release()
+			values.Release()
+		}
+	}
+}
+
+// A value of a dictionary may be null, and the split and the weight may have the types that data frames have.
+func TestOtherColumnTypes(t *testing.T) {
+	mem := checked(t)
+	dictionary := fromJSONArray(t, mem, arrow.BinaryTypes.String, `["a",null]`)
+	indices := fromJSONArray(t, mem, arrow.PrimitiveTypes.Int8, "[1,0,null]")
+	of := encodedAs(arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String)
+	label := array.NewDictionaryArray(of, indices, dictionary)
+	rest, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", arrow.ListOf(arrow.PrimitiveTypes.Uint8)),
+		field("split", arrow.BinaryTypes.LargeString), field("weight", arrow.PrimitiveTypes.Float64)}, nil),
+		strings.NewReader(`[{"features":[1],"split":"test","weight":0.5},{"features":[2],"split":null,"weight":1},{"features":[3],"split":"","weight":2}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := append(rest.Schema().Fields(), field("label", of))
+	record := array.NewRecord(arrow.NewSchema(fields, nil), append(rest.Columns(), label), 3)
+	e := must(DecodeExamples(must(EncodeExamples(record, mem))(t), mem))(t)
+	for _, r := range []interface{ Release() }{indices, dictionary, label, rest, record} {
+		r.Release()
+	}
+	defer e.Release()
+	if e.Labelled(0) || !e.Labelled(1) || e.Label(1) != "a" || e.Labelled(2) || e.Split(0) != Test || e.Split(1) != Train || e.Split(2) != Train ||
+		e.Weight(0) != 0.5 || e.Weight(2) != 2 || !slices.Equal(e.Bytes(), []uint8{1, 2, 3}) {
+		t.Errorf("labelled %v, %v, %v; splits %v, %v, %v; weights %v, %v; features %v", e.Labelled(0), e.Labelled(1), e.Labelled(2),
+			e.Split(0), e.Split(1), e.Split(2), e.Weight(0), e.Weight(2), e.Bytes())
+	}
+}
+
+// Dense features are the same in every type of list and value, in a slice too. A null is missing.
+func TestFeatureTypes(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, item := range []arrow.DataType{arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64, arrow.PrimitiveTypes.Uint8} {
+		for _, list := range []arrow.DataType{arrow.FixedSizeListOf(2, item), arrow.ListOf(item), arrow.LargeListOf(item)} {
+			rows, want := `[{"features":[0,1]},{"features":[2,null]},{"features":[4,5]}]`, []float32{0, 1, 2, nan, 4, 5}
+			if item == arrow.PrimitiveTypes.Uint8 {
+				rows, want = strings.Replace(rows, "null", "3", 1), []float32{0, 1, 2, 3, 4, 5}
+			}
+			mem := checked(t)
+			record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", list)}, nil), strings.NewReader(rows))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cut := range [][2]int{{0, 3}, {1, 3}, {2, 3}, {0, 1}, {1, 1}} {
+				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
+				e := must(DecodeExamples(must(EncodeExamples(slice, mem))(t), mem))(t)
+				slice.Release()
+				got := make([]float32, e.Rows*e.Width)
+				e.Features(got, e.Width)
+				part := want[2*cut[0] : 2*cut[1]]
+				if fmt.Sprint(got) != fmt.Sprint(part) || e.Missing() != slices.ContainsFunc(part, func(v float32) bool { return v != v }) {
+					t.Errorf("%v of rows %v: %v, missing %v; expected %v", list, cut, got, e.Missing(), part)
+				}
+				e.Release()
+			}
+			record.Release()
+		}
+	}
+}
+
 func TestExamplesOfOthers(t *testing.T) {
 	f32 := arrow.PrimitiveTypes.Float32
 	for _, c := range []struct {
@@ -217,21 +336,38 @@ func TestExamplesOfOthers(t *testing.T) {
 
 func TestExamplesThatAreRefused(t *testing.T) {
 	f32, text := arrow.PrimitiveTypes.Float32, arrow.BinaryTypes.String
+	var frame []arrow.Field
+	for i := range 9 {
+		frame = append(frame, field(fmt.Sprint("x", i), arrow.PrimitiveTypes.Float64))
+	}
+	frame = append(frame, field("label", text))
 	const damaged = "damaged or foreign bytes: "
-	const want = ", expected a fixed-size list of float32 or uint8, or a list of structs of index and value (float32)"
+	const want = ", expected a list of float32, float64 or uint8, or a list of structs of index and value (float32)"
 	for _, c := range []struct {
 		name   string
 		rows   string
 		fields []arrow.Field
 		want   string
 	}{
-		{"no features", `[{"label":1}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64)}, damaged + `no column "features"`},
+		{"no features", `[{"label":1}]`, []arrow.Field{field("label", arrow.PrimitiveTypes.Int64)},
+			damaged + `no column "features": expected a column of this name with a list of numbers in each row, found the columns "label"`},
+		{"a column for each feature", `[{"x0":1,"x1":2,"x2":1,"x3":2,"x4":1,"x5":2,"x6":1,"x7":2,"x8":2,"label":"a"}]`, frame,
+			damaged + `no column "features": expected a column of this name with a list of numbers in each row, ` +
+				`found the columns "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7" and 2 more`},
+		{"no columns", `[{}]`, nil, damaged + `no column "features": expected a column of this name with a list of numbers in each row, found no columns`},
 		{"null features", `[{"features":[1]},{"features":null}]`, []arrow.Field{dense(1, f32)}, damaged + `column "features": 1 rows without features`},
-		{"double features", `[{"features":[1]}]`, []arrow.Field{dense(1, arrow.PrimitiveTypes.Float64)},
-			damaged + `column "features": type fixed_size_list<item: float64, nullable>[1]` + want},
+		{"text features", `[{"features":["1"]}]`, []arrow.Field{field("features", arrow.ListOf(text))},
+			damaged + `column "features": type list<item: utf8, nullable>` + want},
+		{"large features", `[{"features":[1,1e300]}]`, []arrow.Field{dense(2, arrow.PrimitiveTypes.Float64)},
+			"row 0, feature 1: 1e+300 does not fit float32: expected at most 3.4e+38 in size"},
+		{"ragged features", `[{"features":[1,2]},{"features":[1,2]},{"features":[1]}]`, []arrow.Field{field("features", arrow.ListOf(f32))},
+			damaged + `column "features": row 2: 1 features, row 0 has 2: expected as many in each row`},
+		{"ragged large lists", `[{"features":[]},{"features":[1,2]}]`, []arrow.Field{field("features", arrow.LargeListOf(arrow.PrimitiveTypes.Float64))},
+			damaged + `column "features": row 1: 2 features, row 0 has 0: expected as many in each row`},
+		{"null lists", `[{"features":[1]},{"features":null}]`, []arrow.Field{field("features", arrow.ListOf(f32))}, damaged + `column "features": 1 rows without features`},
 		{"scalar features", `[{"features":1}]`, []arrow.Field{field("features", f32)}, damaged + `column "features": type float32` + want},
 		{"null among bytes", `[{"features":[1,null]}]`, []arrow.Field{dense(2, arrow.PrimitiveTypes.Uint8)},
-			damaged + `column "features": nulls among uint8 features: features that may be missing must be float32`},
+			damaged + `column "features": nulls among uint8 features: features that may be missing must be float32 or float64`},
 		{"null among sparse", `[{"features":[{"index":1,"value":null}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Int32)},
 			damaged + `column "features": nulls among sparse features: leave out a feature that is 0`},
 		{"sparse by uint64", `[{"features":[{"index":1,"value":1}]}]`, []arrow.Field{sparse(arrow.PrimitiveTypes.Uint64)},
@@ -245,24 +381,30 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		{"negative weight", `[{"features":[1],"weight":1},{"features":[1],"weight":-0.5}]`, []arrow.Field{dense(1, f32), field("weight", f32)},
 			"row 1: weight -0.5: expected a finite number ≥ 0"},
 		{"null weight", `[{"features":[1],"weight":null}]`, []arrow.Field{dense(1, f32), field("weight", f32)}, "row 0: weight is null: expected a finite number ≥ 0"},
-		{"double weight", `[{"features":[1],"weight":1}]`, []arrow.Field{dense(1, f32), field("weight", arrow.PrimitiveTypes.Float64)},
-			damaged + `column "weight": type float64, expected float32`},
+		{"numeric weight", `[{"features":[1],"weight":1}]`, []arrow.Field{dense(1, f32), field("weight", arrow.PrimitiveTypes.Int64)},
+			damaged + `column "weight": type int64, expected float32 or float64`},
+		{"large weight", `[{"features":[1],"weight":1e39}]`, []arrow.Field{dense(1, f32), field("weight", arrow.PrimitiveTypes.Float64)},
+			"row 0: weight 1e+39: expected a finite number ≥ 0"},
 		{"unknown split", `[{"features":[1],"split":"test"},{"features":[1],"split":"dev"}]`, []arrow.Field{dense(1, f32), field("split", text)},
 			`row 1: split "dev": expected train, holdout or test`},
 		{"numeric split", `[{"features":[1],"split":1}]`, []arrow.Field{dense(1, f32), field("split", arrow.PrimitiveTypes.Int64)},
-			damaged + `column "split": type int64, expected utf8`},
+			damaged + `column "split": type int64, expected text`},
 		{"label list", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{dense(1, f32), field("label", arrow.ListOf(text))},
 			damaged + `column "label": a list of labels for each example: expected one label`},
 		{"float label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", f32)},
-			damaged + `column "label": type float32, expected utf8 or a whole number that int64 holds`},
+			damaged + `column "label": type float32, expected text or a whole number that int64 holds`},
 		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
-			damaged + `column "label": type uint64, expected utf8 or a whole number that int64 holds`},
-		{"large text label", `[{"features":[1],"label":"a"}]`, []arrow.Field{dense(1, f32), field("label", arrow.BinaryTypes.LargeString)},
-			damaged + `column "label": type large_utf8 is not read`},
+			damaged + `column "label": type uint64, expected text or a whole number that int64 holds`},
+		{"label of bytes", `[{"features":[1],"label":"YQ=="}]`, []arrow.Field{dense(1, f32), field("label", arrow.BinaryTypes.Binary)},
+			damaged + `column "label": type binary is not read`},
+		{"label list in large lists", `[{"features":[1],"label":["a","b"]}]`, []arrow.Field{dense(1, f32), field("label", arrow.LargeListOf(arrow.BinaryTypes.LargeString))},
+			damaged + `column "label": a list of labels for each example: expected one label`},
 		{"long label", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`, []arrow.Field{dense(1, f32), field("label", text)},
 			"row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
-		{"dictionary label", `[{"features":[1],"label":"a"}]`, []arrow.Field{dense(1, f32), field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: text})},
-			damaged + `arrow/ipc: could not read message schema: column "label": dictionary-encoded columns are not read`},
+		{"dictionary of numbers", `[{"features":[1],"label":1.5}]`, []arrow.Field{dense(1, f32), field("label", encodedAs(arrow.PrimitiveTypes.Int8, f32))},
+			damaged + `column "label": type dictionary<values=float32, indices=int8, ordered=false>, expected text or a whole number that int64 holds`},
+		{"long label in a dictionary", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`,
+			[]arrow.Field{dense(1, f32), field("label", encodedAs(arrow.PrimitiveTypes.Int8, text))}, "row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := checked(t)

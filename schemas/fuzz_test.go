@@ -62,7 +62,7 @@ func seeds(f *testing.F, add func(Message), names ...string) {
 }
 
 func FuzzDecodeExamples(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse")
+	seeds(f, func(m Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse", "examples-frame")
 	for _, name := range must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
 		f.Add(must(os.ReadFile(name))(f))
 	}

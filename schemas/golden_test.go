@@ -34,6 +34,10 @@ func samples(t testing.TB) map[string]Message {
 	}
 	sparse := Message{Value: fromJSON(t, mem, `[{"features":[{"index":1,"value":2},{"index":4,"value":-1}],"label":"a"},{"features":[],"label":null}]`,
 		sparse(arrow.PrimitiveTypes.Int32), field("label", arrow.BinaryTypes.String))}
+	// As a data frame of pandas writes them, with a category as the label.
+	frame := Message{Value: fromJSON(t, mem, `[{"features":[1,null],"label":"a","weight":0.5},{"features":[3,4],"label":null,"weight":1}]`,
+		field("features", arrow.LargeListOf(arrow.PrimitiveTypes.Float64)), field("label", encodedAs(arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String)),
+		field("weight", arrow.PrimitiveTypes.Float64))}
 	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
 	p := plan()
@@ -45,6 +49,7 @@ func samples(t testing.TB) map[string]Message {
 		"examples":        examples(kinds["all"]),
 		"examples-bytes":  examples(kinds["bytes"]),
 		"examples-sparse": sparse,
+		"examples-frame":  frame,
 		"residuals":       must(residuals(2, 3).Encode(mem))(t),
 		"plan":            must(p.Messages())(t)[0],
 		"end":             (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),

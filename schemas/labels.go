@@ -94,10 +94,10 @@ func (e *Examples) Classes(dst []int32, l *Labels) error {
 			continue
 		}
 		class, ok := int32(0), false
-		if e.words != nil {
-			class, ok = l.words[e.words.Value(row)]
+		if e.labels.words != nil {
+			class, ok = l.words[e.labels.words(row)]
 		} else {
-			class, ok = l.numbers[e.numbers(row)]
+			class, ok = l.numbers[e.labels.numbers(row)]
 		}
 		if !ok {
 			return &UnknownLabelError{row, e.Label(row)}

@@ -12,8 +12,9 @@ import (
 // frames is an ipc.MessageReader. It cuts a stream into messages without copying and without trusting the lengths that
 // the stream claims. Arrow's own reader allocates whatever length it reads.
 type frames struct {
-	rest []byte
-	last *ipc.Message
+	rest         []byte
+	last         *ipc.Message
+	dictionaries dictionaries
 }
 
 // Retain implements ipc.MessageReader.
@@ -51,7 +52,7 @@ func (f *frames) Message() (*ipc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodyLength, err := verify(meta)
+	bodyLength, err := f.dictionaries.verify(meta)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,28 +140,44 @@ func hostileSchema(fields, pairs int, damage func(meta []byte, field, children i
 	return append(binary.LittleEndian.AppendUint32(stream, uint32(len(meta))), meta...)
 }
 
-// batchMessage is the second message of a stream, which a test changes.
+// batchMessage is a message of a record batch or of a dictionary, which a test changes.
 type batchMessage struct {
-	message, batch flatbuffers.Table
-	body           []byte
+	message, header, batch flatbuffers.Table
+	body                   []byte
 }
 
-// changed returns a copy of a stream with a changed batch.
-func changed(stream []byte, change func(b *batchMessage)) []byte {
+// changed returns a copy of a stream with a changed batch. Its schema has no dictionaries.
+func changed(stream []byte, change func(b *batchMessage)) []byte { return changedAt(stream, 1, change) }
+
+// changedAt returns a copy of a stream of which message number at, not the schema, is changed.
+func changedAt(stream []byte, at int, change func(b *batchMessage)) []byte {
 	stream = bytes.Clone(stream)
-	at := 0
-	next := func() flatbuffers.Table {
-		length := int(binary.LittleEndian.Uint32(stream[at+4:]))
-		meta := stream[at+8 : at+8+length]
-		at += 8 + length
-		return flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+	meta, body := parts(messagesOf(stream)[at])
+	b := &batchMessage{message: flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}, body: body}
+	b.message.Union(&b.header, flatbuffers.UOffsetT(b.message.Offset(messageHeader)))
+	b.batch = b.header
+	if b.message.GetByteSlot(messageHeaderType, 0) == tagDictionary {
+		b.batch.Pos = b.header.Indirect(flatbuffers.UOffsetT(b.header.Offset(dictionaryData)) + b.header.Pos)
 	}
-	next()
-	b := &batchMessage{message: next()}
-	b.body = stream[at:]
-	b.message.Union(&b.batch, flatbuffers.UOffsetT(b.message.Offset(messageHeader)))
 	change(b)
 	return stream
+}
+
+// messagesOf cuts a stream into its messages. The last is the end of the stream.
+func messagesOf(stream []byte) (messages [][]byte) {
+	for len(stream) > 8 {
+		meta, _ := parts(stream)
+		message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
+		length := 8 + len(meta) + int(message.GetInt64Slot(messageBodyLength, 0))
+		messages, stream = append(messages, stream[:length]), stream[length:]
+	}
+	return append(messages, stream)
+}
+
+// parts returns the metadata of a message, and what follows it.
+func parts(message []byte) (meta, body []byte) {
+	length := 8 + int(binary.LittleEndian.Uint32(message[4:]))
+	return message[8:length], message[length:]
 }
 
 func (b *batchMessage) rows(n int64) { b.batch.MutateInt64Slot(4, n) }
@@ -238,7 +255,20 @@ func hostile(t testing.TB) []hostileMessage {
 	// features 0 and of their values 1, the values 2, label 3 4 5, weight 6 7, split 8 9 10.
 	plain := encoded(t, mem, threeRows(mem))
 	change := func(f func(b *batchMessage)) []byte { return changed(plain, f) }
-	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+	// Message 1 of encodedLabels is the dictionary: its buffers are the validity of the values, their offsets and their text. Message
+	// 2 is the batch, with the indices in its buffer 4.
+	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	const twoLabels = `[{"features":[1,2],"label":"a"},{"features":[1,2],"label":"b"},{"features":[1,2],"label":"a"}]`
+	encodedLabels := fromJSON(t, mem, twoLabels, field("features", lists(2)), field("label", dictionary))
+	labelMessages := messagesOf(encodedLabels)
+	changeDictionary := func(f func(b *batchMessage)) []byte { return changedAt(encodedLabels, 1, f) }
+	changeIndex := func(index byte) []byte {
+		return changedAt(encodedLabels, 2, func(b *batchMessage) { b.body[b.at(4)] = index })
+	}
+	large := fromJSON(t, mem, twoLabels, field("features", lists(2)), field("label", arrow.BinaryTypes.LargeString))
+	changeOffset := func(i int, offset uint64) []byte {
+		return changed(large, func(b *batchMessage) { binary.LittleEndian.PutUint64(b.body[b.at(4)+8*i:], offset) })
+	}
 	within := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.StructOf(field("again", dictionary))}
 	return []hostileMessage{
 		{"nothing", nil, "EOF"},
@@ -257,12 +287,29 @@ func hostile(t testing.TB) []hostileMessage {
 		{"fields-5000-in-one", hostileSchema(5000, 0, nil), "a schema of more than 4096 fields"},
 		{"metadata-in-one", hostileSchema(1000, 1000, nil), "a schema with more text and metadata than bytes"},
 		{"deep", ofField(field("x", deep)), "a schema of more than 4096 fields, or more than 16 deep"},
-		{"long-name", ofField(field(strings.Repeat("\x01", 20_000), dictionary)), "dictionary-encoded"},
+		{"long-name", ofField(field(strings.Repeat("\x01", 20_000), arrow.BinaryTypes.StringView)), "views"},
 		{"union", ofField(field("x", arrow.SparseUnionOf([]arrow.Field{field("y", f32)}, []arrow.UnionTypeCode{0}))), `column "x": unions`},
 		{"view", ofField(field("x", arrow.BinaryTypes.StringView)), `column "x": unions, views`},
-		{"dictionary", ofField(field("x", dictionary)), `column "x": dictionary-encoded`},
-		{"dictionary-in-dictionary", ofField(field("x", within)), "dictionary-encoded"},
-		{"dictionary-batch", change(func(b *batchMessage) { b.message.MutateByteSlot(messageHeaderType, 2) }), "an Arrow message of type 2"},
+		{"message-of-type-4", change(func(b *batchMessage) { b.message.MutateByteSlot(messageHeaderType, 4) }), "an Arrow message of type 4"},
+
+		{"dictionary-in-dictionary", ofField(field("x", within)), `column "x": dictionary-encoded columns of lists and structs`},
+		{"dictionary-in-list", ofField(field("x", arrow.ListOf(dictionary))), `column "item": dictionary-encoded columns of lists and structs, or within them`},
+		{"dictionary-batch", change(func(b *batchMessage) { b.message.MutateByteSlot(messageHeaderType, 2) }), "dictionary 3: expected each dictionary of the schema once"},
+		{"dictionary-absent", slices.Concat(labelMessages[0], labelMessages[2], labelMessages[3]), "a record batch before dictionary 0"},
+		{"dictionary-twice", slices.Concat(labelMessages[0], labelMessages[1], labelMessages[1], labelMessages[2], labelMessages[3]), "dictionary 0: expected each"},
+		{"dictionary-after-the-batch", slices.Concat(labelMessages[0], labelMessages[1], labelMessages[2], labelMessages[1], labelMessages[3]), "dictionary 0: expected each"},
+		{"dictionary-nobody-uses", slices.Concat(messagesOf(plain)[0], labelMessages[1], messagesOf(plain)[1], messagesOf(plain)[2]), "dictionary 0: expected each"},
+		{"dictionary-2e40", changeDictionary(func(b *batchMessage) { b.rows(1 << 40); b.node(0, 1<<40, 0) }), "1099511627776 values from 0"},
+		{"dictionary-negative", changeDictionary(func(b *batchMessage) { b.node(0, -1, 0) }), "-1 values from 0"},
+		{"dictionary-too-short", changeDictionary(func(b *batchMessage) { b.node(0, 1, 0) }), "index 1 into a dictionary of 1 values"},
+		{"dictionary-offsets-beyond", changeDictionary(func(b *batchMessage) { put(b.body[b.at(1)+4:], 1000) }), "offset 1000 after 0"},
+		{"index-beyond", changeIndex(2), "index 2 into a dictionary of 2 values"},
+		{"index-negative", changeIndex(0xff), "index -1 into a dictionary of 2 values"},
+		{"indices-too-short", changedAt(encodedLabels, 2, func(b *batchMessage) { b.buffer(4, int64(b.at(4)), 2) }), "2 bytes for 3 indices"},
+
+		{"large-offsets-2e40", changeOffset(3, 1<<40), "offsets out of bounds"},
+		{"large-offsets-within", changeOffset(2, 1<<40), "offset 1099511627776 after 1"},
+		{"large-offsets-negative", changeOffset(3, 1<<63), "offset -9223372036854775808 after 2"},
 
 		{"zstd-bomb", written(wide(), 1, ipc.WithZstd()), "a compressed record batch"},
 		{"lz4-bomb", written(wide(), 1, ipc.WithLZ4()), "a compressed record batch"},
@@ -305,7 +352,7 @@ func hostile(t testing.TB) []hostileMessage {
 		{"body-negative", change(func(b *batchMessage) { b.message.MutateInt64Slot(messageBodyLength, -8) }), "-8 bytes announced"},
 		{"one-body-300-times", changed(many, func(b *batchMessage) {
 			for i := range 300 {
-				b.buffer(3+2*i+1, 0, int64(len(b.body)-8))
+				b.buffer(3+2*i+1, 0, int64(len(b.body)))
 			}
 		}), "bytes claimed, at most"},
 	}

@@ -10,25 +10,30 @@ import (
 // The slots of the tables that verify walks, and the tags of their unions, from Message.fbs and Schema.fbs of the Arrow
 // format. Slot i of a table is at 4 + 2i.
 const (
-	messageHeaderType, messageHeader, messageBodyLength  = 6, 8, 10
-	schemaEndianness, schemaFields, schemaMetadata       = 4, 6, 8
-	fieldName, fieldTypeTag, fieldType                   = 4, 8, 10
-	fieldDictionary, fieldChildren, fieldMetadata        = 12, 14, 16
-	batchCompression                                     = 10
-	pairKey, pairValue                                   = 4, 6
-	timestampZone                                        = 6
-	tagSchema, tagBatch                                  = 1, 3 // of messages
-	tagTimestamp, tagUnion, tagFixedBinary, tagLargeList = 10, 14, 15, 21
-	sizeOffset                                           = 4
-	bigEndian                                            = 1
-	maxFields, maxDepth                                  = 4096, 16
+	messageHeaderType, messageHeader, messageBodyLength = 6, 8, 10
+	schemaEndianness, schemaFields, schemaMetadata      = 4, 6, 8
+	fieldName, fieldTypeTag, fieldType                  = 4, 8, 10
+	fieldDictionary, fieldChildren, fieldMetadata       = 12, 14, 16
+	batchCompression                                    = 10
+	encodingID                                          = 4
+	dictionaryID, dictionaryData, dictionaryIsDelta     = 4, 6, 8
+	pairKey, pairValue                                  = 4, 6
+	timestampZone                                       = 6
+	tagSchema, tagDictionary, tagBatch                  = 1, 2, 3 // of messages
+	tagTimestamp, tagUnion, tagLargeList                = 10, 14, 21
+	sizeOffset                                          = 4
+	bigEndian                                           = 1
+	maxFields, maxDepth                                 = 4096, 16
 )
+
+// dictionaries are those that the schema of a stream announces, by id, and whether each was read.
+type dictionaries map[int64]bool
 
 // verify checks the metadata of a message before Arrow reads it, and returns the length of the message's body. Arrow
 // trusts the metadata. It allocates the children of a vector that claims 2³² of them, and recurses into a field that
 // contains itself until the process ends. No recover can stop either. verify itself panics on an offset out of range;
 // Decode turns the panic into an error.
-func verify(meta []byte) (bodyLength int64, err error) {
+func (d dictionaries) verify(meta []byte) (bodyLength int64, err error) {
 	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
 	bodyLength = message.GetInt64Slot(messageBodyLength, 0)
 	var header flatbuffers.Table
@@ -39,20 +44,40 @@ func verify(meta []byte) (bodyLength int64, err error) {
 	message.Union(&header, flatbuffers.UOffsetT(at))
 	switch tag := message.GetByteSlot(messageHeaderType, 0); tag {
 	case tagSchema:
-		return bodyLength, verifySchema(header)
+		return bodyLength, verifySchema(header, d)
+	case tagDictionary:
+		return bodyLength, d.verifyDictionary(header)
 	case tagBatch:
+		for id, read := range d {
+			if !read {
+				return 0, fmt.Errorf("a record batch before dictionary %d", id)
+			}
+		}
 		return bodyLength, verifyBatch(header)
 	default:
-		return 0, fmt.Errorf("an Arrow message of type %d: expected a schema and a record batch", tag)
+		return 0, fmt.Errorf("an Arrow message of type %d: expected a schema, dictionaries and a record batch", tag)
 	}
 }
 
-// verifySchema checks a schema. Its fields must be few, not nested deeply, and of types that Arrow reads safely.
-func verifySchema(schema flatbuffers.Table) error {
+// verifyDictionary checks the message of a dictionary. A stream of one batch needs each dictionary once and whole.
+func (d dictionaries) verifyDictionary(header flatbuffers.Table) error {
+	id := header.GetInt64Slot(dictionaryID, 0)
+	read, announced := d[id]
+	at := header.Offset(dictionaryData)
+	if !announced || read || at == 0 || header.GetBoolSlot(dictionaryIsDelta, false) {
+		return fmt.Errorf("dictionary %d: expected each dictionary of the schema once, whole", id)
+	}
+	d[id] = true
+	return verifyBatch(flatbuffers.Table{Bytes: header.Bytes, Pos: header.Indirect(flatbuffers.UOffsetT(at) + header.Pos)})
+}
+
+// verifySchema checks a schema, and notes its dictionaries. Its fields must be few, not nested deeply, and of types that
+// Arrow reads safely.
+func verifySchema(schema flatbuffers.Table, d dictionaries) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
 	}
-	w := walk{fields: maxFields, bytes: len(schema.Bytes)}
+	w := walk{fields: maxFields, bytes: len(schema.Bytes), dictionaries: d}
 	if err := w.children(schema, schemaFields, maxDepth); err != nil {
 		return err
 	}
@@ -62,7 +87,10 @@ func verifySchema(schema flatbuffers.Table) error {
 // walk counts down what a schema may still contain: fields, and bytes of text and of references to metadata. An honest
 // schema stores each text once, so its texts take no more bytes than its metadata. A hostile one lets many fields
 // refer to the same text, which Arrow would copy for each of them.
-type walk struct{ fields, bytes int }
+type walk struct {
+	fields, bytes int
+	dictionaries  dictionaries // that it has met
+}
 
 // children checks the fields in a slot of parent, to a limited depth.
 func (w *walk) children(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth int) error {
@@ -85,8 +113,13 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	if err := w.string(field, fieldName); err != nil {
 		return err
 	}
-	if field.Offset(fieldDictionary) != 0 {
-		return fmt.Errorf("column %s: dictionary-encoded columns are not read", name(field))
+	if at := field.Offset(fieldDictionary); at != 0 {
+		// Arrow resolves dictionaries within dictionaries by recursion.
+		if depth < maxDepth-1 || field.Offset(fieldChildren) != 0 && field.VectorLen(flatbuffers.UOffsetT(field.Offset(fieldChildren))) > 0 {
+			return fmt.Errorf("column %s: dictionary-encoded columns of lists and structs, or within them, are not read", name(field))
+		}
+		encoding := flatbuffers.Table{Bytes: field.Bytes, Pos: field.Indirect(flatbuffers.UOffsetT(at) + field.Pos)}
+		w.dictionaries[encoding.GetInt64Slot(encodingID, 0)] = false
 	}
 	// Arrow does not check what unions, views and run-end encoded columns claim.
 	tag := field.GetByteSlot(fieldTypeTag, 0)

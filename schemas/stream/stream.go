@@ -42,7 +42,7 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Bytes(), nil
 }
 
-// Decode decodes a complete IPC stream of exactly one record batch. For any bytes it returns either a record or an
+// Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes it returns either a record or an
 // error that wraps [ErrDamaged], and it allocates at most about four times their number.
 //
 // Only the columns for which read returns true are validated, so the caller must not look at any other. A nil read
@@ -61,7 +61,7 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		}
 		bounded.live = nil
 	}()
-	messages := &frames{rest: value}
+	messages := &frames{rest: value, dictionaries: dictionaries{}}
 	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err

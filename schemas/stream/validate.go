@@ -3,9 +3,11 @@ package stream
 import (
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/bitutil"
 )
 
 // validate checks that the buffers of an array hold as many values as its length and offsets say. Arrow trusts these
@@ -36,9 +38,21 @@ func validate(data arrow.ArrayData) error {
 	case *arrow.NullType:
 		return nil
 	case *arrow.StringType:
-		return validateOffsets(data, end, buffer(2))
+		return validateOffsets[int32](data, end, buffer(2))
+	case *arrow.LargeStringType:
+		return validateOffsets[int64](data, end, buffer(2))
 	case *arrow.ListType:
-		return validateOffsets(data, end, data.Children()[0].Len())
+		return validateOffsets[int32](data, end, data.Children()[0].Len())
+	case *arrow.LargeListType:
+		return validateOffsets[int64](data, end, data.Children()[0].Len())
+	case *arrow.DictionaryType:
+		if err := validate(data.Dictionary()); err != nil {
+			return fmt.Errorf("dictionary: %w", err)
+		}
+		if width := t.IndexType.(arrow.FixedWidthDataType).Bytes(); buffer(1) < end*width {
+			return fmt.Errorf("%d bytes for %d indices of type %v", buffer(1), end, t.IndexType)
+		}
+		return validateIndices(data, t.IndexType.ID(), data.Dictionary().Len())
 	case *arrow.FixedSizeListType:
 		if n := data.Children()[0].Len(); int64(n) < int64(end)*int64(t.Len()) {
 			return fmt.Errorf("%d values for %d lists of %d", n, end, t.Len())
@@ -64,20 +78,61 @@ func validate(data arrow.ArrayData) error {
 
 // validateOffsets checks the offsets of an array of texts or lists: they must ascend from 0 or more to at most limit,
 // the number of bytes or values that they point into. end is the index after the array's last value.
-func validateOffsets(data arrow.ArrayData, end, limit int) error {
+func validateOffsets[T int32 | int64](data arrow.ArrayData, end, limit int) error {
 	if data.Len() == 0 {
 		return nil
 	}
 	b := data.Buffers()[1]
-	if b == nil || b.Len() < (end+1)*arrow.Int32SizeBytes {
+	if b == nil || b.Len()/int(unsafe.Sizeof(T(0))) < end+1 {
 		return fmt.Errorf("too few offsets for %d values", end)
 	}
-	last := int32(0)
-	for _, o := range arrow.Int32Traits.CastFromBytes(b.Bytes())[data.Offset() : end+1] {
-		if o < last || int(o) > limit {
+	last := T(0)
+	for _, o := range arrow.GetData[T](b.Bytes())[data.Offset() : end+1] {
+		if o < last || int64(o) > int64(limit) {
 			return fmt.Errorf("offset %d after %d, of %d", o, last, limit)
 		}
 		last = o
+	}
+	return nil
+}
+
+// validateIndices checks that the indices of a dictionary-encoded array, which has their bytes, point into a dictionary of
+// limit values. The index of a null value may be anything.
+func validateIndices(data arrow.ArrayData, index arrow.Type, limit int) error {
+	switch index {
+	case arrow.INT8:
+		return indicesBelow[int8](data, limit)
+	case arrow.INT16:
+		return indicesBelow[int16](data, limit)
+	case arrow.INT32:
+		return indicesBelow[int32](data, limit)
+	case arrow.INT64:
+		return indicesBelow[int64](data, limit)
+	case arrow.UINT8:
+		return indicesBelow[uint8](data, limit)
+	case arrow.UINT16:
+		return indicesBelow[uint16](data, limit)
+	case arrow.UINT32:
+		return indicesBelow[uint32](data, limit)
+	case arrow.UINT64:
+		return indicesBelow[uint64](data, limit)
+	}
+	return fmt.Errorf("indices of type %v are not read", index)
+}
+
+func indicesBelow[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](data arrow.ArrayData, limit int) error {
+	if data.Len() == 0 {
+		return nil
+	}
+	var valid []byte
+	if b := data.Buffers()[0]; b != nil {
+		valid = b.Bytes()
+	}
+	for i := data.Offset(); i < data.Offset()+data.Len(); i++ {
+		index := arrow.GetData[T](data.Buffers()[1].Bytes())[i]
+		if (index < 0 || uint64(index) >= uint64(limit)) && (len(valid) == 0 || bitutil.BitIsSet(valid, i)) {
+			return fmt.Errorf("index %d into a dictionary of %d values", index, limit)
+		}
 	}
 	return nil
 }
