@@ -75,6 +75,32 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
+// If no message can be used, the error says why the first can't be, where it is and how many there are. Each message is in
+// quarantine, unless the run stops at a bad message.
+func TestNoUsableMessage(t *testing.T) {
+	want := "no examples on test.examples: none of its 3 messages can be used. The first is test.examples[0]@0: row 0, feature 1: +Inf is not a finite number"
+	for _, policy := range []string{"", schemas.StopOnBadMessage} {
+		job, _ := newForeignJob(t, rings(30, 2, 3, 1))
+		job.Examples.Partitions, job.Prepare.PCA, job.Segment = 2, 2, 2
+		if policy != "" {
+			job.OnBadMessage = policy
+		}
+		log := openEmbedded(t)
+		infinite := exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 2, Floats: []float32{1, inf}})
+		produce(t, log, job, 0, infinite, exampleMessage(t, schemas.ExampleRows{Rows: 0, Cols: 2, Floats: []float32{}}))
+		produce(t, log, job, 1, kafkalog.Message{Value: []byte("hello")}, infinite)
+		for range 2 {
+			if err := trainError(t, log, job); !errors.As(err, new(*RunError)) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, expected a *RunError with %q", err, want)
+			}
+			kept := len(readTopic(t, log, run.TopicsOf(job.Name).Quarantine))
+			if policy == "" && kept != 3 || policy != "" && kept != 0 {
+				t.Errorf("on_bad_message %q: %d messages in quarantine", policy, kept)
+			}
+		}
+	}
+}
+
 // Valid examples that this program can't train on end the run, and the error says why.
 func TestUnsupportedExamples(t *testing.T) {
 	job := newJob(t, rings(1, 2, 2, 1), table{}, rffStage(link.Softmax, 5, 1))

@@ -8,12 +8,22 @@ import (
 )
 
 // NoExamplesError says that the examples topic has nothing to train on.
-type NoExamplesError struct{ Topic string } // the examples topic
+type NoExamplesError struct {
+	Topic string // the examples topic
+	Bad   int    // how many messages can't be used
+	First error  // why the first of them can't be used, and where it is; nil: there is none
+}
 
-// Error returns the topic and what to do.
+// Error returns the topic and what to do, or why its messages can't be used.
 func (e *NoExamplesError) Error() string {
+	if e.First != nil {
+		return fmt.Sprintf("no examples on %s: none of its %d messages can be used. The first is %v", e.Topic, e.Bad, e.First)
+	}
 	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
 }
+
+// Unwrap returns First.
+func (e *NoExamplesError) Unwrap() error { return e.First }
 
 // UnclaimedError says that nobody has taken up a run.
 type UnclaimedError struct {

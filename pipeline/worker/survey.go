@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -33,18 +34,19 @@ type first struct {
 	columnsText string          // Columns.Text of columns
 }
 
-// first finds the plan's first usable message. The error is a *run.NoExamplesError if no message can be used.
+// first finds the plan's first usable message. If no message can be used, it returns an empty first and a *run.NoExamplesError.
 func (w *Worker) first(ctx context.Context) (*first, error) {
+	none := &run.NoExamplesError{Topic: w.Topics.Examples}
 	for _, span := range w.plan.Spans {
-		if found, err := w.firstOf(ctx, span); err != nil || found != nil {
+		if found, err := w.firstOf(ctx, span, none); err != nil || found != nil {
 			return found, err
 		}
 	}
-	return nil, &run.NoExamplesError{Topic: w.Topics.Examples}
+	return &first{}, none
 }
 
-// firstOf finds a span's first usable message. It returns nil if there is none.
-func (w *Worker) firstOf(ctx context.Context, span schemas.Span) (*first, error) {
+// firstOf finds a span's first usable message, and adds those before it to none. It returns nil if there is none.
+func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExamplesError) (*first, error) {
 	replay := w.counting.Replay(span)
 	r := w.store.Range(w.Log, w.Topics.Examples, span)
 	defer r.Close()
@@ -63,14 +65,20 @@ func (w *Worker) firstOf(ctx context.Context, span schemas.Span) (*first, error)
 		if concernsRun(err) {
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
 		}
-		if err != nil {
-			continue // the survey reports the message
-		}
 		var x kernel.Dense
-		features(&x, examples, examples.Width)
-		columns, err := columnsOf(examples)
-		examples.Release()
-		if x.Rows == 0 || err != nil {
+		var columns schemas.Columns
+		if err == nil {
+			features(&x, examples, examples.Width)
+			columns, err = columnsOf(examples)
+			examples.Release()
+		}
+		switch {
+		case err != nil: // the survey reports the message
+			if none.Bad++; none.First == nil {
+				none.First = fmt.Errorf("%s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
+			}
+			continue
+		case x.Rows == 0:
 			continue
 		}
 		stages.ScaleRows(w.plan.Prepare, x)
@@ -106,10 +114,14 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 		p.DropMessages(w.budget)
 	}
 	first, err := w.first(ctx)
-	if err != nil {
-		return err
+	none, _ := errors.AsType[*run.NoExamplesError](err)
+	switch {
+	case err == nil:
+		err = solve.CheckWidth(w.plan.Prepare.PCA, len(first.shift))
+	case none != nil && none.Bad > 0 && w.plan.OnBadMessage != schemas.StopOnBadMessage:
+		err = nil // the survey puts all messages into quarantine and publishes nothing
 	}
-	if err := solve.CheckWidth(w.plan.Prepare.PCA, len(first.shift)); err != nil {
+	if err != nil {
 		return err
 	}
 	var labels *schemas.Labels
@@ -134,6 +146,9 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				w.rec.Record(q)
 			}
 			o.findings.bad, o.findings.quarantined = len(o.findings.quarantined), nil
+			if none != nil {
+				return nil, nil
+			}
 			if sums[p] == nil {
 				sums[p], found[p] = o.sum, o.findings
 			} else {
@@ -159,7 +174,10 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, v, p, sum, all, first) }, nil
 		},
 	}
-	return s.run(ctx, partitions)
+	if err := s.run(ctx, partitions); err != nil || none == nil {
+		return err
+	}
+	return none
 }
 
 // claim says on the statistics topic that this worker surveys.
@@ -238,6 +256,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	defer examples.Release()
 	if err := p.checkColumns(examples); err != nil {
 		return 0, err
+	}
+	if len(p.shift) == 0 {
+		return 0, nil // no message of the run has rows
 	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
 	if p.labels != nil {

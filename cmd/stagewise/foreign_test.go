@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// foreign is a configuration of a run on what other producers write.
+const foreign = `name: foreign
+examples: {partitions: 1}
+stages: [{features: {kind: columns}, passes: 3}]
+`
+
+// producedJSON puts a message with these rows, in JSON, onto the examples topic of foreign.yaml.
+func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
+	t.Helper()
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value bytes.Buffer
+	w := ipc.NewWriter(&value, ipc.WithSchema(record.Schema()))
+	if err := w.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := stagewise("topics", "create", "-c", "foreign.yaml"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if _, err := log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value.Bytes()}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run trains on labels and features in the types that data frames have.
+func TestTrainOnDataFrames(t *testing.T) {
+	inFolder(t, map[string]string{"foreign.yaml": foreign})
+	list := arrow.ListOf(arrow.PrimitiveTypes.Float64)
+	rows := `[{"features":[1,0.1],"label":"a"},{"features":[0.2,1],"label":"b"},{"features":[1.1,0],"label":"a"},{"features":[0,0.9],"label":"b"}]`
+	category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	for _, label := range []arrow.DataType{arrow.BinaryTypes.LargeString, category} {
+		producedJSON(t, rows, arrow.Field{Name: "features", Type: list}, arrow.Field{Name: "label", Type: label})
+	}
+	code, stdout, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet", "--report", "-")
+	var report schemas.Report
+	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 8 || report.Classes != 2 || report.TrainError != 0 {
+		t.Errorf("exit code %d, %s, report %s; expected 8 rows of 2 classes without errors", code, stderr, stdout)
+	}
+}
+
+// A producer that writes a column for each feature learns what is expected.
+func TestTrainOnAColumnForEachFeature(t *testing.T) {
+	inFolder(t, map[string]string{"foreign.yaml": foreign})
+	number := arrow.PrimitiveTypes.Float64
+	producedJSON(t, `[{"length":1,"width":2,"species":"a"}]`, arrow.Field{Name: "length", Type: number}, arrow.Field{Name: "width", Type: number},
+		arrow.Field{Name: "species", Type: arrow.BinaryTypes.LargeString})
+	code, _, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet")
+	if want := `The first is foreign.examples[0]@0: damaged or foreign bytes: no column "features": expected a column of this name with a list of numbers in ` +
+		`each row, found the columns "length", "width", "species"`; code != exitFailed || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
+	}
+}
