@@ -26,6 +26,7 @@ const readSize = 1 << 16
 type content struct {
 	*bufio.Reader
 	name string
+	kind string     // of the compression: "gzip", "bzip2"; "": none
 	file *fileBytes // as it is on disk
 }
 
@@ -65,7 +66,7 @@ func newContent(ctx context.Context, name string, file io.ReadCloser) (*content,
 		plain.kind = "bzip2"
 		plain.from = bzip2.NewReader(packed)
 	}
-	return &content{Reader: bufio.NewReaderSize(plain, readSize), name: name, file: raw}, nil
+	return &content{Reader: bufio.NewReaderSize(plain, readSize), name: name, kind: plain.kind, file: raw}, nil
 }
 
 func (c *content) Close() error { return c.file.Close() }

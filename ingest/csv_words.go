@@ -55,6 +55,9 @@ func (o Options) addCategories(ctx context.Context, file string, found map[strin
 		return err
 	}
 	defer c.Close()
+	if f, err := o.formatOf(c); err != nil || !slices.Contains(f.keys, "categorical") {
+		return err // a format that has no such columns says so itself
+	}
 	r, err := newCSVReader(c, o, o.hasHeader())
 	if err != nil {
 		return err

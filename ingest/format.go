@@ -58,7 +58,7 @@ func formats() []format {
 		csvFormat(),
 		{name: "libsvm", patterns: []string{"*.libsvm"}}, // formats without open are not read yet
 		{name: "arrow", patterns: []string{"*.arrow"}},
-		{name: "parquet", patterns: []string{"*.parquet"}},
+		parquetFormat(),
 	}
 }
 

@@ -13,7 +13,7 @@ func TestSourceIDGolden(t *testing.T) {
 	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
 	images := f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	labels := f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1)))
-	yes := true
+	yes, frame := true, f.write(t, "frame.parquet", pandasFrame(t))
 	for _, test := range []struct {
 		name   string
 		change func(*Options)
@@ -27,6 +27,9 @@ func TestSourceIDGolden(t *testing.T) {
 		{"idx, all options", func(o *Options) {
 			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", MissingMean, []string{"1", "0"}
 		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
+		{"parquet, all options", func(o *Options) {
+			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", MissingMean, []string{"b", "a"}
+		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
 	} {
 		o := Defaults()
 		test.change(&o) // the two of csv read the same columns
@@ -81,7 +84,7 @@ func TestRecogniseShortFiles(t *testing.T) {
 }
 
 func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx or csv (libsvm, arrow and parquet are not read yet)"; got != want {
+	if got, want := wantFormat(), "idx, csv or parquet (libsvm and arrow are not read yet)"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {

@@ -20,8 +20,8 @@ type Options struct {
 	// Format is the name of the files' format; "": each file's name tells, or
 	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
-	// Label and Weight are columns. Without Label, the label is column 0; without
-	// Weight, every example weighs 1.
+	// Label and Weight are columns. Without Label, the label is column 0 of CSV,
+	// and otherwise the column "label"; without Weight, every example weighs 1.
 	Label  Column `mapstructure:"label" yaml:"label"`
 	Weight Column `mapstructure:"weight" yaml:"weight"`
 	// Header says whether the first row has the names of the columns; nil: it has

@@ -1,0 +1,382 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/compress"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// pandasFrame is a file that pandas 3.1 wrote, with a missing value and a category as label, in row groups of three:
+//
+//	pandas.DataFrame({"x": [.5, None, -3, 4.25], "n": [1, 2, 3, 40000], "yes": [True, False, True, True],
+//	  "label": pandas.Series(["a", "b", "a", "b"], dtype="category"), "weight": [1., 2., .5, 0.]}).to_parquet(…, row_group_size=3)
+func pandasFrame(t testing.TB) []byte {
+	t.Helper()
+	content, err := os.ReadFile("testdata/pandas.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// parquetValues are the values of a column of a row group. A null is a value that is not there.
+type parquetValues struct {
+	node   schema.Node
+	levels []int16 // definition, of each value; nil: there are no nulls
+	starts []int16 // repetition, of each value of a list
+	values any
+}
+
+func optional(node func(string, parquet.Repetition, int32) *schema.PrimitiveNode, name string) schema.Node {
+	return node(name, parquet.Repetitions.Optional, -1)
+}
+
+func required(node func(string, parquet.Repetition, int32) *schema.PrimitiveNode, name string) schema.Node {
+	return node(name, parquet.Repetitions.Required, -1)
+}
+
+func logical(name string, of schema.LogicalType, physical parquet.Type) schema.Node {
+	return schema.MustPrimitive(schema.NewPrimitiveNodeLogical(name, parquet.Repetitions.Required, of, physical, 0, -1))
+}
+
+func words(name string) schema.Node {
+	return logical(name, schema.StringLogicalType{}, parquet.Types.ByteArray)
+}
+
+// listOf is a column of lists that may be null, of numbers that may be null.
+func listOf(name string) schema.Node {
+	element := optional(schema.NewFloat64Node, "element")
+	values := schema.MustGroup(schema.NewGroupNode("list", parquet.Repetitions.Repeated, schema.FieldList{element}, -1))
+	return schema.MustGroup(schema.NewGroupNodeLogical(name, parquet.Repetitions.Optional, schema.FieldList{values}, schema.NewListLogicalType(), -1))
+}
+
+// parquetFile writes row groups, which have the same columns.
+func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.WriterProperty) []byte {
+	t.Helper()
+	var fields schema.FieldList
+	for _, c := range groups[0] {
+		fields = append(fields, c.node)
+	}
+	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1))
+	var content bytes.Buffer
+	w := file.NewParquetWriter(&content, root, file.WithWriterProps(parquet.NewWriterProperties(options...)))
+	for _, group := range groups {
+		rows := w.AppendRowGroup()
+		for _, c := range group {
+			column, err := rows.NextColumn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch column := column.(type) {
+			case *file.BooleanColumnChunkWriter:
+				_, err = column.WriteBatch(c.values.([]bool), c.levels, c.starts)
+			case *file.Int32ColumnChunkWriter:
+				_, err = column.WriteBatch(c.values.([]int32), c.levels, c.starts)
+			case *file.Int64ColumnChunkWriter:
+				_, err = column.WriteBatch(c.values.([]int64), c.levels, c.starts)
+			case *file.Float32ColumnChunkWriter:
+				_, err = column.WriteBatch(c.values.([]float32), c.levels, c.starts)
+			case *file.Float64ColumnChunkWriter:
+				_, err = column.WriteBatch(c.values.([]float64), c.levels, c.starts)
+			case *file.ByteArrayColumnChunkWriter:
+				var texts []parquet.ByteArray
+				for _, text := range c.values.([]string) {
+					texts = append(texts, parquet.ByteArray(text))
+				}
+				_, err = column.WriteBatch(texts, c.levels, c.starts)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := column.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+// allKinds makes rows from to to of a file with a column of each kind, and what is expected of them.
+func allKinds(from, to int) (columns []parquetValues, want schemas.ExampleRows) {
+	var yes []bool
+	var small []int32
+	var large, labels []int64
+	var single []float32
+	var double, weights []float64
+	var levels []int16
+	for i := from; i < to; i++ {
+		yes, small, large = append(yes, i%3 == 0), append(small, int32(-i)), append(large, int64(i)<<20)
+		single, labels, weights = append(single, float32(i)/4), append(labels, int64(i%5)), append(weights, float64(i%7)/2)
+		x := math.NaN()
+		if present := i%11 != 4; present {
+			x = float64(i) / 8
+			double, levels = append(double, x), append(levels, 1)
+		} else {
+			levels = append(levels, 0)
+		}
+		bit := float32(0)
+		if i%3 == 0 {
+			bit = 1
+		}
+		// -i as an unsigned number of 32 bits is 2³² - i.
+		want.Floats = append(want.Floats, bit, float32(uint32(int32(-i))), float32(int64(i)<<20), float32(i)/4, float32(x))
+		want.Numbers, want.Weights = append(want.Numbers, int64(i%5)), append(want.Weights, float32(i%7)/2)
+	}
+	want.Rows, want.Cols = to-from, 5
+	return []parquetValues{
+		{node: required(schema.NewBooleanNode, "yes"), values: yes},
+		{node: logical("label", schema.NewIntLogicalType(64, true), parquet.Types.Int64), values: labels},
+		{node: logical("small", schema.NewIntLogicalType(32, false), parquet.Types.Int32), values: small},
+		{node: required(schema.NewInt64Node, "large"), values: large},
+		{node: required(schema.NewFloat64Node, "weight"), values: weights},
+		{node: required(schema.NewFloat32Node, "single"), values: single},
+		{node: optional(schema.NewFloat64Node, "double"), values: double, levels: levels},
+	}, want
+}
+
+// The batches of a file depend on its rows, and not on its row groups, its pages or its compression.
+func TestParquetBatches(t *testing.T) {
+	const rows = 300
+	_, want := allKinds(0, rows)
+	for _, groupRows := range []int{1, 63, 64, 65, rows} {
+		for _, codec := range []compress.Compression{compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip, compress.Codecs.Zstd} {
+			if groupRows == 1 && codec != compress.Codecs.Zstd {
+				continue
+			}
+			var groups [][]parquetValues
+			for from := 0; from < rows; from += groupRows {
+				group, _ := allKinds(from, min(from+groupRows, rows))
+				groups = append(groups, group)
+			}
+			content := parquetFile(t, groups, parquet.WithCompression(codec), parquet.WithDataPageSize(512), parquet.WithDictionaryDefault(groupRows%2 == 0),
+				parquet.WithDataPageVersion(parquet.DataPageVersion(groupRows%2)))
+			f, o := newFolder(t), Defaults()
+			o.Train = []string{f.write(t, "table", content)} // its first bytes tell the format
+			o.Weight, o.Missing, o.BatchRows = "weight", MissingMean, 64
+			sources, err := Sources(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, sizes, err := readRows(sources[0].Batches(t.Context()))
+			if err != nil || fmt.Sprint(sizes) != "[64 64 64 64 44]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
+				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) {
+				t.Errorf("row groups of %d, %v: batches of %v rows, error %v", groupRows, codec, sizes, err)
+			}
+			if names := sources[0].Columns.Text(); names != `["yes","small","large","single","double"]` {
+				t.Errorf("columns %s", names)
+			}
+		}
+	}
+}
+
+// Rows with long labels make smaller batches, and each fits a message.
+func TestParquetLongLabels(t *testing.T) {
+	var labels []string
+	for i := range 2000 {
+		labels = append(labels, fmt.Sprintf("%01000d", i%7))
+	}
+	content := parquetFile(t, [][]parquetValues{{
+		{node: words("label"), values: labels}, {node: required(schema.NewFloat64Node, "x"), values: make([]float64, 2000)},
+	}})
+	f, o := newFolder(t), Defaults()
+	o.Train, o.BatchRows = []string{f.write(t, "a.parquet", content)}, 1500
+	sources, err := Sources(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, sizes, err := readRows(sources[0].Batches(t.Context()))
+	if err != nil || !slices.Equal(got.Words, labels) || slices.Max(sizes) > maxBatchBytes/1000 || len(sizes) < 3 {
+		t.Errorf("batches of %v rows, error %v", sizes, err)
+	}
+}
+
+// A list column has all features. A value may be missing, but each list has as many.
+func TestParquetLists(t *testing.T) {
+	// Definition 3 is a value, 2 a null in a list, 1 an empty list, 0 a null.
+	file := func(levels, starts []int16, values ...float64) []byte {
+		rows := 0
+		for _, s := range starts {
+			if s == 0 {
+				rows++
+			}
+		}
+		return parquetFile(t, [][]parquetValues{{
+			{node: listOf("features"), values: values, levels: levels, starts: starts}, {node: words("label"), values: slices.Repeat([]string{"a"}, rows)},
+		}})
+	}
+	for _, test := range []struct {
+		content []byte
+		want    string
+	}{
+		{file([]int16{3, 3, 3, 2}, []int16{0, 1, 0, 1}, 1, 2, 3), "[1 2 3 NaN]"},
+		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 0, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 1, 1}, 1, 2, 3, 4, 5), `a.parquet: row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): fewer values than the file says: unexpected EOF`},
+		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 1 values, as that of row 0 has`},
+		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
+	} {
+		f, o := newFolder(t), Defaults()
+		o.Train, o.Missing = []string{f.write(t, "a.parquet", test.content)}, MissingMean
+		sources, err := Sources(t.Context(), o)
+		got := ""
+		if err == nil {
+			var rows schemas.ExampleRows
+			rows, _, err = readRows(sources[0].Batches(t.Context()))
+			got = fmt.Sprint(rows.Floats)
+		}
+		if err != nil {
+			got = f.text(err)
+		}
+		if got != test.want {
+			t.Errorf("%s\nexpected %s", got, test.want)
+		}
+	}
+}
+
+func TestParquetErrors(t *testing.T) {
+	two := []float64{1, 2}
+	x, label := parquetValues{node: required(schema.NewFloat64Node, "x"), values: two}, parquetValues{node: words("label"), values: []string{"a", "b"}}
+	table := func(columns ...parquetValues) []byte { return parquetFile(t, [][]parquetValues{columns}) }
+	some := parquetValues{node: optional(schema.NewFloat64Node, "x"), values: []float64{1}, levels: []int16{1, 0}}
+	day := parquetValues{node: logical("day", schema.DateLogicalType{}, parquet.Types.Int32), values: []int32{1, 2}}
+	city := parquetValues{node: words("city"), values: []string{"a", "b"}}
+	const wantFeatures = "features are numbers, booleans, or one list of numbers: leave the column out with examples.columns.drop, or make it a number"
+	for _, test := range []struct {
+		content []byte
+		change  func(*Options)
+		want    string
+	}{
+		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures},
+		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type string: ` + wantFeatures},
+		{table(x, label), func(o *Options) { o.Columns.Drop = []string{"y"} }, `a.parquet: no column "y": expected one of "x" and "label"`},
+		{table(x, label), func(o *Options) { o.Categorical = []string{"x"} },
+			`a.parquet: examples.categorical: columns of words become features in CSV only: write them as numbers, or leave them out`},
+		{table(x, x, label), nil, `a.parquet: damaged or foreign bytes: columns: the name "x" is empty or occurs twice`},
+		{table(x, city), nil, `a.parquet: no column "label": set examples.label to one of the columns "x" and "city"`},
+		{table(x, city), func(o *Options) { o.Label = "town" }, `a.parquet: no column "town": expected one of "x" and "city"`},
+		{table(x, city), func(o *Options) { o.Label = "2" }, `a.parquet: no column 2: there are 2 columns, counted from 0`},
+		{table(x, label), func(o *Options) { o.Label = "x" }, `a.parquet, column 0 ("x"): labels of type double: expected text or whole numbers`},
+		{table(x, label, city), func(o *Options) { o.Weight = "city" }, `a.parquet, column 2 ("city"): weights of type string: expected numbers`},
+		{table(x, label), func(o *Options) { o.Weight = "1" }, `a.parquet, column 1 ("label"): both the label and the weight`},
+		{table(label), nil, `a.parquet: no column is a feature`},
+		{table(some, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: a missing value (examples.missing: mean replaces it)`},
+		{table(parquetValues{node: x.node, values: []float64{1, 1e39}}, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: 1e+39 is not a finite float32`},
+		{table(x, parquetValues{node: label.node, values: []string{"a", ""}}), nil, `a.parquet, column 1 ("label"): row 1, counted from 0: no label`},
+		{table(x, label), func(o *Options) { o.Classes = []string{"a"} }, `a.parquet, column 1 ("label"): row 1, counted from 0: label "b" is not one of the classes`},
+		{table(x, label, parquetValues{node: required(schema.NewFloat64Node, "w"), values: []float64{1, -1}}), func(o *Options) { o.Weight = "w" },
+			`a.parquet, column 2 ("w"): row 1, counted from 0: weight -1: expected a finite number ≥ 0`},
+		{table(x, label, parquetValues{node: listOf("l"), values: []float64{1, 2}, levels: []int16{3, 3}, starts: []int16{0, 0}}), nil,
+			`a.parquet, column 2 ("l"): a list of features beside 1 other columns: expected one list of all features, or a column for each`},
+		{table(parquetValues{node: x.node, values: []float64{}}, parquetValues{node: label.node, values: []string{}}), nil, `a.parquet: no rows`},
+		{[]byte("PAR1 and nothing\x00\x00\x00\x00else"), nil, "a.parquet: parquet: magic bytes not found in footer. Either the file is corrupted or this isn't a parquet file"},
+	} {
+		f, o := newFolder(t), Defaults()
+		o.Train = []string{f.write(t, "a.parquet", test.content)}
+		if test.change != nil {
+			test.change(&o)
+		}
+		sources, err := Sources(t.Context(), o)
+		if err == nil {
+			_, _, err = readRows(sources[0].Batches(t.Context()))
+		}
+		if got := f.text(err); got != test.want || !errors.As(err, new(*FileError)) {
+			t.Errorf("%s\nexpected %s", got, test.want)
+		}
+	}
+}
+
+// What pandas writes is read, and the rows to predict may have the label and the weight or not.
+func TestPandasFrame(t *testing.T) {
+	f, o := newFolder(t), Defaults()
+	name := f.write(t, "frame.parquet", pandasFrame(t))
+	o.Train, o.Weight, o.Missing = []string{name}, "weight", MissingMean
+	sources, err := Sources(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := readRows(sources[0].Batches(t.Context()))
+	if err != nil || fmt.Sprint(got.Floats, got.Words, got.Weights) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]" {
+		t.Errorf("%v %v %v, error %v", got.Floats, got.Words, got.Weights, err)
+	}
+	got, _, err = readRows(File(t.Context(), name, o, Features{Width: 3}))
+	if err != nil || fmt.Sprint(got.Floats) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1]" || got.Words != nil || got.Weights != nil {
+		t.Errorf("to predict: %v, error %v", got.Floats, err)
+	}
+	o.Label, o.Weight = "3", "4"
+	if _, _, err = readRows(File(t.Context(), name, o, Features{Width: 3})); err != nil {
+		t.Errorf("columns by number: %v", err)
+	}
+	if _, _, err = readRows(File(t.Context(), name, o, Features{Width: 7})); err == nil || !strings.Contains(err.Error(), "5 columns: expected 7 features, with or without the label") {
+		t.Errorf("to predict 7 features: %v", err)
+	}
+	byName := func(names ...string) (columns schemas.Columns) {
+		for _, name := range names {
+			columns = append(columns, schemas.Column{Name: name})
+		}
+		return columns
+	}
+	got, _, err = readRows(File(t.Context(), name, Defaults(), Features{Width: 2, Columns: byName("n", "yes")}))
+	if err != nil || fmt.Sprint(got.Floats) != "[1 1 2 0 3 1 40000 1]" {
+		t.Errorf("by name: %v, error %v", got.Floats, err)
+	}
+	_, _, err = readRows(File(t.Context(), name, Defaults(), Features{Width: 3, Columns: byName("n", "y", "z")}))
+	if got := f.text(err); got != `frame.parquet: columns that the model needs are not there: "y", "z"` {
+		t.Error(got)
+	}
+	chosen := o
+	chosen.Weight, chosen.Columns.Use, chosen.Columns.Drop = "", []string{"yes", "n", "x"}, []string{"1"}
+	if sources, err = Sources(t.Context(), chosen); err != nil || sources[0].Columns.Text() != `["x","yes"]` {
+		t.Errorf("chosen columns: %v, error %v", sources, err)
+	}
+	packed := f.write(t, "frame.parquet.gz", []byte(gzipped(t, string(pandasFrame(t)))))
+	o.Train = []string{packed}
+	if _, err := Sources(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a Parquet file within gzip") {
+		t.Errorf("within gzip: %v", err)
+	}
+}
+
+// Whatever the bytes are, the reader returns rows or a *FileError.
+func FuzzParquet(f *testing.F) {
+	content := pandasFrame(f)
+	f.Add(content)
+	for i := range 40 {
+		flipped := bytes.Clone(content)
+		flipped[len(content)*i/40] ^= 1 << (i % 8)
+		f.Add(flipped)
+	}
+	folder := f.TempDir()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		name := folder + "/fuzz.parquet"
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		o.Train, o.Missing = []string{name}, MissingMean
+		sources, err := Sources(context.Background(), o)
+		if err == nil {
+			_, _, err = readRows(sources[0].Batches(context.Background()))
+		}
+		if err != nil && !errors.As(err, new(*FileError)) {
+			t.Error(err)
+		}
+	})
+}
