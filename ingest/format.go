@@ -57,7 +57,7 @@ func formats() []format {
 		idxFormat(),
 		csvFormat(),
 		{name: "libsvm", patterns: []string{"*.libsvm"}}, // formats without open are not read yet
-		{name: "arrow", patterns: []string{"*.arrow"}},
+		arrowFormat(),
 		parquetFormat(),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
 )
 
 // The IDs of sources never change: a source that is on a topic must be found
@@ -13,6 +15,8 @@ func TestSourceIDGolden(t *testing.T) {
 	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
 	images := f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	labels := f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1)))
+	record := arrowRows(t, `[{"x":1,"label":"a"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
+	stream := f.write(t, "a.arrow", arrowContent(t, record, 1, false))
 	yes, frame := true, f.write(t, "frame.parquet", pandasFrame(t))
 	for _, test := range []struct {
 		name   string
@@ -27,6 +31,7 @@ func TestSourceIDGolden(t *testing.T) {
 		{"idx, all options", func(o *Options) {
 			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", MissingMean, []string{"1", "0"}
 		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
+		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
 		{"parquet, all options", func(o *Options) {
 			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", MissingMean, []string{"b", "a"}
 		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
@@ -58,7 +63,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s: incomplete: %+v", f.name, f)
 		}
 	}
-	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.arrow", "a.parquet"} {
+	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq"} {
 		claims := 0
 		for _, f := range formats() {
 			if f.claims(name) {
@@ -84,7 +89,7 @@ func TestRecogniseShortFiles(t *testing.T) {
 }
 
 func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx, csv or parquet (libsvm and arrow are not read yet)"; got != want {
+	if got, want := wantFormat(), "idx, csv, arrow or parquet (libsvm is not read yet)"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {

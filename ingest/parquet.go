@@ -148,11 +148,6 @@ func (t *parquetTable) begin(n int) (int, error) {
 	return 0, nil
 }
 
-// raggedAt returns the error of a row whose list has another length than that of the first row.
-func raggedAt(row int64, length int) error {
-	return fmt.Errorf("row %d, counted from 0: the list does not have %d values, as that of row 0 has", row, length)
-}
-
 func (t *parquetTable) numbers(column int, put func(i int, v float64) error) error {
 	c := &t.columns[column]
 	if c.kind != list {

@@ -242,7 +242,7 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "two.csv", []byte("0,1,2\n"))
 	f.write(t, "what", []byte("0,1\n"))
 	f.write(t, "rows", idxFile(idxUint8, []uint32{1}, uint8(1)))
-	f.write(t, "rows.arrow", []byte("ARROW1"))
+	f.write(t, "rows.libsvm", []byte("1 1:1"))
 	f.write(t, "images", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
 		t.Fatal(err)
@@ -256,8 +256,8 @@ func TestSourcesRefuse(t *testing.T) {
 		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"what", "rows.arrow"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"images", "rows", "rows.arrow"}, nil, "rows.arrow: format arrow: expected " + wantFormat()},
+		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content tells the format: set examples.format"},
+		{[]string{"images", "rows", "rows.libsvm"}, nil, "rows.libsvm: format libsvm: expected " + wantFormat()},
 		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
 		o := Defaults()

@@ -48,6 +48,11 @@ type table interface {
 	texts(column int, put func(row int, v []byte, null bool) error) error
 }
 
+// raggedAt returns the error of a row whose list has another length than that of the first row.
+func raggedAt(row int64, length int) error {
+	return fmt.Errorf("row %d, counted from 0: the list does not have %d values, as that of row 0 has", row, length)
+}
+
 // tableReader reads the rows of a table. It reads as many rows at a time as a batch may have, so batches do not depend on how the
 // file groups its rows.
 type tableReader struct {

@@ -9,12 +9,16 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// frames is an ipc.MessageReader. It cuts a stream into messages without copying and without trusting the lengths that
-// the stream claims. Arrow's own reader allocates whatever length it reads.
+// frames is an ipc.MessageReader. It cuts a stream into messages without trusting the lengths that the stream claims.
+// Arrow's own reader allocates whatever length it reads.
 type frames struct {
-	rest         []byte
-	last         *ipc.Message
-	dictionaries dictionaries
+	// take returns the next n bytes of the stream; io.EOF: it has ended before the first of them.
+	take  func(n int64) ([]byte, error)
+	last  *ipc.Message
+	rules rules
+	// footer says that the stream is that of a file, which may have its footer in place of the mark of the stream's end.
+	footer bool
+	ended  bool // the stream has come to its mark or footer
 }
 
 // Retain implements ipc.MessageReader.
@@ -35,33 +39,44 @@ const continuation = 0xFFFFFFFF
 // is valid until the next call.
 func (f *frames) Message() (*ipc.Message, error) {
 	f.Release()
-	if len(f.rest) == 0 {
-		return nil, io.EOF
-	}
-	length, err := f.uint32()
-	if err == nil && length == continuation {
-		length, err = f.uint32()
+	length, err := f.uint32() // io.EOF: the stream ends between two messages
+	switch {
+	case err == io.ErrUnexpectedEOF:
+		_, err = within(0, err)
+	case err == nil && length == continuation:
+		length, err = within(f.uint32())
+	case err == nil && f.footer:
+		length = 0
 	}
 	if err != nil {
 		return nil, err
 	}
 	if length == 0 {
+		f.ended = true
 		return nil, io.EOF
 	}
-	meta, err := f.take(int64(length))
+	meta, err := within(f.take(int64(length)))
 	if err != nil {
 		return nil, err
 	}
-	bodyLength, err := f.dictionaries.verify(meta)
+	bodyLength, err := f.rules.verify(meta)
 	if err != nil {
 		return nil, err
 	}
-	body, err := f.take(bodyLength)
+	body, err := within(f.take(bodyLength))
 	if err != nil {
 		return nil, err
 	}
 	f.last = ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body))
 	return f.last, nil
+}
+
+// within returns the error of a stream that ends within a message.
+func within[T any](value T, err error) (T, error) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("the stream ends within a message: %w", io.ErrUnexpectedEOF)
+	}
+	return value, err
 }
 
 func (f *frames) uint32() (uint32, error) {
@@ -72,12 +87,17 @@ func (f *frames) uint32() (uint32, error) {
 	return binary.LittleEndian.Uint32(b), nil
 }
 
-// take returns the next n bytes.
-func (f *frames) take(n int64) ([]byte, error) {
-	if n < 0 || n > int64(len(f.rest)) {
-		return nil, fmt.Errorf("%d bytes announced, %d left", n, len(f.rest))
+// cut takes bytes from those of a value, without copying.
+type cut struct{ rest []byte }
+
+func (c *cut) take(n int64) ([]byte, error) {
+	switch {
+	case len(c.rest) == 0 && n > 0:
+		return nil, io.EOF
+	case n < 0 || n > int64(len(c.rest)):
+		return nil, fmt.Errorf("%d bytes announced, %d left", n, len(c.rest))
 	}
-	taken := f.rest[:n:n]
-	f.rest = f.rest[n:]
+	taken := c.rest[:n:n]
+	c.rest = c.rest[n:]
 	return taken, nil
 }

@@ -26,14 +26,19 @@ const (
 	maxFields, maxDepth                                 = 4096, 16
 )
 
-// dictionaries are those that the schema of a stream announces, by id, and whether each was read.
-type dictionaries map[int64]bool
+// rules are what a stream may have.
+type rules struct {
+	// dictionaries are those that the schema announces, by id, and whether each was read.
+	dictionaries map[int64]bool
+	// many allows any number of batches, with compressed buffers, and dictionaries that change between them.
+	many bool
+}
 
 // verify checks the metadata of a message before Arrow reads it, and returns the length of the message's body. Arrow
 // trusts the metadata. It allocates the children of a vector that claims 2³² of them, and recurses into a field that
 // contains itself until the process ends. No recover can stop either. verify itself panics on an offset out of range;
 // Decode turns the panic into an error.
-func (d dictionaries) verify(meta []byte) (bodyLength int64, err error) {
+func (r rules) verify(meta []byte) (bodyLength int64, err error) {
 	message := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
 	bodyLength = message.GetInt64Slot(messageBodyLength, 0)
 	var header flatbuffers.Table
@@ -44,40 +49,40 @@ func (d dictionaries) verify(meta []byte) (bodyLength int64, err error) {
 	message.Union(&header, flatbuffers.UOffsetT(at))
 	switch tag := message.GetByteSlot(messageHeaderType, 0); tag {
 	case tagSchema:
-		return bodyLength, verifySchema(header, d)
+		return bodyLength, verifySchema(header, r.dictionaries)
 	case tagDictionary:
-		return bodyLength, d.verifyDictionary(header)
+		return bodyLength, r.verifyDictionary(header)
 	case tagBatch:
-		for id, read := range d {
+		for id, read := range r.dictionaries {
 			if !read {
 				return 0, fmt.Errorf("a record batch before dictionary %d", id)
 			}
 		}
-		return bodyLength, verifyBatch(header)
+		return bodyLength, r.verifyBatch(header)
 	default:
 		return 0, fmt.Errorf("an Arrow message of type %d: expected a schema, dictionaries and a record batch", tag)
 	}
 }
 
 // verifyDictionary checks the message of a dictionary. A stream of one batch needs each dictionary once and whole.
-func (d dictionaries) verifyDictionary(header flatbuffers.Table) error {
+func (r rules) verifyDictionary(header flatbuffers.Table) error {
 	id := header.GetInt64Slot(dictionaryID, 0)
-	read, announced := d[id]
+	read, announced := r.dictionaries[id]
 	at := header.Offset(dictionaryData)
-	if !announced || read || at == 0 || header.GetBoolSlot(dictionaryIsDelta, false) {
+	if !announced || at == 0 || !r.many && (read || header.GetBoolSlot(dictionaryIsDelta, false)) || header.GetBoolSlot(dictionaryIsDelta, false) && !read {
 		return fmt.Errorf("dictionary %d: expected each dictionary of the schema once, whole", id)
 	}
-	d[id] = true
-	return verifyBatch(flatbuffers.Table{Bytes: header.Bytes, Pos: header.Indirect(flatbuffers.UOffsetT(at) + header.Pos)})
+	r.dictionaries[id] = true
+	return r.verifyBatch(flatbuffers.Table{Bytes: header.Bytes, Pos: header.Indirect(flatbuffers.UOffsetT(at) + header.Pos)})
 }
 
 // verifySchema checks a schema, and notes its dictionaries. Its fields must be few, not nested deeply, and of types that
 // Arrow reads safely.
-func verifySchema(schema flatbuffers.Table, d dictionaries) error {
+func verifySchema(schema flatbuffers.Table, dictionaries map[int64]bool) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
 	}
-	w := walk{fields: maxFields, bytes: len(schema.Bytes), dictionaries: d}
+	w := walk{fields: maxFields, bytes: len(schema.Bytes), dictionaries: dictionaries}
 	if err := w.children(schema, schemaFields, maxDepth); err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func verifySchema(schema flatbuffers.Table, d dictionaries) error {
 // refer to the same text, which Arrow would copy for each of them.
 type walk struct {
 	fields, bytes int
-	dictionaries  dictionaries // that it has met
+	dictionaries  map[int64]bool // that it has met
 }
 
 // children checks the fields in a slot of parent, to a limited depth.
@@ -181,11 +186,11 @@ func name(field flatbuffers.Table) string {
 	return Quote("")
 }
 
-// verifyBatch refuses a batch of compressed buffers, which may claim any decompressed size. A Kafka producer compresses
+// verifyBatch refuses compressed buffers in a message, as they may claim any decompressed size. A Kafka producer compresses
 // whole messages instead. The other numbers of a batch are checked where they are used: frames bounds the body,
 // boundedAllocator the total, and validate each buffer.
-func verifyBatch(batch flatbuffers.Table) error {
-	if batch.Offset(batchCompression) != 0 {
+func (r rules) verifyBatch(batch flatbuffers.Table) error {
+	if batch.Offset(batchCompression) != 0 && !r.many {
 		return errors.New("a compressed record batch: leave compression to the producer")
 	}
 	return nil

@@ -61,7 +61,8 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		}
 		bounded.live = nil
 	}()
-	messages := &frames{rest: value, dictionaries: dictionaries{}}
+	source := &cut{rest: value}
+	messages := &frames{take: source.take, rules: rules{dictionaries: map[int64]bool{}}}
 	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err
@@ -80,22 +81,31 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		return nil, errors.New("an Arrow stream of several record batches")
 	case r.Err() != nil:
 		return nil, r.Err()
-	case len(messages.rest) > 0:
-		return nil, fmt.Errorf("%d bytes after the end of an Arrow stream", len(messages.rest))
+	case len(source.rest) > 0:
+		return nil, fmt.Errorf("%d bytes after the end of an Arrow stream", len(source.rest))
 	}
-	for i, column := range record.Columns() {
+	for i := range record.Columns() {
 		if read != nil && !read(record.ColumnName(i)) {
 			continue
 		}
-		err := validate(column.Data())
-		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
-			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
-		}
-		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
+		if err := validateColumn(record, i); err != nil {
+			return nil, err
 		}
 	}
 	return record, nil
+}
+
+// validateColumn checks that a column can be read.
+func validateColumn(record arrow.Record, i int) error {
+	column := record.Column(i)
+	err := validate(column.Data())
+	if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
+		err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
+	}
+	if err != nil {
+		return fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
+	}
+	return nil
 }
 
 // Quote quotes a text from a stranger for an error or a log line. Of a long text it shows the first 64 bytes.

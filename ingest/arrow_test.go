@@ -1,0 +1,226 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// arrowRows makes a record from rows of JSON.
+func arrowRows(t testing.TB, rows string, fields ...arrow.Field) arrow.Record {
+	t.Helper()
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func nullable(name string, of arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: of, Nullable: true}
+}
+
+// arrowContent writes a record in batches of the given number of rows, as a stream or as a file.
+func arrowContent(t testing.TB, record arrow.Record, rows int64, asFile bool, options ...ipc.Option) []byte {
+	t.Helper()
+	var content bytes.Buffer
+	options = append(options, ipc.WithSchema(record.Schema()))
+	var w interface {
+		Write(arrow.Record) error
+		Close() error
+	} = ipc.NewWriter(&content, options...)
+	if asFile {
+		file, err := ipc.NewFileWriter(&seekable{Buffer: &content}, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = file
+	}
+	for from := int64(0); from < record.NumRows(); from += rows {
+		if err := w.Write(record.NewSlice(from, min(from+rows, record.NumRows()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+// seekable is what a file writer needs to ask where it is. It seeks nowhere else.
+type seekable struct{ *bytes.Buffer }
+
+func (s *seekable) Seek(int64, int) (int64, error) { return int64(s.Len()), nil }
+
+// readAs reads a file with this content and name.
+func readAs(t *testing.T, name string, content []byte, change func(*Options)) (rows schemas.ExampleRows, sizes []int, columns string, problem string) {
+	t.Helper()
+	f, o := newFolder(t), Defaults()
+	o.Train, o.Missing, o.BatchRows = []string{f.write(t, name, content)}, MissingMean, 64
+	if change != nil {
+		change(&o)
+	}
+	sources, err := Sources(t.Context(), o)
+	if err == nil {
+		columns = sources[0].Columns.Text()
+		rows, sizes, err = readRows(sources[0].Batches(t.Context()))
+	}
+	if err != nil && !errors.As(err, new(*FileError)) {
+		t.Errorf("%v is no *FileError", err)
+	}
+	return rows, sizes, columns, f.text(err)
+}
+
+// The batches of a file depend on its rows, and not on its record batches, its compression, or whether it is a stream.
+func TestArrowBatches(t *testing.T) {
+	const count = 130
+	var rows []string
+	var want []float32
+	var labels []string
+	for i := range count {
+		x, missing := fmt.Sprint(i), float32(i)
+		if i%7 == 3 {
+			x, missing = "null", float32(math.NaN())
+		}
+		rows = append(rows, fmt.Sprintf(`{"x":%s,"n":%d,"yes":%v,"label":"%d","__index_level_0__":%d}`, x, i%5, i%2 == 0, i%3, i))
+		want = append(want, missing, float32(i%5), float32(1-i%2))
+		labels = append(labels, fmt.Sprint(i%3))
+	}
+	category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	for _, label := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, category} {
+		record := arrowRows(t, "["+strings.Join(rows, ",")+"]", nullable("x", arrow.PrimitiveTypes.Float64), nullable("n", arrow.PrimitiveTypes.Uint64),
+			nullable("yes", arrow.FixedWidthTypes.Boolean), nullable("label", label), nullable("__index_level_0__", arrow.PrimitiveTypes.Int64))
+		for _, size := range []int64{1, 63, 64, 65, count} {
+			for _, asFile := range []bool{false, true} {
+				codecs := [][]ipc.Option{nil}
+				if size == count {
+					codecs = append(codecs, []ipc.Option{ipc.WithZstd()}, []ipc.Option{ipc.WithLZ4()})
+				}
+				for _, compressed := range codecs {
+					content := arrowContent(t, record, size, asFile, compressed...)
+					got, sizes, names, problem := readAs(t, "table", content, nil) // its first bytes tell the format
+					if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || names != `["x","n","yes"]` || fmt.Sprint(got.Floats) != fmt.Sprint(want) || !slices.Equal(got.Words, labels) {
+						t.Fatalf("%v in batches of %d, file %v: %s, batches %v, columns %s", label, size, asFile, problem, sizes, names)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Lists hold all features, and labels may be whole numbers.
+func TestArrowLists(t *testing.T) {
+	for _, list := range []arrow.DataType{arrow.ListOf(arrow.PrimitiveTypes.Float64), arrow.LargeListOf(arrow.PrimitiveTypes.Int16), arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)} {
+		record := arrowRows(t, `[{"features":[1,2],"label":7},{"features":[3,null],"label":8}]`, nullable("features", list), nullable("label", arrow.PrimitiveTypes.Uint8))
+		got, _, names, problem := readAs(t, "a.arrow", arrowContent(t, record, 1, true), nil)
+		if problem != "" || fmt.Sprint(got.Floats, got.Numbers) != "[1 2 3 NaN] [7 8]" || names != "" {
+			t.Errorf("%v: %v, %v, columns %s, %s", list, got.Floats, got.Numbers, names, problem)
+		}
+	}
+}
+
+func TestArrowErrors(t *testing.T) {
+	f64, word := arrow.PrimitiveTypes.Float64, arrow.BinaryTypes.String
+	good := arrowRows(t, `[{"x":1,"label":"a"},{"x":null,"label":"b"}]`, nullable("x", f64), nullable("label", word))
+	stream := arrowContent(t, good, 1, false)
+	write := func(rows string, fields ...arrow.Field) []byte {
+		return arrowContent(t, arrowRows(t, rows, fields...), 100, false)
+	}
+	lists := arrow.ListOf(f64)
+	for _, test := range []struct {
+		content []byte
+		change  func(*Options)
+		want    string
+	}{
+		{stream, func(o *Options) { o.Missing = MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value (examples.missing: mean replaces it)`},
+		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: an Arrow stream without its end: it is cut off"},
+		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
+		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, `a.arrow, column 1 ("label"): row 0, counted from 0: no label`},
+		{write(`[{"x":"2026-01-01","label":"a"}]`, nullable("x", arrow.FixedWidthTypes.Date32), nullable("label", word)), nil,
+			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: leave the column out with examples.columns.drop, or make it a number`},
+		{write(`[{"x":1,"label":9223372036854775808}]`, nullable("x", f64), nullable("label", arrow.PrimitiveTypes.Uint64)), nil,
+			`a.arrow, column 1 ("label"): row 0, counted from 0: 9223372036854775808 does not fit int64`},
+		{write(`[{"x":[1,2],"label":"a"},{"x":[1],"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
+			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+		{write(`[{"x":[1,2],"label":"a"},{"x":null,"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
+			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+		{write(`[]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no rows"},
+		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: EOF"},
+	} {
+		if _, _, _, got := readAs(t, "a.arrow", test.content, test.change); got != test.want {
+			t.Errorf("%s\nexpected %s", got, test.want)
+		}
+	}
+}
+
+// A compressed file is read like any other, and rows to predict need no label.
+func TestArrowWithinGzip(t *testing.T) {
+	record := arrowRows(t, `[{"x":1,"y":2,"label":"a"},{"x":3,"y":4,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("y", arrow.PrimitiveTypes.Float32),
+		nullable("label", arrow.BinaryTypes.String))
+	f := newFolder(t)
+	name := f.write(t, "a.arrow.gz", gzipped(t, string(arrowContent(t, record, 1, true))))
+	got, _, err := readRows(File(t.Context(), name, Defaults(), Features{Width: 2}))
+	if err != nil || fmt.Sprint(got.Floats, got.Words) != "[1 2 3 4] []" {
+		t.Errorf("%v, %v, error %v", got.Floats, got.Words, err)
+	}
+	o := Defaults()
+	o.Label = "0"
+	if _, _, err := readRows(File(t.Context(), name, o, Features{Width: 2})); err == nil || !strings.Contains(err.Error(), `column 2 ("label"): type utf8: features are numbers`) {
+		t.Errorf("label by another number: %v", err)
+	}
+}
+
+// Whatever the bytes are, the reader returns rows or a *FileError.
+func FuzzArrow(f *testing.F) {
+	record := arrowRows(f, `[{"x":1,"v":[1,2],"label":"a"},{"x":null,"v":[3,4],"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
+		nullable("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}))
+	for _, content := range [][]byte{arrowContent(f, record, 1, false), arrowContent(f, record, 1, true), arrowContent(f, record, 2, false, ipc.WithZstd())} {
+		f.Add(content)
+		for i := range 20 {
+			flipped := bytes.Clone(content)
+			flipped[len(content)*i/20] ^= 1 << (i % 8)
+			f.Add(flipped)
+		}
+	}
+	hostile, err := filepath.Glob("../schemas/stream/testdata/hostile/*.arrow")
+	if err != nil || len(hostile) < 40 {
+		f.Fatal(hostile, err)
+	}
+	for _, name := range hostile {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	folder := f.TempDir()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		name := filepath.Join(folder, "fuzz.arrow")
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		o.Train, o.Missing = []string{name}, MissingMean
+		sources, err := Sources(context.Background(), o)
+		if err == nil {
+			_, _, err = readRows(sources[0].Batches(context.Background()))
+		}
+		if err != nil && !errors.As(err, new(*FileError)) {
+			t.Error(err)
+		}
+	})
+}
