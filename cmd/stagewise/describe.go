@@ -37,20 +37,16 @@ func brokers(c *config.Config) string {
 	return text
 }
 
-// conclude writes the last lines of a run: the errors, and where the version and its report are. file is the path of the
-// configuration; report and model are the paths that train wrote to, or empty.
-func conclude(w io.Writer, file string, r *schemas.Report, report, model string) {
+// conclude writes the last lines of a run: the errors, and where the version and its report are. report and model are the paths
+// that train wrote to, or empty.
+func conclude(w io.Writer, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
 		fmt.Fprintf(w, "test error %s, train error %s, %.1f s\n", percent(r.TestError), percent(&r.TrainError), r.Seconds)
 	} else {
 		fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
 	}
 	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
-	switch model {
-	case "":
-		fmt.Fprintf(w, "\nto export it: stagewise weights export -c %s -o FILE", file)
-	case standardOutput:
-	default:
+	if model != "" && model != standardOutput {
 		fmt.Fprintf(w, ", and in %s", model)
 	}
 	fmt.Fprintln(w)

@@ -27,7 +27,7 @@ const (
 
 // add defines the flags of cmd. The value of f.log is the default of --log.
 func (f *displayFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "print nothing but errors")
+	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "show errors, and what was asked for, as with --report -, but no progress and no summary")
 	cmd.Flags().StringVar(&f.log, "log", f.log, "show progress as logs on standard error, in this `format`: text or json")
 	cmd.Flags().StringVar(&f.level, "log-level", "", "log nothing below this `level`: debug, info, warn or error (default info)")
 }
@@ -53,8 +53,9 @@ func logLevels() map[string]slog.Level {
 // onScreen reports whether progress is shown on the screen.
 func (f *displayFlags) onScreen() bool { return !f.quiet && f.log == "" }
 
-// recorder returns the recorder that the flags choose for a pipeline, and a function to call after the last event.
-func (f *displayFlags) recorder(pipeline string, out, stderr io.Writer) (recorder event.Recorder, finish func()) {
+// recorder returns the recorder that the flags choose for a pipeline, and a function to call after the last event. All of them write to
+// standard error: the standard output is for results.
+func (f *displayFlags) recorder(pipeline string, stderr io.Writer) (recorder event.Recorder, finish func()) {
 	options := &slog.HandlerOptions{Level: logLevels()[f.level]}
 	switch {
 	case f.quiet:
@@ -64,13 +65,13 @@ func (f *displayFlags) recorder(pipeline string, out, stderr io.Writer) (recorde
 	case f.log == logText:
 		return event.Serialised(newLogs(slog.NewTextHandler(stderr, options), pipeline)), func() {}
 	}
-	p := newProgress(out, stderr, time.Now)
+	p := newProgress(stderr, time.Now)
 	return event.Serialised(p), p.finish
 }
 
 // waitRecorder returns the recorder of a short command, which only shows the operations that wait for brokers.
 func waitRecorder(cmd *cobra.Command) event.Recorder {
-	return event.Serialised(newProgress(cmd.ErrOrStderr(), io.Discard, time.Now))
+	return event.Serialised(newProgress(cmd.ErrOrStderr(), time.Now))
 }
 
 // printError writes the error that ended a command to stderr, a line for each line of it: as a log if the command logs JSON, so that

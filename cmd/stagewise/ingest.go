@@ -27,7 +27,7 @@ func newIngest() *cobra.Command {
 			if len(c.Examples.Train)+len(c.Examples.Test) == 0 {
 				return errors.New("no files to ingest: set examples.train or examples.test")
 			}
-			recorder, finish := show.recorder(c.Name, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return pipeline.Ingest(cmd.Context(), log, c.Job(), recorder)

@@ -74,7 +74,7 @@ func TestLogLevel(t *testing.T) {
 		if err := show.check(); err != nil {
 			t.Fatal(err)
 		}
-		recorder, finish := show.recorder("p", nil, &stderr)
+		recorder, finish := show.recorder("p", &stderr)
 		for _, e := range events {
 			recorder.Record(e)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on out, and below them a
-// progress bar if stderr is a terminal.
+// progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on w, and below them a
+// progress bar if w is a terminal.
 type progress struct {
-	out         io.Writer
+	w           io.Writer
 	bar         *bar
 	stages      []schemas.Stage
 	surveyed    bool               // the line about the survey is written
@@ -29,9 +29,9 @@ type progress struct {
 	quarantined int                // messages
 }
 
-// newProgress returns a recorder that writes to out and draws its bar on stderr.
-func newProgress(out, stderr io.Writer, now func() time.Time) *progress {
-	return &progress{out: out, bar: newBar(stderr, now)}
+// newProgress returns a recorder that writes to w.
+func newProgress(w io.Writer, now func() time.Time) *progress {
+	return &progress{w: w, bar: newBar(w, now)}
 }
 
 // finish writes the rows that are still pending and erases the bar.
@@ -102,7 +102,7 @@ func (p *progress) Record(e event.Event) {
 // line writes a line in the place of the bar.
 func (p *progress) line(format string, values ...any) {
 	p.bar.clear()
-	fmt.Fprintf(p.out, format+"\n", values...)
+	fmt.Fprintf(p.w, format+"\n", values...)
 }
 
 // follow writes what a run waits for that others work on, and who they are.
@@ -220,11 +220,11 @@ func (p *progress) flush() {
 func (p *progress) row(e event.StageEnded) {
 	p.bar.clear()
 	if !p.titled {
-		fmt.Fprint(p.out, head)
-		fmt.Fprintf(p.out, row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
+		fmt.Fprint(p.w, head)
+		fmt.Fprintf(p.w, row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
 		p.titled = true
 	}
-	fmt.Fprintf(p.out, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
+	fmt.Fprintf(p.w, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
 		percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), fmt.Sprintf("%.1f", e.Seconds))
 	p.lastPass = ""
 }

@@ -25,28 +25,28 @@ func recordStage(record func(event.Event), clock *time.Time) {
 }
 
 func TestProgressWithoutTerminal(t *testing.T) {
-	var out, stderr bytes.Buffer
+	var out bytes.Buffer
 	var clock time.Time
-	p := newProgress(&out, &stderr, func() time.Time { return clock })
+	p := newProgress(&out, func() time.Time { return clock })
 	recordStage(p.Record, &clock)
 	want := "run abc\n" +
 		"1,000 train rows; 784 features → 50 components; 10 classes\n" +
 		"                                error             loss\n" +
 		" stage  link        passes    train     test    train     test  seconds\n" +
 		"   1/2  softmax         12   1.50 %   2.25 %   0.0500        -      1.2\n"
-	if out.String() != want || stderr.Len() > 0 {
-		t.Errorf("got\n%s\nexpected\n%s\nand on standard error %q", out.String(), want, stderr.String())
+	if out.String() != want {
+		t.Errorf("got\n%s\nexpected\n%s", out.String(), want)
 	}
 }
 
 // The bar is drawn every 100 ms at most, never fills a line, and is erased before a line of text.
 func TestBar(t *testing.T) {
-	var out, stderr bytes.Buffer
+	var drawn bytes.Buffer
 	var clock time.Time
-	p := newProgress(&out, &stderr, func() time.Time { return clock })
-	p.bar.width = func() int { return 48 }
+	p := newProgress(io.Discard, func() time.Time { return clock })
+	p.bar.w, p.bar.width = &drawn, func() int { return 48 }
 	recordStage(p.Record, &clock)
-	frames := strings.Split(stderr.String(), "\r")
+	frames := strings.Split(drawn.String(), "\r")
 	if len(frames) != 5 { // nothing, 0 %, 25 %, 50 %, erased
 		t.Fatalf("frames %q", frames)
 	}
@@ -65,7 +65,7 @@ func TestBar(t *testing.T) {
 func TestProgressOfResumedRun(t *testing.T) {
 	for _, surveyed := range []bool{true, false} {
 		var out bytes.Buffer
-		p := newProgress(&out, io.Discard, time.Now)
+		p := newProgress(&out, time.Now)
 		p.Record(event.Began{Run: "abc", Resumed: true})
 		want := "run abc, resumed\n"
 		p.Record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "identity", Passes: 1}})
@@ -84,7 +84,7 @@ func TestProgressOfResumedRun(t *testing.T) {
 // The line after a wait says whether the operation succeeded.
 func TestProgressOfWaits(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, io.Discard, time.Now)
+	p := newProgress(&out, time.Now)
 	noLeader := errors.New("no leader")
 	for _, e := range []event.Waiting{
 		{What: "append to x[0]", Since: 2 * time.Second, Err: noLeader},
@@ -103,8 +103,8 @@ func TestProgressOfWaits(t *testing.T) {
 
 // What a run passes over is on the screen, a line for each reason that counts any message.
 func TestProgressOfPassedOver(t *testing.T) {
-	var out, stderr bytes.Buffer
-	p := newProgress(&out, &stderr, time.Now)
+	var out bytes.Buffer
+	p := newProgress(&out, time.Now)
 	all := schemas.PassedOver{}
 	for i, r := range schemas.PassOverReasons() {
 		all.Count(r.Reason, int64(i))
@@ -125,7 +125,7 @@ func TestProgressOfFollowedRun(t *testing.T) {
 		"it waits for its end: no visit is left\nwho works on it is not known: not allowed\n":     {Stage: 2, Staff: event.Staff{Unknown: errors.New("not allowed")}},
 	} {
 		var out bytes.Buffer
-		p := newProgress(&out, io.Discard, time.Now)
+		p := newProgress(&out, time.Now)
 		p.Record(event.Began{Run: "abc", Followed: true, Stages: make([]schemas.Stage, 2)})
 		p.Record(e)
 		if got := strings.TrimPrefix(out.String(), "run abc, which other processes work on\n"); got != want {

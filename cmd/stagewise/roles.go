@@ -44,7 +44,7 @@ func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log,
 				return err
 			}
 			blas.UseForSolves()
-			recorder, finish := show.recorder(c.Name, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			if c.Metrics.Listen != "" {
 				listener, taken, err := listenOn(c.Metrics.Listen)

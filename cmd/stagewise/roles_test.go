@@ -41,10 +41,10 @@ func TestServices(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("train --detach: %d: %s", code, stderr)
 	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	id, ok := strings.CutPrefix(lines[len(lines)-1], "run ")
-	if !ok {
-		t.Fatalf("train --detach prints %q", out)
+	// A shell that reads the standard output gets the id and nothing else.
+	id := strings.TrimSuffix(out, "\n")
+	if id == "" || strings.ContainsAny(id, " \n") || !strings.Contains(stderr, "train.csv: 300 train rows\n") {
+		t.Fatalf("train --detach prints %q, and %q on standard error", out, stderr)
 	}
 	if code, _, stderr := stagewise(append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"}, on...)...); code != exitDone {
 		t.Fatalf("train --attach: %d: %s", code, stderr)

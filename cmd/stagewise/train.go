@@ -54,14 +54,10 @@ func newTrain() *cobra.Command {
 			}
 			blas.UseForSolves()
 
-			screen := cmd.OutOrStdout()
-			if report == standardOutput || modelFile == standardOutput {
-				screen = cmd.ErrOrStderr()
-			}
-			recorder, finish := show.recorder(c.Name, screen, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
-					describe(screen, c, blas)
+					describe(cmd.ErrOrStderr(), c, blas)
 				}
 				var (
 					result  *schemas.Report
@@ -77,8 +73,8 @@ func newTrain() *cobra.Command {
 					}
 					if report == "" && modelFile == "" {
 						finish()
-						fmt.Fprintf(cmd.OutOrStdout(), "run %s\n", id)
-						return nil
+						_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+						return err
 					}
 				}
 				if id != "" {
@@ -100,7 +96,14 @@ func newTrain() *cobra.Command {
 					return err
 				}
 				if show.onScreen() {
-					conclude(screen, from.file, result, report, modelFile)
+					summary := cmd.OutOrStdout()
+					if report == standardOutput || modelFile == standardOutput {
+						summary = cmd.ErrOrStderr()
+					}
+					conclude(summary, result, report, modelFile)
+					if modelFile == "" {
+						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s -o FILE\n", from.file)
+					}
 				}
 				return nil
 			}))

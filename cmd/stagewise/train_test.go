@@ -157,6 +157,29 @@ func TestNoVersions(t *testing.T) {
 	}
 }
 
+// The standard output has results and nothing else. Progress and hints go to standard error.
+func TestOutputIsTheResult(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})
+	code, stdout, stderr := stagewise("ingest", "-c", "good.yaml")
+	if code != exitDone || stdout != "" || !strings.Contains(stderr, "train.csv: 60 train rows\n") {
+		t.Errorf("ingest: exit code %d, output %q, standard error %q", code, stdout, stderr)
+	}
+	code, stdout, stderr = stagewise("train", "-c", "good.yaml")
+	lines := strings.Split(stdout, "\n")
+	if code != exitDone || len(lines) != 3 || !strings.HasPrefix(lines[0], "test error ") || lines[1] != "model: version 1 on the topic blobs.versions" {
+		t.Errorf("train: exit code %d, output %q", code, stdout)
+	}
+	for _, want := range []string{"blobs on the embedded broker", "train.csv: 60 train rows, already on the topic\n", " stage  link ", "to export it: "} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("train: no %q on standard error:\n%s", want, stderr)
+		}
+	}
+	code, stdout, stderr = stagewise("train", "-c", "good.yaml", "--report", "-")
+	if code != exitDone || json.Unmarshal([]byte(stdout), &schemas.Report{}) != nil || !strings.Contains(stderr, "model: version 2 ") {
+		t.Errorf("train --report -: exit code %d, output %q, standard error %q", code, stdout, stderr)
+	}
+}
+
 // With --model - the standard output holds the model and nothing else.
 func TestModelToStandardOutput(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})
