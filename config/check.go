@@ -112,7 +112,7 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("warm", c.Warm, run.Latest+", or the number of a version, from 1")
 	}
 	if l := c.Metrics.Listen; l != "" && !isListenAddress(l) {
-		wrong("metrics.listen", l, `host:port to listen on, or "" to serve no metrics`)
+		wrong("metrics.listen", l, "host:port to listen on, or null to serve no metrics")
 	}
 	return all
 }

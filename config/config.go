@@ -39,7 +39,7 @@ type Config struct {
 
 // Metrics says where `work` and `solve` serve their metrics and health.
 type Metrics struct {
-	Listen string // host:port; empty: nowhere
+	Listen string `null:"none"` // host:port; empty: nowhere
 }
 
 // DefaultListen is the default address of metrics: the port that OpenTelemetry gives Prometheus exporters

@@ -273,10 +273,12 @@ func TestSettings(t *testing.T) {
 		{"stages.0={passes: 2}", func(c *Config) bool { return c.Stages[0].Passes == 2 && c.Stages[0].Repeat == 10 }},
 		{"stages=", func(c *Config) bool { return len(c.Stages) == 0 }},
 		{`metrics.listen=""`, func(c *Config) bool { return c.Metrics.Listen == "" }},
-		{"metrics.listen=null", func(c *Config) bool { return c.Metrics.Listen == DefaultListen }},
 		{"stages.0.ridge=auto", func(c *Config) bool { return c.Stages[0].Ridge == schemas.RidgeAuto }},
 		{"stages.0.ridge=0", func(c *Config) bool { return c.Stages[0].Ridge == 0 }},
 		{"stages=[{}]", func(c *Config) bool { return c.Stages[0].Ridge == schemas.RidgeAuto }},
+		{"metrics.listen=null", func(c *Config) bool { return c.Metrics.Listen == "" }},
+		{"metrics.listen=", func(c *Config) bool { return c.Metrics.Listen == "" }},
+		{"metrics=null", func(c *Config) bool { return c.Metrics.Listen == DefaultListen }},
 		{"stages.0.stop=", func(c *Config) bool { return c.Stages[0].Stop == nil }},
 	} {
 		t.Run(test.set, func(t *testing.T) {

@@ -36,7 +36,7 @@ func Keys() []schemas.Key {
 		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the latest. A version that an unfinished run starts from stays too"},
 		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
-		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `\"\"`: do not serve. " +
+		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
 			"Without this key, a process whose port is taken uses the next free one up to 9473, and logs it"},
 	}
 	under := func(prefix string, more []schemas.Key) {

@@ -45,12 +45,14 @@ func newSettings(path string) *settings {
 	}
 }
 
-// put sets key, whose node is n, to y. A null resets the key to its default.
+// put sets key, whose node is n, to y. A null resets the key to its default, or to none if the key says so.
 func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
 	y = resolve(y)
 	switch {
 	case hasCustomTag(y) && n.kind != kindSecret:
 		s.wrong(key, written(y), "a value without a tag (!)", at)
+	case isNull(y) && n.isNone:
+		s.values[key] = setting{"", written(y), at}
 	case isNull(y):
 		s.reset(key)
 		s.places[key] = at

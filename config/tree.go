@@ -16,6 +16,7 @@ type node struct {
 	children []*node
 	element  *node
 	kind     kind // of a value
+	isNone   bool // null is the empty text here, which stands for none, and not the default
 }
 
 // tree returns the root of the tree of keys.
@@ -35,7 +36,9 @@ func grow(name string, t reflect.Type) *node {
 	for _, field := range reflect.VisibleFields(t) {
 		// An embedded struct adds no level: VisibleFields lists its fields too.
 		if field.IsExported() && !field.Anonymous {
-			n.children = append(n.children, grow(keyOf(field), field.Type))
+			child := grow(keyOf(field), field.Type)
+			child.isNone = field.Tag.Get("null") == "none"
+			n.children = append(n.children, child)
 		}
 	}
 	return n

@@ -103,7 +103,7 @@ func TestServices(t *testing.T) {
 		if code := <-ended; code != exitDone {
 			t.Errorf("%s ends with %d: %s", role, code, logs[role])
 		}
-		for _, want := range []string{`"msg":"serving"`, `"msg":"began"`, `"msg":"ended"`} {
+		for _, want := range []string{`"msg":"began"`, `"msg":"ended"`} {
 			if !strings.Contains(logs[role].String(), want) {
 				t.Errorf("%s logs no %s", role, want)
 			}
@@ -116,6 +116,22 @@ func TestServices(t *testing.T) {
 	}
 	if lag := lagOf(t, broker.Addr()[0], "blobs.work", "blobs.examples", 4); lag != 0 {
 		t.Errorf("tools show a lag of %d messages, expected none: runs have learnt all", lag)
+	}
+}
+
+// A service that is told to listen nowhere serves no metrics.
+func TestServiceWithoutMetrics(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good + "brokers: [127.0.0.1:1]\nmetrics: {listen: null}\n"})
+	stopped, stop := context.WithCancel(t.Context())
+	stop() // it listens before it looks for brokers, and does nothing more
+	for _, role := range []string{roleWork, roleSolve} {
+		for setting, serves := range map[string]bool{"seed=1": false, "metrics.listen=127.0.0.1:0": true} {
+			var log bytes.Buffer
+			code := execute(stopped, []string{role, "-c", "good.yaml", "--set", setting, "--log", "json"}, &bytes.Buffer{}, &log)
+			if code != exitDone || strings.Contains(log.String(), `"msg":"serving"`) != serves {
+				t.Errorf("%s with %s: exit code %d: %s", role, setting, code, log.String())
+			}
+		}
 	}
 }
 
