@@ -238,12 +238,12 @@ def twice():
         head = 4 + 4 * raw[3]
         with open(os.path.join(folder, name), "wb") as f:
             f.write(raw[:4] + (2 * ALL).to_bytes(4, "big") + raw[8:head] + 2 * raw[head:])
+    mnist = os.path.join(ROOT, ".demo", "mnist")
     with open(os.path.join(ROOT, "examples", "mnist.yaml")) as f:
-        text = f.read()
+        text = f.read().replace("../.demo/mnist", mnist)
     path = os.path.join(WORK, "twice.yaml")
     with open(path, "w") as f:
-        f.write(text.replace("train: [.demo/mnist/train-images-idx3-ubyte, .demo/mnist/train-labels-idx1-ubyte]",
-                             f"train: [{folder}/train-images-idx3-ubyte, {folder}/train-labels-idx1-ubyte]"))
+        f.write(text.replace(f"{mnist}/train-", f"{folder}/train-"))
     return path
 
 

@@ -17,7 +17,7 @@ type Config struct {
 	Name         string            // prefix of the topic names
 	Brokers      []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
 	Security     kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
-	DataDir      string            `mapstructure:"data_dir"` // folder of the embedded broker
+	DataDir      string            `mapstructure:"data_dir"` // folder of the embedded broker, relative to the working directory wherever it is set
 	Listen       string            // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      schemas.Prepare

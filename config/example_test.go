@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 )
 
-// What a file leaves out has its default.
+// What a file leaves out has its default. A path in it is relative to its own folder.
 func ExampleLoad() {
 	c, err := config.Load("testdata/example/digits.yaml", nil)
 	if err != nil {
@@ -18,7 +18,7 @@ func ExampleLoad() {
 	fmt.Println("seed", c.Seed)
 	fmt.Println("link", c.Stages[0].Link)
 	// Output:
-	// digits [digits-train.csv.gz]
+	// digits [testdata/example/digits-train.csv.gz]
 	// seed 1
 	// link softmax
 }

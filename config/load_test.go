@@ -289,6 +289,45 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// A path in the file is relative to the file's folder. In a variable or a setting it is relative to the working directory, and that
+// of the embedded broker always is.
+func TestPaths(t *testing.T) {
+	const file = `
+name: a
+data_dir: data
+examples:
+  train: [train.csv, /absolute.csv, ../up.csv, "-", "of *.csv"]
+  test: test.csv
+security:
+  tls: {ca: ca.pem}
+`
+	read := func(environ, set []string) *Config {
+		t.Helper()
+		s := newSettings("some/folder/a.yaml")
+		if !s.file([]byte(file)) {
+			t.Fatal(s.failure())
+		}
+		s.environment(environ)
+		s.commandLine(set)
+		c, err := s.decode()
+		if err := errors.Join(err, s.failure()); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := read(nil, nil)
+	if want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-", "some/folder/of *.csv"}; !slices.Equal(c.Examples.Train, want) {
+		t.Errorf("train %q, expected %q", c.Examples.Train, want)
+	}
+	if !slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) || c.Security.TLS.CA != "some/folder/ca.pem" || c.DataDir != "data" {
+		t.Errorf("test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
+	}
+	c = read([]string{"STAGEWISE_EXAMPLES_TEST=other.csv", "STAGEWISE_SECURITY_TLS_CA=other.pem"}, []string{"examples.train=-"})
+	if !slices.Equal(c.Examples.Train, []string{"-"}) || !slices.Equal(c.Examples.Test, []string{"other.csv"}) || c.Security.TLS.CA != "other.pem" {
+		t.Errorf("train %q, test %q, CA %s", c.Examples.Train, c.Examples.Test, c.Security.TLS.CA)
+	}
+}
+
 // The last stage has a default of passes of its own, if its method makes use of them.
 func TestPassesOfTheLastStage(t *testing.T) {
 	for set, want := range map[string][]int{

@@ -21,7 +21,7 @@ func Keys() []schemas.Key {
 	keys := []schemas.Key{
 		{Name: "name", Meaning: fmt.Sprintf("prefix of the topic names: at most %d letters, digits, dots, hyphens and underscores", maxNameLength)},
 		{Name: "brokers", Meaning: "`host:port` of the Kafka brokers. Empty: the embedded broker, whose log is in `data_dir`"},
-		{Name: "data_dir", Meaning: "folder of the embedded broker. One process at a time can use it"},
+		{Name: "data_dir", Meaning: "folder of the embedded broker, relative to the working directory. One process at a time can use it"},
 		{Name: "listen", Meaning: "`host:port` at which other programs reach the embedded broker. Empty: it listens nowhere. It has no authentication: " +
 			"the host must be a loopback address, and every user of the machine can then read and write all topics"},
 		{Name: "stages.*.repeat", Meaning: "how many stages with these settings follow one another"},

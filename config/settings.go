@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -71,12 +73,37 @@ func hasCustomTag(y *yaml.Node) bool {
 }
 
 func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
+	text := written(y)
+	if n.isPath && n.kind == kindTexts && y.Kind == yaml.ScalarNode { // one file needs no brackets
+		y = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{y}}
+	}
 	value, ok := n.kind.read(y)
 	if !ok {
-		s.wrong(key, written(y), n.kind.want(y), at)
+		s.wrong(key, text, n.kind.want(y), at)
 		return
 	}
-	s.values[key] = setting{value, written(y), at}
+	if n.isPath && at.line > 0 { // only the configuration file has lines
+		value = beside(s.path, value)
+	}
+	s.values[key] = setting{value, text, at}
+}
+
+// beside returns a path, or a list of paths, that are relative to the folder of a file, relative to the working directory.
+func beside(file string, value any) any {
+	from := func(path string) string {
+		if path == "" || path == ingest.StandardInput || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(filepath.Dir(file), path)
+	}
+	list, ok := value.([]string)
+	if !ok {
+		return from(value.(string))
+	}
+	for i, path := range list {
+		list[i] = from(path)
+	}
+	return list
 }
 
 func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {

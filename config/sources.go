@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -139,9 +140,13 @@ func (s *settings) commandLine(set []string) {
 
 // assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets.
 func (s *settings) assign(key, line string, at origin) {
-	if n := s.root.at(key); n != nil && n.kind == kindSecret {
-		s.wrong(key, notShown, n.kind.String(), at)
+	known := s.root.at(key)
+	if known != nil && known.kind == kindSecret {
+		s.wrong(key, notShown, known.kind.String(), at)
 		return
+	}
+	if known != nil && known.isPath && (line == ingest.StandardInput || strings.HasPrefix(line, "*")) {
+		line = strconv.Quote(line) // in YAML - is a list with a null, and * the begin of an alias
 	}
 	y, f := parse([]byte(line))
 	if f != nil {

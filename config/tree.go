@@ -17,6 +17,7 @@ type node struct {
 	element  *node
 	kind     kind // of a value
 	isNone   bool // null is the empty text here, which stands for none, and not the default
+	isPath   bool // a file, or a list of files: the configuration file has paths relative to its own folder
 }
 
 // tree returns the root of the tree of keys.
@@ -37,7 +38,7 @@ func grow(name string, t reflect.Type) *node {
 		// An embedded struct adds no level: VisibleFields lists its fields too.
 		if field.IsExported() && !field.Anonymous {
 			child := grow(keyOf(field), field.Type)
-			child.isNone = field.Tag.Get("null") == "none"
+			child.isNone, child.isPath = field.Tag.Get("null") == "none", field.Tag.Get("path") == "file"
 			n.children = append(n.children, child)
 		}
 	}

@@ -58,7 +58,7 @@ func plain(message string) (value, want string) {
 		{"could not find expected ':'", "a key without a colon", "key: value"},
 		{"did not find expected key", "wrong indentation, or text after the end of a value", "key: value, indented like the keys beside it"},
 		{"expected '-' indicator", "wrong indentation", "a hyphen (-) indented like those before it, or a key indented like the keys beside it"},
-		{"block sequence entries", "a hyphen (-) where no list can begin", "the list below its key, or in brackets: [a, b]"},
+		{"block sequence entries", "a hyphen (-) where no list can begin", "the list below its key, or in brackets: [a, b]; quotes around a hyphen that is a value"},
 		{"expected ',' or ']'", "a list that does not end", "commas between its elements and ] at its end"},
 		{"expected ',' or '}'", "a mapping that does not end", "commas between its keys and } at its end"},
 		{"expected node content", "no value where one must be", "a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},

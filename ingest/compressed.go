@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -31,12 +30,12 @@ type content struct {
 }
 
 // openContent opens a file. The caller closes the content.
-func openContent(ctx context.Context, name string) (*content, error) {
-	file, err := os.Open(name)
+func (o Options) openContent(ctx context.Context, name string) (*content, error) {
+	file, err := o.open(name)
 	if err != nil {
-		return nil, wholeFile(name, err)
+		return nil, wholeFile(shown(name), err)
 	}
-	c, err := newContent(ctx, name, file)
+	c, err := newContent(ctx, shown(name), file)
 	if err != nil {
 		file.Close()
 		return nil, err

@@ -50,7 +50,7 @@ func (o Options) findCategories(ctx context.Context, files []string) (map[string
 
 // addCategories adds the words of a file.
 func (o Options) addCategories(ctx context.Context, file string, found map[string]map[string]bool) error {
-	c, err := openContent(ctx, file)
+	c, err := o.openContent(ctx, file)
 	if err != nil {
 		return err
 	}

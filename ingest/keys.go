@@ -22,8 +22,9 @@ func Keys() []schemas.Key {
 		}
 	}
 	return []schemas.Key{
-		{Name: "train", Meaning: "files to train on; none: the topic already has the examples" + pairs},
-		{Name: "test", Meaning: "files to test on"},
+		{Name: "train", Meaning: "a file to train on, or a list of files; a path is relative to the configuration's folder; a pattern such as `data/*.csv` stands for the files that match, sorted; " +
+			"`\"-\"` is the standard input; none: the topic already has the examples" + pairs},
+		{Name: "test", Meaning: "a file to test on, or a list of files, as for `train`"},
 		{Name: "format", Meaning: enumerate(values, "or") + "; none: told by the file's name, then by its first bytes"},
 		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0 of CSV, and otherwise the column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},

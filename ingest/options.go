@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +13,11 @@ import (
 // Options are the keys under `examples` of the configuration. Start from
 // Defaults: the zero value has no partitions and does not pass Check.
 type Options struct {
-	// Train and Test are names of files. The files of one source follow one
-	// another, as the images and the labels of idx do. None: the topic already has
-	// the examples.
-	Train []string `mapstructure:"train" yaml:"train"`
-	Test  []string `mapstructure:"test" yaml:"test"`
+	// Train and Test are names of files, and patterns: see Files. The files of one
+	// source follow one another, as the images and the labels of idx do. None: the
+	// topic already has the examples. One of them may be StandardInput: see Spool.
+	Train []string `mapstructure:"train" yaml:"train" path:"file"`
+	Test  []string `mapstructure:"test" yaml:"test" path:"file"`
 	// Format is the name of the files' format; "": each file's name tells, or
 	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
@@ -56,6 +57,7 @@ type Options struct {
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 
 	categories map[string][]string // of the columns under Categorical, by their names; Sources finds them
+	spooled    *os.File            // what the standard input had; nil: it was not read
 }
 
 // ColumnChoice says which columns become features, by their numbers or names.
@@ -112,6 +114,13 @@ func (o Options) Check() []schemas.Problem {
 		problems = append(problems, o.checkFiles("train", o.Train)...)
 		problems = append(problems, o.checkFiles("test", o.Test)...)
 	}
+	if all := slices.Concat(o.Train, o.Test); len(slices.DeleteFunc(all, func(name string) bool { return name != StandardInput })) > 1 {
+		key := "train"
+		if slices.Contains(o.Test, StandardInput) {
+			key = "test"
+		}
+		wrong(key, StandardInput, "the standard input (-) in one place only: it can be read once")
+	}
 	// The keys of every format are checked: which formats the files have may be
 	// known only when they are opened.
 	for _, f := range formats() {
@@ -151,6 +160,9 @@ func (o Options) Check() []schemas.Problem {
 func (o Options) checkFiles(key string, files []string) []schemas.Problem {
 	if slices.Contains(files, "") {
 		return []schemas.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
+	}
+	if slices.ContainsFunc(files, isPattern) {
+		return nil // which files there are is not known
 	}
 	for rest := files; len(rest) > 0; {
 		f, ok := o.formatByName(rest[0])

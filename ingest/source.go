@@ -20,13 +20,14 @@ type Source struct {
 	// they are cut into messages, and count once.
 	ID    string
 	Split schemas.Split // what the examples are for
-	Files []string      // in the order of the options
+	Files []string      // in the order of the options, as people know them
 	Width int           // number of features of each example
 	// Columns are those that the features are of; nil if the files don't say.
 	Columns schemas.Columns
 
 	format  format
 	options Options
+	opened  []string         // the names of Files in the options
 	digests []schemas.Digest // of Files
 }
 
@@ -91,7 +92,11 @@ func sameColumns(first, s Source) error {
 }
 
 // sources makes the sources of one split.
-func sources(ctx context.Context, o Options, split schemas.Split, files []string) ([]Source, error) {
+func sources(ctx context.Context, o Options, split schemas.Split, names []string) ([]Source, error) {
+	files, err := Files(names)
+	if err != nil {
+		return nil, err
+	}
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])
@@ -99,9 +104,12 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 			return nil, err
 		}
 		if len(files) < f.files {
-			return nil, wholeFile(files[0], fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
+			return nil, wholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
 		}
-		s := Source{Split: split, Files: files[:f.files:f.files], format: f, options: o}
+		s := Source{Split: split, format: f, options: o, opened: files[:f.files:f.files]}
+		for _, name := range s.opened {
+			s.Files = append(s.Files, shown(name))
+		}
 		if err := s.digest(ctx); err != nil {
 			return nil, err
 		}
@@ -114,7 +122,7 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 }
 
 func (o Options) formatOfFile(ctx context.Context, name string) (format, error) {
-	c, err := openContent(ctx, name)
+	c, err := o.openContent(ctx, name)
 	if err != nil {
 		return format{}, err
 	}
@@ -124,15 +132,15 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format, error) 
 
 // digest sets the digests of the files.
 func (s *Source) digest(ctx context.Context) error {
-	for _, name := range s.Files {
-		c, err := openContent(ctx, name)
+	for _, name := range s.opened {
+		c, err := s.options.openContent(ctx, name)
 		if err != nil {
 			return err
 		}
 		_, err = io.Copy(io.Discard, c.file)
 		c.Close()
 		if err != nil {
-			return wholeFile(name, err)
+			return wholeFile(c.name, err)
 		}
 		s.digests = append(s.digests, c.digest())
 	}
@@ -170,8 +178,8 @@ func (s *Source) open(ctx context.Context) (r reader, opened []*content, err err
 			closeAll(opened)
 		}
 	}()
-	for _, name := range s.Files {
-		c, err := openContent(ctx, name)
+	for _, name := range s.opened {
+		c, err := s.options.openContent(ctx, name)
 		if err != nil {
 			return nil, opened, err
 		}
@@ -240,7 +248,7 @@ func File(ctx context.Context, name string, o Options, want Features) iter.Seq2[
 			yield(nil, problems[0])
 			return
 		}
-		c, err := openContent(ctx, name)
+		c, err := o.openContent(ctx, name)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -76,6 +77,14 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// spool copies the standard input to a temporary file if the options name it. Call remove when nothing reads it any more.
+func spool(cmd *cobra.Command, o *ingest.Options) (remove func() error, err error) {
+	if !o.NamesStandardInput() {
+		return func() error { return nil }, nil
+	}
+	return o.Spool(cmd.Context(), cmd.InOrStdin())
 }
 
 // withLog opens the log of a configuration, calls do with it, and closes it. It records the operations that are retried

@@ -25,7 +25,7 @@ func TestDigitsDigest(t *testing.T) {
 		cpu.X86.HasAVX512F = avx512
 		vek32.SetAcceleration(accelerated)
 	}()
-	t.Chdir("../..") // the example's files are relative to the repository
+	t.Chdir("../..")
 	c, err := config.Load("examples/digits.yaml", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,11 @@ func newIngest() *cobra.Command {
 			if len(c.Examples.Train)+len(c.Examples.Test) == 0 {
 				return errors.New("no files to ingest: set examples.train or examples.test")
 			}
+			remove, err := spool(cmd, &c.Examples)
+			if err != nil {
+				return failed(err)
+			}
+			defer remove()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {

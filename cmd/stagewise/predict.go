@@ -43,6 +43,13 @@ func newPredict() *cobra.Command {
 					return schemas.Problem{Key: "--header", Value: "false", Want: "true, as --label gives a column by its name"}
 				}
 			}
+			if input == ingest.StandardInput {
+				remove, err := o.Spool(cmd.Context(), cmd.InOrStdin())
+				if err != nil {
+					return failed(err)
+				}
+				defer remove()
+			}
 			err = write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				return predict(cmd.Context(), w, blas, m, input, o)
 			})
@@ -54,7 +61,7 @@ func newPredict() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file`, with or without labels, in a format that ingest reads; columns with names may be in any order")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in a format that ingest reads; columns with names may be in any order")
 	cmd.Flags().StringVarP(&output, "output", "o", standardOutput, "write the predictions to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows; by default that of the training files or of the file name's extension")
 	cmd.Flags().StringVar(&label, "label", "", "the `column` of the label; by default that of the training files")

@@ -54,6 +54,13 @@ func newTrain() *cobra.Command {
 			}
 			blas.UseForSolves()
 
+			if attach == "" {
+				remove, err := spool(cmd, &c.Examples)
+				if err != nil {
+					return failed(err)
+				}
+				defer remove()
+			}
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {

@@ -32,12 +32,12 @@ type TLS struct {
 	// Enabled turns TLS on. Without it the other fields must be empty.
 	Enabled bool
 	// CA is a file with the CA certificates that sign the brokers' certificates; "": the system's.
-	CA string
+	CA string `path:"file"`
 	// Certificate is a file with our certificate and its intermediate certificates. It is for brokers that require client
 	// certificates. Certificate and Key are set together.
-	Certificate string
+	Certificate string `path:"file"`
 	// Key is the file with the private key of Certificate. It must not be encrypted.
-	Key string
+	Key string `path:"file"`
 	// ServerName is the name in the brokers' certificates; "": the host in each broker's address.
 	ServerName string `mapstructure:"server_name"`
 }
@@ -51,7 +51,7 @@ type SASL struct {
 	// Password is the password. A Mechanism requires either Password or PasswordFile; without a Mechanism Password is ignored.
 	Password Secret
 	// PasswordFile is a file with the password in its first line.
-	PasswordFile string `mapstructure:"password_file"`
+	PasswordFile string `mapstructure:"password_file" path:"file"`
 }
 
 const (

@@ -1,0 +1,59 @@
+package ingest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A pattern stands for the files that match it, sorted, unless a file has
+// exactly this name.
+func TestFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv", "qq.csv"} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for names, want := range map[string]string{
+		"none.csv":      "none.csv", // opening it says that it is missing
+		"-":             "-",
+		"b.csv a.csv":   "b.csv a.csv",
+		"[ab].csv":      "a.csv b.csv",
+		"y/1.csv ?.csv": "y/1.csv a.csv b.csv",
+		".h*.csv":       ".hidden.csv",
+		"c[1].csv":      "c[1].csv",
+		"[x]/*.csv":     "[x]/1.csv [x]/2.csv",
+		"*/1.csv":       "[x]/1.csv y/1.csv",
+		"q*.csv":        "q*.csv",
+		"./[y]/*":       "y/1.csv",
+	} {
+		got, err := Files(strings.Fields(names))
+		if err != nil || !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %q, %v; expected %s", names, got, err, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"*.txt":  "*.txt: no file matches this pattern",
+		"no/*":   "no/*: no file matches this pattern",
+		"a.csv*": "",
+		"[a.csv": "[a.csv: no such file, and no pattern either: [ without ]",
+	} {
+		_, err := Files([]string{name})
+		if got := errorText(err); got != want {
+			t.Errorf("%s: %q, expected %q", name, got, want)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

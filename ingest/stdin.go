@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// StandardInput is the name that stands for the standard input in the place of
+// a file.
+const StandardInput = "-"
+
+// shown returns the name of a file for people.
+func shown(name string) string {
+	if name == StandardInput {
+		return "standard input"
+	}
+	return name
+}
+
+// NamesStandardInput reports whether one of the files is the standard input.
+func (o Options) NamesStandardInput() bool {
+	return slices.Contains(o.Train, StandardInput) || slices.Contains(o.Test, StandardInput)
+}
+
+// Spool copies in to a temporary file, from which the options read the standard
+// input: a source is read more than once, the first time for its digest. The
+// file has no name any more when Spool returns, so nothing is left of it when
+// the process ends, however it ends. Call remove when nothing reads the source
+// any more. Spool returns early with the context's error when ctx ends, and then
+// a read of in may still be under way.
+func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error, err error) {
+	file, err := os.CreateTemp("", "stagewise-*")
+	if err != nil {
+		return nil, fmt.Errorf("copy the standard input to a temporary file: %w", err)
+	}
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(file, in)
+		copied <- err
+	}()
+	err = os.Remove(file.Name())
+	if err == nil {
+		select {
+		case err = <-copied:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		file.Close() // nothing of it is needed any more
+		return nil, fmt.Errorf("copy the standard input to a temporary file: %w", err)
+	}
+	o.spooled = file
+	return file.Close, nil
+}
+
+// open opens a file by its name.
+func (o Options) open(name string) (io.ReadCloser, error) {
+	if name != StandardInput {
+		return os.Open(name)
+	}
+	if o.spooled == nil {
+		return nil, errors.New("only train, ingest and predict read it")
+	}
+	info, err := o.spooled.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.NewSectionReader(o.spooled, 0, info.Size())), nil
+}
