@@ -87,8 +87,8 @@ func spool(cmd *cobra.Command, o *ingest.Options) (remove func() error, err erro
 	return o.Spool(cmd.Context(), cmd.InOrStdin())
 }
 
-// withLog opens the log of a configuration, calls do with it, and closes it. It records the operations that are retried
-// because brokers fail.
+// withLog opens the log of a configuration, calls do with it, and closes it. If do fails before it has written anything, no data
+// directory is left that was not there before. withLog records the operations that are retried because brokers fail.
 func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) (err error) {
 	options := c.Log()
 	options.Waiting = func(w kafkalog.Wait) {
@@ -98,8 +98,10 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	return do(log)
+	if err := do(log); err != nil {
+		return errors.Join(err, log.Discard())
+	}
+	return log.Close()
 }
 
 // withVersions is withLog for commands that read the versions of a pipeline. If the pipeline has no topics, the error says

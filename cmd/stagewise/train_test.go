@@ -154,6 +154,9 @@ func TestNoVersions(t *testing.T) {
 		if code != exitFailed || stdout != "" || stderr != want {
 			t.Errorf("%s: exit code %d: %s%s", args, code, stdout, stderr)
 		}
+		if _, err := os.Stat(".stagewise"); err == nil {
+			t.Errorf("%s: a data directory was created", args)
+		}
 	}
 }
 
@@ -226,11 +229,43 @@ func TestPredictWithAnotherWidth(t *testing.T) {
 	}
 }
 
+// A run that fails before it has written anything leaves nothing behind. What was there before, or was written, stays.
 func TestTrainOnBadFiles(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "red,1,2\ngreen,x,2\n", "test.csv": blobs(30, 2)})
-	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--quiet")
-	if code != exitFailed || stdout != "" || !strings.Contains(stderr, "train.csv") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	train := func(folder string, settings ...string) {
+		t.Helper()
+		args := []string{"train", "-c", "good.yaml", "--quiet", "--set", "data_dir=" + folder}
+		for _, s := range settings {
+			args = append(args, "--set", s)
+		}
+		code, stdout, stderr := stagewise(args...)
+		if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		if !strings.Contains(stderr, "train.csv") && !strings.Contains(stderr, "no examples") {
+			t.Errorf("%s", stderr)
+		}
+	}
+	is := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	train("new/folder")
+	train("new/folder", "examples.train=none-train.csv")
+	train("new/folder", "examples.train=", "examples.test=")
+	if is("new") {
+		t.Error("a data directory is left of a run that has written nothing")
+	}
+	if code, _, stderr := stagewise("topics", "create", "-c", "good.yaml"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	train(".stagewise")
+	if !is(".stagewise/log/topics.json") {
+		t.Error("a data directory that was there before is gone")
+	}
+	if code, _, stderr := stagewise("ingest", "-c", "good.yaml", "--set", "data_dir=written", "--set", "examples.train="); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	train("written")
+	if !is("written/log/topics.json") {
+		t.Error("a data directory with examples is gone")
 	}
 }
 

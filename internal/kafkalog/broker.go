@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net"
 	"os"
@@ -25,6 +26,7 @@ import (
 // batch is cut off on load. kfake does not lock the directory, so broker does.
 type broker struct {
 	lock     *flock.Flock
+	made     []string // the folders that were not there before: the data directory, then those that it is in
 	disk     disk.Log
 	listener *listener
 	// writes is held by this process's writes, and all of it by restart: otherwise a write might be applied but not answered.
@@ -33,6 +35,7 @@ type broker struct {
 	mu      sync.Mutex // held while cluster starts and stops
 	cluster *kfake.Cluster
 	stopped bool
+	discard bool // stop removes what start made if no message was written
 }
 
 // compactionInterval turns kfake's own cleaning off, which is not safe: see package disk.
@@ -46,17 +49,18 @@ func startBroker(dir, address string, now time.Time) (b *broker, cleaned, err er
 	if dir == "" {
 		return nil, nil, errors.New("open log: set brokers or a data directory")
 	}
-	lock, err := lockDir(dir)
+	lock, made, err := lockDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &broker{lock: lock, disk: disk.Log{Dir: filepath.Join(dir, "log")}, writes: semaphore.NewWeighted(allWrites)}
+	b = &broker{lock: lock, made: made, discard: true, disk: disk.Log{Dir: filepath.Join(dir, "log")}, writes: semaphore.NewWeighted(allWrites)}
 	if b.listener, err = listen(address); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), unlock(lock))
+		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
 	if cleaned, err = b.start(now); err != nil {
-		return nil, nil, errors.Join(err, b.listener.close(), unlock(lock))
+		return nil, nil, errors.Join(err, b.listener.close(), b.release())
 	}
+	b.discard = false
 	return b, cleaned, nil
 }
 
@@ -120,29 +124,72 @@ func (b *broker) stop() error {
 		b.cluster.Close()
 		b.stopped = true
 	}
-	return errors.Join(b.listener.close(), unlock(b.lock))
+	return errors.Join(b.listener.close(), b.release())
+}
+
+// discardUnused makes stop remove the folders that start made, if no message was written.
+func (b *broker) discardUnused() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.discard = true
+}
+
+// release releases the directory.
+func (b *broker) release() error {
+	if !b.discard || len(b.made) == 0 {
+		return unlock(b.lock)
+	}
+	if written, err := b.disk.Written(); written || err != nil {
+		return errors.Join(err, unlock(b.lock))
+	}
+	err := os.RemoveAll(b.made[0])
+	for _, parent := range b.made[1:] {
+		if os.Remove(parent) != nil {
+			break // something else is in it by now
+		}
+	}
+	return errors.Join(err, b.lock.Unlock())
 }
 
 // lockDir locks a data directory and writes this process's id into the lock file. The operating system releases the lock when
-// a process dies, so a leftover lock file does no harm.
-func lockDir(dir string) (*flock.Flock, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+// a process dies, so a leftover lock file does no harm. made are the folders that it had to make, each before the one that it is in.
+func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
+	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, path)
 	}
-	lock := flock.New(filepath.Join(dir, "lock"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock = flock.New(filepath.Join(dir, "lock"))
 	locked, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
 	if !locked {
 		owner, _ := os.ReadFile(lock.Path())
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(owner)))
-		return nil, &LockedError{Dir: dir, PID: pid}
+		return nil, nil, &LockedError{Dir: dir, PID: pid}
+	}
+	if !isThere(lock) { // the process that had it has removed the directory
+		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
 	}
 	if err := os.WriteFile(lock.Path(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), unlock(lock))
+		return nil, nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), unlock(lock))
 	}
-	return lock, nil
+	return lock, made, nil
+}
+
+// isThere reports whether the locked file is the one that other processes would lock.
+func isThere(lock *flock.Flock) bool {
+	locked, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(lock.Path())
+	return err == nil && os.SameFile(locked, there)
 }
 
 // unlock empties the lock file but keeps it: if it were removed, two processes could lock two files of the same name.

@@ -180,6 +180,15 @@ func (l *Log) reach(ctx context.Context) error {
 // then be opened again. A second Close does nothing and returns the same error.
 func (l *Log) Close() error { return l.close() }
 
+// Discard is Close for a caller that has failed. If Open made the data directory of the embedded broker, and no message was written
+// since, it removes the directory again: nothing is left of a mistake.
+func (l *Log) Discard() error {
+	if l.broker != nil {
+		l.broker.discardUnused()
+	}
+	return l.Close()
+}
+
 // Embedded reports whether the broker runs inside this process.
 func (l *Log) Embedded() bool { return l.broker != nil }
 

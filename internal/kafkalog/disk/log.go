@@ -95,6 +95,15 @@ func (l *Log) each(do func(partition) error) error {
 	return errors.Join(failures...)
 }
 
+// Written reports whether a message has been written to any partition.
+func (l *Log) Written() (written bool, err error) {
+	err = l.each(func(p partition) error {
+		written = written || p.bytes() > 0
+		return nil
+	})
+	return written, err
+}
+
 // Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half
 // of them goes. The broker must not run. A partition that can't be cleaned stays as it is; the error names all of them.
 func (l *Log) Clean(now time.Time) error {
