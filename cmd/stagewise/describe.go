@@ -41,10 +41,12 @@ func brokers(c *config.Config) string {
 // that train wrote to, or empty.
 func conclude(w io.Writer, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
-		fmt.Fprintf(w, "test error %s, train error %s, %.1f s\n", percent(r.TestError), percent(&r.TrainError), r.Seconds)
-	} else {
-		fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
+		fmt.Fprintf(w, "test error %s, ", percent(r.TestError))
 	}
+	if holdout := r.Stages[len(r.Stages)-1].HoldoutError; holdout != nil {
+		fmt.Fprintf(w, "holdout error %s, ", percent(holdout))
+	}
+	fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
 	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
 	if model != "" && model != standardOutput {
 		fmt.Fprintf(w, ", and in %s", model)

@@ -39,12 +39,18 @@ func (l *logs) Record(e event.Event) {
 	case event.Passed:
 		train := e.Metrics[schemas.Train]
 		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective, "train_loss", train.Loss, "train_error", train.Error}
+		if holdout := e.Metrics[schemas.Holdout]; holdout.Rows > 0 {
+			attributes = append(attributes, "holdout_error", holdout.Error, "holdout_loss", holdout.Loss)
+		}
 		if test := e.Metrics[schemas.Test]; test.Rows > 0 {
 			attributes = append(attributes, "test_error", test.Error, "test_loss", test.Loss)
 		}
 		l.Info("passed", attributes...)
 	case event.StageEnded:
 		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", e.Seconds, "train_error", e.TrainError, "train_loss", e.TrainLoss}
+		if e.HoldoutError != nil && e.HoldoutLoss != nil {
+			attributes = append(attributes, "holdout_error", *e.HoldoutError, "holdout_loss", *e.HoldoutLoss)
+		}
 		if e.TestError != nil && e.TestLoss != nil {
 			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
 		}

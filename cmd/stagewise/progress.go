@@ -78,6 +78,9 @@ func (p *progress) Record(e event.Event) {
 		if s, ok := e.Metrics[schemas.Train]; ok {
 			p.lastPass += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
 		}
+		if s, ok := e.Metrics[schemas.Holdout]; ok {
+			p.lastPass += fmt.Sprintf("  holdout %.2f %%", s.Error)
+		}
 	case event.StageEnded:
 		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
 		if p.pending = append(p.pending, e); p.surveyed {
@@ -202,10 +205,12 @@ func (p *progress) maxVisits(stage int) int {
 	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.maxPasses(stage)
 }
 
-// The formats of the table, which fits into 80 columns.
+// The formats of the table, which fits into 80 columns, without and with a holdout.
 const (
-	head = "                                error             loss\n"
-	row  = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
+	head        = "                                error             loss\n"
+	row         = "%6s  %-10s  %6s  %7s  %7s  %7s  %7s  %7s\n"
+	headHoldout = "                                   error                    loss\n"
+	rowHoldout  = "%6s %-10s %6s %7s %7s %7s %7s %7s %7s %7s\n"
 )
 
 // flush writes the rows of the table that are pending.
@@ -216,16 +221,27 @@ func (p *progress) flush() {
 	p.pending = nil
 }
 
-// row writes the row of a stage.
+// row writes the row of a stage. All stages of a run have a holdout, or none.
 func (p *progress) row(e event.StageEnded) {
 	p.bar.clear()
+	heldOut := e.HoldoutError != nil
 	if !p.titled {
-		fmt.Fprint(p.w, head)
-		fmt.Fprintf(p.w, row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
+		if heldOut {
+			fmt.Fprint(p.w, headHoldout)
+			fmt.Fprintf(p.w, rowHoldout, "stage", "link", "passes", "train", "holdout", "test", "train", "holdout", "test", "seconds")
+		} else {
+			fmt.Fprint(p.w, head)
+			fmt.Fprintf(p.w, row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
+		}
 		p.titled = true
 	}
-	fmt.Fprintf(p.w, row, fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), e.Link, fmt.Sprint(e.Passes),
-		percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), fmt.Sprintf("%.1f", e.Seconds))
+	number, passes, seconds := fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), fmt.Sprint(e.Passes), fmt.Sprintf("%.1f", e.Seconds)
+	if heldOut {
+		fmt.Fprintf(p.w, rowHoldout, number, e.Link, passes, percent(&e.TrainError), percent(e.HoldoutError), percent(e.TestError),
+			loss(&e.TrainLoss), loss(e.HoldoutLoss), loss(e.TestLoss), seconds)
+	} else {
+		fmt.Fprintf(p.w, row, number, e.Link, passes, percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), seconds)
+	}
 	p.lastPass = ""
 }
 

@@ -183,6 +183,49 @@ func TestOutputIsTheResult(t *testing.T) {
 	}
 }
 
+// The holdout has columns of its own while a run trains, in the log and in the list of versions.
+func TestHoldoutIsShown(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(90, 2)})
+	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--set", "examples.holdout=0.2", "--report", "report.json")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	content, err := os.ReadFile("report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report schemas.Report
+	if err := json.Unmarshal(content, &report); err != nil {
+		t.Fatal(err)
+	}
+	last := report.Stages[len(report.Stages)-1]
+	for _, want := range []string{
+		" stage link       passes   train holdout    test   train holdout    test seconds\n",
+		fmt.Sprintf("   3/3 %-10s %6d %7s %7s %7s %7.4f %7.4f %7.4f ", last.Link, last.Passes, percent(&last.TrainError), percent(last.HoldoutError), percent(last.TestError),
+			last.TrainLoss, *last.HoldoutLoss, *last.TestLoss),
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+	for line := range strings.Lines(stderr) {
+		if strings.Contains(line, "/3 ") && len(line) > 81 {
+			t.Errorf("more than 80 columns: %q", line)
+		}
+	}
+	if want := fmt.Sprintf("test error %s, holdout error %s, train error ", percent(last.TestError), percent(last.HoldoutError)); !strings.HasPrefix(stdout, want) {
+		t.Errorf("%q does not begin with %q", stdout, want)
+	}
+	code, stdout, stderr = stagewise("weights", "list", "-c", "good.yaml")
+	if code != exitDone || !strings.Contains(stdout, "holdout error") || !strings.Contains(stdout, percent(last.HoldoutError)) {
+		t.Errorf("weights list: exit code %d: %s%s", code, stdout, stderr)
+	}
+	code, _, stderr = stagewise("train", "-c", "good.yaml", "--set", "examples.holdout=0.2", "--log", "text")
+	if code != exitDone || strings.Count(stderr, " holdout_error=") != strings.Count(stderr, " test_error=") || !strings.Contains(stderr, `msg="stage ended" `) {
+		t.Errorf("the log: exit code %d: %s", code, stderr)
+	}
+}
+
 // With --model - the standard output holds the model and nothing else.
 func TestModelToStandardOutput(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(60, 1), "test.csv": blobs(30, 2)})

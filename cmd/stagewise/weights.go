@@ -33,9 +33,9 @@ func newWeightsList() *cobra.Command {
 					return err
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "version\trun\tstages\tridge\ttest error\tdigest")
+				fmt.Fprintln(table, "version\trun\tstages\tridge\tholdout error\ttest error\tdigest")
 				for _, v := range versions {
-					fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\n", v.Version, v.Run, len(v.Blocks), ridges(v), testError(v), v.WeightsDigest.Short())
+					fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", v.Version, v.Run, len(v.Blocks), ridges(v), metric(v, "holdout_error"), metric(v, "test_error"), v.WeightsDigest.Short())
 				}
 				return table.Flush()
 			}))
@@ -56,8 +56,9 @@ func ridges(m schemas.Manifest) string {
 	return strings.Join(list, ", ")
 }
 
-func testError(m schemas.Manifest) string {
-	if v, ok := m.Metrics["test_error"]; ok {
+// metric returns an error of a version, in percent.
+func metric(m schemas.Manifest, name string) string {
+	if v, ok := m.Metrics[name]; ok {
 		return percent(&v)
 	}
 	return none

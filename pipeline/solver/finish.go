@@ -42,6 +42,9 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if report.TestError != nil {
 		manifest.Metrics["test_error"] = *report.TestError
 	}
+	if holdout := report.Stages[len(report.Stages)-1].HoldoutError; holdout != nil {
+		manifest.Metrics["holdout_error"] = *holdout
+	}
 	for name, split := range report.Splits {
 		manifest.Rows[name] = split.Rows
 	}
