@@ -46,6 +46,17 @@ type identity struct {
 // *FileError before anything is published. An option that does not pass Check
 // is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
+	return find(ctx, o, (*Source).digest)
+}
+
+// Inspect is Sources without what takes time: it reads no more than the first
+// rows of each file. So the sources have no ID, and files with the same bytes are
+// not found.
+func Inspect(ctx context.Context, o Options) ([]Source, error) {
+	return find(ctx, o, func(*Source, context.Context) error { return nil })
+}
+
+func find(ctx context.Context, o Options, digest func(*Source, context.Context) error) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
 	}
@@ -55,11 +66,11 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 			return nil, err
 		}
 	}
-	train, err := sources(ctx, o, schemas.Train, o.Train)
+	train, err := sources(ctx, o, schemas.Train, o.Train, digest)
 	if err != nil {
 		return nil, err
 	}
-	test, err := sources(ctx, o, schemas.Test, o.Test)
+	test, err := sources(ctx, o, schemas.Test, o.Test, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +82,7 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 		if err := sameColumns(all[0], s); err != nil {
 			return nil, err
 		}
-		if j := slices.IndexFunc(all[:i], func(other Source) bool { return other.ID == s.ID }); j >= 0 {
+		if j := slices.IndexFunc(all[:i], func(other Source) bool { return s.ID != "" && other.ID == s.ID }); j >= 0 {
 			return nil, wholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
 		}
 	}
@@ -92,7 +103,7 @@ func sameColumns(first, s Source) error {
 }
 
 // sources makes the sources of one split.
-func sources(ctx context.Context, o Options, split schemas.Split, names []string) ([]Source, error) {
+func sources(ctx context.Context, o Options, split schemas.Split, names []string, digest func(*Source, context.Context) error) ([]Source, error) {
 	files, err := Files(names)
 	if err != nil {
 		return nil, err
@@ -110,7 +121,7 @@ func sources(ctx context.Context, o Options, split schemas.Split, names []string
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
 		}
-		if err := s.digest(ctx); err != nil {
+		if err := digest(&s, ctx); err != nil {
 			return nil, err
 		}
 		if err := s.describe(ctx); err != nil {
@@ -147,14 +158,17 @@ func (s *Source) digest(ctx context.Context) error {
 	return nil
 }
 
-// describe sets the ID, and the width and the names of the features.
+// describe sets the ID, if there are digests, and the width and the names of the
+// features.
 func (s *Source) describe(ctx context.Context) error {
 	r, opened, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeAll(opened)
-	s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
+	if s.digests != nil {
+		s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
+	}
 	s.Width, s.Columns = r.width(), r.columns()
 	if s.format.inspect == nil {
 		return nil

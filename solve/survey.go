@@ -52,7 +52,7 @@ func (e *WidthError) Error() string {
 	if e.Features > maxPCAFeatures {
 		return fmt.Sprintf("prepare.pca: the examples have %d features, but principal components are of at most %d: set pca to 0", e.Features, maxPCAFeatures)
 	}
-	return fmt.Sprintf("prepare.pca: %d components of %d features", e.Components, e.Features)
+	return fmt.Sprintf("prepare.pca: %d components of %d features: expected at most %[2]d", e.Components, e.Features)
 }
 
 // CheckWidth returns a *WidthError if there can't be that many principal components of that many features.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,16 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
 func newCheck() *cobra.Command {
 	var from configFlags
 	cmd := &cobra.Command{
-		Use: "check -c FILE", Short: "Show what train would do, or what is wrong with the configuration", Args: cobra.NoArgs,
+		Use: "check -c FILE", Short: "Show what train would do, or what is wrong with the configuration and the files", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
 			if err != nil {
@@ -35,15 +38,16 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(check(cmd.OutOrStdout(), c, blas))
+			return failed(check(cmd.Context(), cmd.OutOrStdout(), c, blas))
 		},
 	}
 	from.add(cmd)
 	return cmd
 }
 
-// check writes what train would do. It returns an error for each file that is missing. It does not connect to brokers.
-func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
+// check writes what train would do. It returns an error for each file that is missing, or else for the first that train would refuse
+// by its first rows. It does not connect to brokers.
+func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, brokers(c))
 	fmt.Fprintf(table, "arithmetic\t%s, %s\n", blas.Name(), blas.Vector())
@@ -58,11 +62,16 @@ func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 
 	train, missingTrain := checkFiles("train", c.Examples.Train)
 	test, missingTest := checkFiles("test", c.Examples.Test)
-	files := slices.Concat(train, test)
+	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
 	if len(files) == 0 {
 		files = []string{"none; train uses the examples on the topic"}
 	}
 	section(table, "files", files)
+	if wrong == nil {
+		var features []string
+		features, wrong = checkRows(ctx, c)
+		section(table, "features", features)
+	}
 	var topics []string
 	for _, t := range pipeline.Topics(c.Job()) {
 		topics = append(topics, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
@@ -84,7 +93,7 @@ func check(w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	return errors.Join(slices.Concat(missingTrain, missingTest)...)
+	return wrong
 }
 
 // section writes a title with its lines: the title stands before the first.
@@ -96,21 +105,51 @@ func section(w io.Writer, title string, lines []string) {
 }
 
 // checkFiles returns a line for each file of a split, and an error for each file that can't be read.
-func checkFiles(split string, files []string) (lines []string, missing []error) {
-	for _, file := range files {
-		info, err := os.Stat(file)
-		switch {
-		case err != nil:
+func checkFiles(split string, names []string) (lines []string, missing []error) {
+	for _, name := range names {
+		files, err := ingest.Files([]string{name})
+		if err != nil {
 			missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
-			lines = append(lines, fmt.Sprintf("%s: %s (missing)", split, file))
-		case info.IsDir():
-			missing = append(missing, fmt.Errorf("examples.%s: %s is a directory", split, file))
-			lines = append(lines, fmt.Sprintf("%s: %s (a directory)", split, file))
-		default:
-			lines = append(lines, fmt.Sprintf("%s: %s (%s)", split, file, humanize.Bytes(uint64(info.Size()))))
+			lines = append(lines, fmt.Sprintf("%s: %s (no file matches)", split, name))
+		}
+		for _, file := range files {
+			line, err := checkFile(file)
+			if err != nil {
+				missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
+			}
+			lines = append(lines, split+": "+line)
 		}
 	}
 	return lines, missing
+}
+
+// checkFile returns a line for a file, and an error if it can't be read.
+func checkFile(file string) (string, error) {
+	if file == ingest.StandardInput {
+		return "standard input", nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return file + " (missing)", err
+	}
+	if info.IsDir() {
+		return file + " (a directory)", fmt.Errorf("%s is a directory", file)
+	}
+	return fmt.Sprintf("%s (%s)", file, humanize.Bytes(uint64(info.Size()))), nil
+}
+
+// checkRows opens the files, and reads their first rows as train would. It returns how many features they have, and an error if
+// train would refuse them. It leaves out the standard input, which it would use up.
+func checkRows(ctx context.Context, c *config.Config) ([]string, error) {
+	o := c.Examples
+	isInput := func(name string) bool { return name == ingest.StandardInput }
+	o.Train, o.Test = slices.DeleteFunc(slices.Clone(o.Train), isInput), slices.DeleteFunc(slices.Clone(o.Test), isInput)
+	sources, err := ingest.Inspect(ctx, o)
+	if err != nil || len(sources) == 0 {
+		return nil, err
+	}
+	width := sources[0].Width // that of all
+	return []string{strconv.Itoa(width)}, solve.CheckWidth(c.Prepare.PCA, width)
 }
 
 func preparation(p schemas.Prepare) string {

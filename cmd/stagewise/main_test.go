@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -119,13 +120,13 @@ func TestUnknownBLAS(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n", "test.csv": "0,1\n"})
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml", "--set", "memory=1GiB")
 	if code != exitDone || stderr != "" {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
-		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", "train: train.csv (4 B)", "blobs.examples (4)",
+		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", fmt.Sprintf("train: train.csv (%d B)\n", len(blobs(30, 1))), "features    3\n", "blobs.examples (4)",
 		"1-2    40 rff bandwidth 1  softmax     4", "3      all columns         calibrated  12", "test, patience 2",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -150,6 +151,37 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml")
 	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" || !strings.Contains(stdout, "test.csv (missing)") {
 		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
+	}
+}
+
+// What train would refuse by the first rows of the files, check refuses too.
+func TestCheckReadsFirstRows(t *testing.T) {
+	inFolder(t, map[string]string{
+		"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2), "wide.csv": "red,1,2,3,4\n", "named.csv": "digit,a,b,c\nred,1,2,3\n",
+	})
+	for args, want := range map[string]string{
+		"--set examples.train=[train.csv,wide.csv]":                                     "wide.csv: 4 features, but train.csv has 3",
+		"--set examples.test=wide.csv":                                                  "wide.csv: 4 features, but train.csv has 3",
+		"--set examples.train=*.txt":                                                    "examples.train: *.txt: no file matches this pattern",
+		"--set examples.train=named.csv --set examples.test= --set examples.label=word": `named.csv: line 1: no column "word" in the header`,
+		"--set examples.train=named.csv --set examples.test= --set examples.label=digit --set examples.weight=w": `named.csv: line 1: no column "w" in the header`,
+		"--set examples.label=7": "train.csv: line 1, column 7: there are 4 columns, counted from 0",
+		"--set prepare.pca=1000": "prepare.pca: 1000 components of 3 features: expected at most 3",
+		"--set examples.train=-": "",
+	} {
+		code, stdout, stderr := stagewise(append([]string{"check", "-c", "good.yaml"}, strings.Fields(args)...)...)
+		if want == "" {
+			if code != exitDone || stderr != "" {
+				t.Errorf("%s: exit code %d: %s", args, code, stderr)
+			}
+			continue
+		}
+		if code != exitFailed || stderr != "stagewise: "+want+"\n" || !strings.Contains(stdout, "\nstage  features") {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+		if _, err := os.Stat(".stagewise"); err == nil {
+			t.Error("a data directory was created")
+		}
 	}
 }
 
