@@ -1,7 +1,8 @@
 // Command stagewise trains, exports and applies the models of a pipeline. It reads the configuration, opens the log, calls
 // package pipeline, and shows the results. docs/configuration.md describes the keys of a configuration.
 //
-// The exit code is 0 for success, 1 if the run failed, and 2 if the configuration or the command line is wrong.
+// The exit code is 0 for success, 1 if the run failed, 2 if the configuration or the command line is wrong, 130 if SIGINT (Ctrl-C)
+// interrupted it, and 143 if SIGTERM did. A service ends with 0 after either.
 package main
 
 import (
@@ -20,16 +21,29 @@ import (
 
 // The exit codes of the program.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitWrong  = 2
+	exitDone        = 0
+	exitFailed      = 1
+	exitWrong       = 2
+	exitInterrupted = 130 // 128 + SIGINT, as a shell says of a process that the signal has ended
+	exitTerminated  = 143 // 128 + SIGTERM
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		received := <-signals
+		signal.Stop(signals) // a second signal ends the process at once
+		cancel(&interruption{received})
+	}()
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
+
+// interruption is why a context ended: the process has received a signal.
+type interruption struct{ signal os.Signal }
+
+func (i *interruption) Error() string { return i.signal.String() }
 
 // execute runs the command that args name and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -41,7 +55,11 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
 	if ctx.Err() != nil {
-		err = &failure{errors.New(interrupted(command.Name()))}
+		fmt.Fprintf(stderr, "stagewise: %s\n", interrupted(command.Name()))
+		if i, ok := errors.AsType[*interruption](context.Cause(ctx)); ok && i.signal == syscall.SIGTERM {
+			return exitTerminated
+		}
+		return exitInterrupted
 	}
 	printError(command, stderr, err)
 	if errors.As(err, new(*failure)) {

@@ -12,7 +12,7 @@ import (
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := newGroup("stagewise", "Train multi-class models from Kafka logs by stagewise least squares",
 		newTrain(), newWork(), newSolve(), newIngest(), newPredict(), newWeights(), newTopics(), newCheck(), newVersion())
-	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong."
+	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 interrupted (143 by SIGTERM)."
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true

@@ -318,7 +318,7 @@ func TestInterrupted(t *testing.T) {
 	cancel()
 	var stdout, stderr bytes.Buffer
 	code := execute(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
-	if code != exitFailed || stderr.String() != "stagewise: interrupted; to resume, run the same command again\n" {
+	if code != exitInterrupted || stderr.String() != "stagewise: interrupted; to resume, run the same command again\n" {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A command that a signal has interrupted ends with 128 and the number of the signal, says so, and goes on when it is run again.
+func TestSignals(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
+	for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+		// A run of so many stages is still under way when its first line appears.
+		cmd, _, _ := program(t, "train", "-c", "good.yaml", "--set", "stages.0.repeat=5000")
+		read, write := io.Pipe()
+		cmd.Stderr = write
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // the exit code is checked below
+			write.Close()
+		}()
+		var all bytes.Buffer
+		lines := bufio.NewScanner(read)
+		for lines.Scan() {
+			all.WriteString(lines.Text() + "\n")
+			if strings.HasPrefix(lines.Text(), "run ") {
+				if err := cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		<-ended
+		if code := cmd.ProcessState.ExitCode(); code != want || !strings.HasSuffix(all.String(), "stagewise: interrupted; to resume, run the same command again\n") {
+			t.Errorf("%v: exit code %d, expected %d: %s", signal, code, want, all.String())
+		}
+	}
+	// Whoever waits for the standard input can be interrupted too.
+	cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)); err != nil { // more than a pipe holds: it is being read
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || stdout.Len() > 0 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
