@@ -104,32 +104,23 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	return log.Close()
 }
 
-// withVersions is withLog for commands that read the versions of a pipeline. If the pipeline has no topics, the error says
-// what to do.
-func withVersions(ctx context.Context, c *config.Config, rec event.Recorder, read func(*kafkalog.Log) error) error {
-	err := withLog(ctx, c, rec, func(log *kafkalog.Log) error {
-		// A Kafka broker that has just started knows no topics for a while, so read retries. The embedded broker knows its
-		// topics at once, and there is nothing to wait for.
-		if len(c.Brokers) == 0 {
-			plans := run.TopicsOf(c.Name).Plans
-			found, err := log.Topics(ctx, plans)
-			if err != nil {
-				return err
-			}
-			if len(found) == 0 {
-				return fmt.Errorf("read %s: %w", plans, kafkalog.ErrUnknownTopic)
-			}
+// withPipeline is withLog for commands that need a pipeline that is there. If it has no topics, the error says what to do.
+func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) error {
+	return withLog(ctx, c, rec, func(log *kafkalog.Log) error {
+		plans := run.TopicsOf(c.Name).Plans
+		exists, err := log.Exists(ctx, plans)
+		if err != nil {
+			return err
 		}
-		return read(log)
+		if exists {
+			return do(log)
+		}
+		broker := "data_dir"
+		if len(c.Brokers) > 0 {
+			broker = "brokers"
+		}
+		return fmt.Errorf("read %s: %w; run stagewise train first, or check name and %s", plans, kafkalog.ErrUnknownTopic, broker)
 	})
-	if !errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return err
-	}
-	broker := "data_dir"
-	if len(c.Brokers) > 0 {
-		broker = "brokers"
-	}
-	return fmt.Errorf("%w; run stagewise train first, or check name and %s", err, broker)
 }
 
 // requireCluster returns an error if the configuration names no Kafka cluster, which other processes could reach too.

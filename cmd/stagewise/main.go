@@ -55,7 +55,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
 	if ctx.Err() != nil {
-		fmt.Fprintf(stderr, "stagewise: %s\n", interrupted(command.Name()))
+		printError(command, stderr, interrupted(command.Name()))
 		if i, ok := errors.AsType[*interruption](context.Cause(ctx)); ok && i.signal == syscall.SIGTERM {
 			return exitTerminated
 		}
@@ -68,11 +68,11 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitWrong
 }
 
-func interrupted(command string) string {
+func interrupted(command string) error {
 	if command == "train" || command == "ingest" {
-		return "interrupted; to resume, run the same command again"
+		return errors.New("interrupted; to resume, run the same command again")
 	}
-	return "interrupted"
+	return errors.New("interrupted")
 }
 
 // failure is an error that neither the configuration nor the command line caused. It makes the exit code 1. All other errors,

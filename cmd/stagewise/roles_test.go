@@ -98,6 +98,15 @@ func TestServices(t *testing.T) {
 		}
 	}
 
+	// A pipeline that does not exist is no reason to wait, as the brokers know other topics.
+	for _, args := range []string{"weights list", "weights export -o model", "train --attach 0123"} {
+		code, _, stderr := stagewise(append(append(strings.Fields(args), on...), "--set", "name=none")...)
+		want := "read none.plans: unknown topic or partition; run stagewise train first, or check name and brokers\n"
+		if code != exitFailed || !strings.HasSuffix(stderr, want) || strings.Contains(stderr, "waiting for") {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+	}
+
 	stop()
 	for role, ended := range services {
 		if code := <-ended; code != exitDone {

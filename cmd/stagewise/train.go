@@ -62,7 +62,11 @@ func newTrain() *cobra.Command {
 				defer remove()
 			}
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
-			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			with := withLog
+			if attach != "" {
+				with = withPipeline
+			}
+			return failed(with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
 					describe(cmd.ErrOrStderr(), c, blas)
 				}

@@ -27,7 +27,7 @@ func newWeightsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return failed(withVersions(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				versions, err := pipeline.Versions(cmd.Context(), log, c.Name)
 				if err != nil {
 					return err
@@ -79,7 +79,7 @@ func newWeightsExport() *cobra.Command {
 			if err := checkWritable(output); err != nil {
 				return err
 			}
-			return failed(withVersions(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, version)
 				if err != nil {
 					return err

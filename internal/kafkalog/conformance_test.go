@@ -430,6 +430,9 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), plain.Name, compacted.Name)) })
 
 	l.unknownTimeout = 0
+	if exists, err := l.Exists(ctx, plain.Name); exists || err != nil {
+		t.Errorf("before it is created: exists %t, %v", exists, err)
+	}
 	if _, err := l.Partitions(ctx, plain.Name); !errors.Is(err, ErrUnknownTopic) {
 		t.Fatalf("partitions of an unknown topic: %v", err)
 	}
@@ -439,6 +442,9 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	}
 	noError(t, l.Create(ctx, compacted, plain))
 	noError(t, l.Create(ctx, Topic{Name: plain.Name, Partitions: 7})) // does not change the topic
+	if exists, err := l.Exists(ctx, plain.Name); !exists || err != nil {
+		t.Errorf("exists %t, %v", exists, err)
+	}
 	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
 		t.Fatalf("%d partitions, %v", n, err)
 	}

@@ -151,6 +151,36 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
+// Exists reports whether the brokers have a topic, without the wait that a topic needs which is being created. Only if they have no
+// topic at all it waits: brokers that have just started know none for a while.
+func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error) {
+	err = l.retryOn(ctx, topic, "find "+topic, func(ctx context.Context) error {
+		m, err := l.metadata(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		if err = m.Topics[0].Error; !unknown(err) {
+			exists = err == nil
+			return err
+		}
+		all, failure := l.metadata(ctx, nil)
+		if failure != nil {
+			return failure
+		}
+		if len(all.Topics) > 0 || l.Embedded() {
+			return nil
+		}
+		return err
+	})
+	if errors.Is(err, ErrUnknownTopic) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find %s: %w", topic, err)
+	}
+	return exists, nil
+}
+
 // Topics returns the topics whose names begin with prefix, sorted by name, without Kafka's internal topics.
 func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	var topics []Topic
