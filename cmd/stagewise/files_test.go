@@ -5,17 +5,28 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// asProgram is the variable that makes the test binary the program.
-const asProgram = "RUN_AS_STAGEWISE"
+const (
+	// asProgram is the variable that makes the test binary the program.
+	asProgram = "RUN_AS_STAGEWISE"
+	// fileSize is the variable with the number of bytes after which the program can write no further into a file.
+	fileSize = "RUN_WITH_FILE_SIZE"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		if bytes, err := strconv.ParseUint(os.Getenv(fileSize), 10, 64); err == nil {
+			signal.Ignore(syscall.SIGXFSZ) // then the write returns an error
+			must(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: bytes}))
+		}
 		main()
 	}
 	os.Exit(m.Run())
@@ -33,6 +44,25 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
+}
+
+// A disk on which a file can't grow ends a run with a sentence that says so. With room, the same command finishes the run.
+func TestFullDisk(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(3000, 1), "test.csv": blobs(30, 2)})
+	const where = "the embedded broker could not write to "
+	for _, size := range []string{"2000", "40000"} {
+		t.Setenv(fileSize, size)
+		cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "stages.0.features.size=200", "--quiet")
+		err := cmd.Run()
+		text := stderr.String()
+		if err == nil || cmd.ProcessState.ExitCode() != exitFailed || stdout.Len() > 0 || !strings.Contains(text, where) || !strings.Contains(text, ": file too large; make room") || strings.Contains(text, "[-1]") {
+			t.Errorf("files of %s bytes: %v: %s%s", size, err, stdout, text)
+		}
+	}
+	t.Setenv(fileSize, "")
+	if cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "stages.0.features.size=200"); cmd.Run() != nil {
+		t.Errorf("%s%s", stdout, stderr)
+	}
 }
 
 // The files of a configuration are beside it, wherever a command is run. One file needs no brackets, and a pattern stands for several.

@@ -78,6 +78,9 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 			return err
 		}
 		base = response.BaseOffset
+		if l.broker != nil && errors.Is(response.Error, kafka.Unknown) {
+			return l.broker.explain(response.Error)
+		}
 		return response.Error
 	})
 	return base, err

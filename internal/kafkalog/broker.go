@@ -28,6 +28,7 @@ type broker struct {
 	lock     *flock.Flock
 	made     []string // the folders that were not there before: the data directory, then those that it is in
 	disk     disk.Log
+	faults   faults
 	listener *listener
 	// writes is held by this process's writes, and all of it by restart: otherwise a write might be applied but not answered.
 	writes *semaphore.Weighted
@@ -79,6 +80,7 @@ func (b *broker) start(now time.Time) (cleaned, err error) {
 		kfake.NumBrokers(1),
 		kfake.ClusterID(embeddedCluster),
 		kfake.DataDir(b.disk.Dir),
+		kfake.WithLogger(&b.faults),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener.acceptor(), nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
 	)

@@ -28,6 +28,21 @@ func (e *DeletedError) Error() string {
 	return fmt.Sprintf("%s[%d] no longer holds offset %d; it holds [%d, %d)", e.Topic, e.Partition, e.Wanted, e.First, e.End)
 }
 
+// WriteError means that the embedded broker could not write to its files, as when a disk is full.
+type WriteError struct {
+	// Path is the file or the folder.
+	Path string
+	// Err is the error of the file system.
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("the embedded broker could not write to %s: %v; make room or allow it there, or set data_dir to a folder on another disk", e.Path, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *WriteError) Unwrap() error { return e.Err }
+
 // LockedError means that another process uses the data directory.
 type LockedError struct {
 	// Dir is the data directory.

@@ -140,6 +140,9 @@ func retriable(err error) bool {
 		}
 		return code.Temporary()
 	}
+	if errors.As(err, new(*WriteError)) { // an error of a file system is a net.Error too
+		return false
+	}
 	if secure.IsAlert(err) { // an alert is a net.Error too
 		return false
 	}
