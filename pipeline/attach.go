@@ -30,8 +30,8 @@ func (e *UnknownRunError) Error() string {
 	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
 }
 
-// Versions returns the manifests of a pipeline's versions, in ascending order.
-func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]schemas.Manifest, error) {
+// Versions returns a pipeline's versions, in ascending order.
+func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]run.Finished, error) {
 	return open(log, name, nil).Versions(ctx)
 }
 

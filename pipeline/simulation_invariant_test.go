@@ -197,7 +197,7 @@ func (s *simulation) checkEnd() {
 	if len(manifests) < min(done, simKeep) || len(manifests) > done {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
 	}
-	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m schemas.Manifest) bool { return m.Version > latest.Version })) {
+	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m run.Finished) bool { return m.Version > latest.Version })) {
 		s.fail("the latest version is %+v, %v", latest, err)
 	}
 	for _, m := range manifests {

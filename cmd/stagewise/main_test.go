@@ -86,6 +86,9 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},
 		{"weights export -c good.yaml", `required flag(s) "output" not set`},
+		{"runs list", `required flag(s) "config" not set`},
+		{"runs cancel -c good.yaml", "expected the id of a run, or --all; runs list has the ids"},
+		{"runs cancel -c good.yaml 0123 --all", "expected the id of a run, or --all; runs list has the ids"},
 		{"predict", `required flag(s) "input", "model" not set`},
 	} {
 		t.Run(test.args, func(t *testing.T) {

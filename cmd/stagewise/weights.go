@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 func newWeights() *cobra.Command {
@@ -33,9 +34,10 @@ func newWeightsList() *cobra.Command {
 					return err
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "version\trun\tstages\tridge\tholdout error\ttest error\tdigest")
+				fmt.Fprintln(table, "version\trun\tdate\trows\tstages\tridge\ttrain error\tholdout error\ttest error\tdigest\tparameters")
 				for _, v := range versions {
-					fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%s\t%s\n", v.Version, v.Run, len(v.Blocks), ridges(v), metric(v, "holdout_error"), metric(v, "test_error"), v.WeightsDigest.Short())
+					fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Version, v.Run, date(v.Written), v.Rows[schemas.Train.String()], len(v.Blocks), ridges(v.Manifest),
+						metric(v.Manifest, "train_error"), metric(v.Manifest, "holdout_error"), metric(v.Manifest, "test_error"), v.WeightsDigest.Short(), parameters(v.Plan))
 				}
 				return table.Flush()
 			}))
@@ -55,6 +57,28 @@ func ridges(m schemas.Manifest) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// parameters describes the preparation of a run and the features and links of its stages.
+func parameters(plan *schemas.Plan) string {
+	var parts []string
+	if p := plan.Prepare; p.PCA > 0 || p.Scale != stages.ScaleNone {
+		parts = append(parts, preparation(p))
+	}
+	for first := 0; first < len(plan.Stages); {
+		text, next := kind(plan.Stages[first]), first+1
+		for next < len(plan.Stages) && kind(plan.Stages[next]) == text {
+			next++
+		}
+		if next > first+1 {
+			text = fmt.Sprintf("%d × %s", next-first, text)
+		}
+		parts, first = append(parts, text), next
+	}
+	return strings.Join(parts, ", ")
+}
+
+// kind describes the features and the link of a stage.
+func kind(s schemas.Stage) string { return fmt.Sprintf("%s %s", features(s), s.Link) }
 
 // metric returns an error of a version, in percent.
 func metric(m schemas.Manifest, name string) string {

@@ -462,6 +462,17 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 	}
 }
 
+// Runs returns the runs whose plans the ledger knows, and their plans: those that it knows from the history only come last.
+func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
+	return func(yield func(string, *schemas.Plan) bool) {
+		for _, p := range l.plans {
+			if !yield(p.place.Run, p.Plan) {
+				return
+			}
+		}
+	}
+}
+
 // Versions says where the versions are that were not removed, by their numbers.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 

@@ -7,29 +7,36 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Versions returns the manifests of the finished versions by version number, the latest last.
-func (c *Client) Versions(ctx context.Context) (manifests []schemas.Manifest, err error) {
+// Finished is a finished version: its manifest, and when that was written, by the clock of who wrote it.
+type Finished struct {
+	schemas.Manifest
+	Written time.Time
+}
+
+// Versions returns the finished versions by version number, the latest last.
+func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, place := range l.Versions() {
-		manifest, err := c.manifest(ctx, place)
+		v, err := c.manifest(ctx, place)
 		if errors.As(err, new(*GoneError)) {
 			continue // it is being removed
 		}
 		if err != nil {
 			return nil, err
 		}
-		manifests = append(manifests, *manifest)
+		finished = append(finished, Finished{*v.manifest, v.written})
 	}
-	return manifests, nil
+	return finished, nil
 }
 
 // Latest is the name of the finished version with the highest number.
@@ -55,7 +62,11 @@ func (c *Client) Version(ctx context.Context, want string) (*schemas.Manifest, e
 	if err != nil {
 		return nil, err
 	}
-	return c.manifest(ctx, place)
+	v, err := c.manifest(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	return v.manifest, nil
 }
 
 // Model reads a version as a model, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
@@ -80,7 +91,7 @@ func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 }
 
 // manifest reads the manifest of a version.
-func (c *Client) manifest(ctx context.Context, place schemas.Place) (*schemas.Manifest, error) {
+func (c *Client) manifest(ctx context.Context, place schemas.Place) (*version, error) {
 	v := c.newVersion(place)
 	if err := v.read(ctx, place.Manifest, place.To); err != nil {
 		return nil, err
@@ -90,7 +101,7 @@ func (c *Client) manifest(ctx context.Context, place schemas.Place) (*schemas.Ma
 			return nil, err
 		}
 	}
-	return v.manifest, nil
+	return v, nil
 }
 
 // place returns where a version is.
@@ -115,6 +126,7 @@ type version struct {
 	documents schemas.Documents
 	collector schemas.Collector[float32]
 	manifest  *schemas.Manifest                           // nil: not read yet
+	written   time.Time                                   // the manifest
 	records   map[schemas.Digest]*schemas.Record[float32] // by their digests
 }
 
@@ -126,7 +138,7 @@ func (c *Client) newVersion(place schemas.Place) *version {
 func (v *version) read(ctx context.Context, from, to int64) error {
 	err := v.Remaining(ctx, v.Topics.Versions, 0, from, to, func(m Message) error {
 		if m.Run() == v.place.Run && m.Value != nil {
-			v.take(m.Message)
+			v.take(m)
 		}
 		return nil
 	})
@@ -148,16 +160,16 @@ func (v *version) readAll(ctx context.Context) error {
 	return nil
 }
 
-func (v *version) take(m schemas.Message) {
+func (v *version) take(m Message) {
 	if m.Kind() != schemas.KindManifest {
-		if r, err := v.Codec.CollectSingle(&v.collector, m); err == nil && r != nil {
+		if r, err := v.Codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
 			v.records[m.Digest()] = r
 		}
 		return
 	}
-	if whole, ok, err := v.documents.Add(m); err == nil && ok {
+	if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
 		if manifest, err := v.Codec.DecodeManifest(whole); err == nil {
-			v.manifest = manifest
+			v.manifest, v.written = manifest, m.Time
 		}
 	}
 }
