@@ -2,9 +2,12 @@ package config
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/stagewise/stagewise/ingest"
 )
 
 // withheld is the section that MarshalJSON leaves out: it says how one process logs in, and nothing about what it computes.
@@ -12,7 +15,24 @@ const withheld = "security"
 
 // MarshalJSON returns what every key is set to, defaults included, in the order of the fields. It has no section security, and so
 // no password. As JSON is YAML, [Load] reads it: it is a configuration that says the same.
-func (c *Config) MarshalJSON() ([]byte, error) { return json.Marshal(resolved(reflect.ValueOf(c))) }
+//
+// Names of files are absolute, as those in a configuration file are relative to its folder.
+func (c *Config) MarshalJSON() ([]byte, error) {
+	written := *c
+	for _, files := range []*[]string{&written.Examples.Train, &written.Examples.Test} {
+		*files = slices.Clone(*files)
+		for i, name := range *files {
+			path, err := filepath.Abs(name)
+			if err != nil {
+				return nil, err
+			}
+			if name != ingest.StandardInput {
+				(*files)[i] = path
+			}
+		}
+	}
+	return json.Marshal(resolved(reflect.ValueOf(&written)))
+}
 
 // resolved returns the value of a field of a configuration as JSON should have it: a struct as a mapping of its keys, without those
 // that are nil, which say nothing.
