@@ -170,7 +170,7 @@ func (s *Source) describe(ctx context.Context) error {
 		s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
 	}
 	s.Width, s.Columns = r.width(), r.columns()
-	if s.format.inspect == nil {
+	if s.format.inspect == nil || s.Split != schemas.Train { // a few rows to test on show nothing
 		return nil
 	}
 	return s.format.inspect(r)

@@ -62,7 +62,7 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		began, out, ended := time.Now(), watch(until), make(chan int, 1)
-		go func() { ended <- execute(ctx, append([]string{"train", "--attach", id}, on...), out, io.Discard) }()
+		go func() { ended <- execute(ctx, append([]string{"train", "--attach", id}, on...), io.Discard, out) }()
 		<-out.seen
 		if took := time.Since(began); took >= run.MinPatience {
 			t.Errorf("it takes %v to say %q", took, until)
