@@ -220,6 +220,7 @@ type simulation struct {
 
 	faultsLeft      int
 	dataLost        bool                         // a message that a run may need was lost or expired
+	oneClass        bool                         // what is left of the examples has one class: no run can use it
 	historyLost     bool                         // messages of plans, versions or weights were lost, so checkEnd can't compare
 	lostAt          int                          // the step
 	begun           map[string]int               // the steps in which submitters began to plan runs
