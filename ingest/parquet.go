@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -50,7 +49,7 @@ type parquetColumn struct {
 }
 
 func openParquet(c *content) (table, error) {
-	f, ok := c.file.ReadCloser.(*os.File)
+	f, ok := c.file.ReadCloser.(randomAccess)
 	if !ok || c.kind != "" {
 		return nil, fmt.Errorf("a Parquet file within %s: expected the file itself, which compresses its columns", c.kind)
 	}

@@ -49,9 +49,9 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 	return find(ctx, o, (*Source).digest)
 }
 
-// Inspect is Sources without what takes time: it reads no more than the first
-// rows of each file. So the sources have no ID, and files with the same bytes are
-// not found.
+// Inspect is Sources without the digests: it reads the first rows of each file,
+// and more only to find the words of Categorical. So the sources have no ID, and
+// files with the same bytes are not found.
 func Inspect(ctx context.Context, o Options) ([]Source, error) {
 	return find(ctx, o, func(*Source, context.Context) error { return nil })
 }
@@ -60,8 +60,14 @@ func find(ctx context.Context, o Options, digest func(*Source, context.Context) 
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
 	}
+	var err error
+	if o.Train, err = Files(o.Train); err != nil {
+		return nil, err
+	}
+	if o.Test, err = Files(o.Test); err != nil {
+		return nil, err
+	}
 	if len(o.Categorical) > 0 {
-		var err error
 		if o.categories, err = o.findCategories(ctx, o.Train); err != nil {
 			return nil, err
 		}
@@ -103,11 +109,7 @@ func sameColumns(first, s Source) error {
 }
 
 // sources makes the sources of one split.
-func sources(ctx context.Context, o Options, split schemas.Split, names []string, digest func(*Source, context.Context) error) ([]Source, error) {
-	files, err := Files(names)
-	if err != nil {
-		return nil, err
-	}
+func sources(ctx context.Context, o Options, split schemas.Split, files []string, digest func(*Source, context.Context) error) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])

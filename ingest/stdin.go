@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 )
@@ -70,5 +71,23 @@ func (o Options) open(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.NopCloser(io.NewSectionReader(o.spooled, 0, info.Size())), nil
+	return &spooled{io.NewSectionReader(o.spooled, 0, info.Size()), info}, nil
 }
+
+// randomAccess is a file that can be read at any offset.
+type randomAccess interface {
+	fs.File
+	io.ReaderAt
+}
+
+// spooled is the standard input from its beginning. It is a file for formats
+// that begin to read at the end.
+type spooled struct {
+	*io.SectionReader
+	info fs.FileInfo
+}
+
+// Close does nothing: whoever has spooled the standard input closes the file.
+func (*spooled) Close() error { return nil }
+
+func (s *spooled) Stat() (fs.FileInfo, error) { return s.info, nil }

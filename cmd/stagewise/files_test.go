@@ -92,6 +92,19 @@ func TestFilesAreBesideTheConfiguration(t *testing.T) {
 	if _, err := os.Stat(".stagewise"); err != nil {
 		t.Errorf("data_dir is not in the working directory: %v", err)
 	}
+	// The configuration of a report names the same files, wherever it is.
+	code, report, stderr := stagewise("train", "-c", "job/job.yaml", "--quiet", "--report", "-")
+	var made struct{ Configuration json.RawMessage }
+	if err := json.Unmarshal([]byte(report), &made); err != nil || code != exitDone {
+		t.Fatalf("exit code %d: %v: %s", code, err, stderr)
+	}
+	if err := os.WriteFile("job/again.json", made.Configuration, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = stagewise("ingest", "-c", "job/again.json")
+	if code != exitDone || strings.Count(stderr, ", already on the topic\n") != 3 {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
 	code, _, stderr = stagewise("train", "-c", "job/job.yaml", "--set", "examples.train=*.txt", "--quiet")
 	if code != exitFailed || stderr != "stagewise: *.txt: no file matches this pattern\n" {
 		t.Errorf("exit code %d: %s", code, stderr)

@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+)
+
+// The standard input has the ID and the rows of a file with the same bytes, in every format that tells itself by its first bytes or by
+// its end.
+func TestStandardInputIsAFile(t *testing.T) {
+	f := folder(t.TempDir())
+	for format, content := range map[string][]byte{
+		"csv":     []byte("0,1,2\n1,3,4\n"),
+		"parquet": pandasFrame(t),
+	} {
+		read := func(o Options) (id string, rows int) {
+			t.Helper()
+			o.Format = format
+			if format == "parquet" {
+				o.Missing = MissingMean
+			}
+			sources, err := Sources(context.Background(), o)
+			if err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+			for batch, err := range sources[0].Batches(context.Background()) {
+				if err != nil {
+					t.Fatalf("%s: %v", format, err)
+				}
+				rows += batch.Rows
+			}
+			return sources[0].ID, rows
+		}
+		named, input := Defaults(), Defaults()
+		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}
+		remove, err := input.Spool(context.Background(), bytes.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, rows := read(input)
+		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
+			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
+		}
+		if err := remove(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A pattern stands for files whose columns of words become features too.
+func TestPatternWithWords(t *testing.T) {
+	f := folder(t.TempDir())
+	f.write(t, "b.csv", []byte("y,colour\n0,red\n"))
+	f.write(t, "a.csv", []byte("y,colour\n1,blue\n"))
+	o := Defaults()
+	o.Label, o.Categorical, o.Train = "y", []string{"colour"}, []string{f.path("*.csv")}
+	sources, err := Sources(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sources) != 2 || sources[0].Width != 3 { // blue, red, and all others
+		t.Errorf("sources %+v", sources)
+	}
+}
