@@ -13,14 +13,18 @@ import (
 type Counting struct {
 	plan    *schemas.Plan
 	sources map[schemas.Origin]*schemas.SourceSeal // by the origin of their messages, without a sequence
+	removed map[string]bool                        // names of sources that were removed
 }
 
 // NewCounting returns the Counting of a plan.
 func NewCounting(plan *schemas.Plan) *Counting {
-	c := &Counting{plan, make(map[schemas.Origin]*schemas.SourceSeal, len(plan.Sources))}
+	c := &Counting{plan, make(map[schemas.Origin]*schemas.SourceSeal, len(plan.Sources)), make(map[string]bool, len(plan.Removed))}
 	for i := range plan.Sources {
 		seal := &plan.Sources[i]
 		c.sources[schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = seal
+	}
+	for _, name := range plan.Removed {
+		c.removed[name] = true
 	}
 	return c
 }
@@ -35,7 +39,7 @@ func (c *Counting) WithoutSpan() (expired int64) {
 	for _, seal := range c.plan.Sources {
 		for _, span := range seal.Spans {
 			if !visited[span.Partition] {
-				expired += want(&seal, span.Partition) - c.expiring(&seal, span.Partition)
+				expired += seal.In(span.Partition) - c.expiring(&seal, span.Partition)
 			}
 		}
 	}
@@ -52,7 +56,7 @@ func (c *Counting) expiring(seal *schemas.SourceSeal, partition int) (n int64) {
 			}
 		}
 	}
-	return min(n, want(seal, partition))
+	return min(n, seal.In(partition))
 }
 
 // Replay decides which messages of one span count. Whether a message counts
@@ -88,6 +92,8 @@ func (r *Replay) Accept(m schemas.Message) schemas.PassOverReason {
 	}
 	seal := r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
 	switch {
+	case seal == nil && r.removed[schemas.SourceName(origin.Source, origin.Attempt)]:
+		return schemas.Removed
 	case seal == nil && r.plan.Foreign:
 		return schemas.Unsealed
 	case seal == nil || origin.Sequence >= seal.Messages || origin.Sequence%int64(seal.Partitions) != int64(r.span.Partition):
@@ -129,7 +135,7 @@ func (e *IncompleteError) Error() string {
 func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
 	for i := range r.plan.Sources {
 		seal := &r.plan.Sources[i]
-		have, want, before := int64(0), want(seal, r.span.Partition), int64(0)
+		have, want, before := int64(0), seal.In(r.span.Partition), int64(0)
 		if p := r.seen[seal]; p != nil {
 			have, before = p.count, p.first/int64(seal.Partitions)
 		}
@@ -155,14 +161,4 @@ func (r *Replay) beginsAfter(seal *schemas.SourceSeal) bool {
 		}
 	}
 	return false
-}
-
-// want is how many messages of a source the partition must have: those with
-// sequence mod Partitions = partition.
-func want(seal *schemas.SourceSeal, partition int) int64 {
-	n, parts := seal.Messages, int64(seal.Partitions)
-	if int64(partition) >= parts || n <= int64(partition) {
-		return 0
-	}
-	return (n-int64(partition)-1)/parts + 1
 }

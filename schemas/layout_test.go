@@ -112,6 +112,10 @@ func layouts() []layout {
 			says: "the version of a run was removed", value: Removal{},
 		},
 		{
+			kind: KindSourceRemoval, topic: "plans", key: "source/ID/ATTEMPT", writer: "submitters", reader: "planner",
+			says: "an ingested source was removed: its messages do not count. Of a seal and a removal with the same key, the later one counts", value: SourceRemoval{},
+		},
+		{
 			kind: KindLedger, topic: "plans", key: "ledger//DIGEST/CHUNK", writer: "solver", reader: "all",
 			says: "what the messages before an offset say, as far as it still counts", value: Ledger{},
 		},

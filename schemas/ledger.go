@@ -9,6 +9,8 @@ type Ledger struct {
 	Before     int64        `json:"before"`     // the offset
 	Unfinished []Place      `json:"unfinished"` // plans without an end, in their order
 	Sources    []SourceSeal `json:"sources"`    // seals that count, in their order
+	// Removed are the seals of sources that were removed, in the order of their removals.
+	Removed    []SourceSeal `json:"removed,omitempty"`
 	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
 	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
 	Highest    int          `json:"highest"`    // the number of the latest version, removed or not; 0: there is none

@@ -22,6 +22,8 @@ const (
 	OtherSource PassOverReason = "other_source"
 	// Unsealed: the ingest that wrote the message was interrupted, or goes on.
 	Unsealed PassOverReason = "unsealed"
+	// Removed: the message is of a source that was removed.
+	Removed PassOverReason = "removed"
 	// Repeated: the message is on the topic twice, and counts once.
 	Repeated PassOverReason = "repeated"
 	// Expired: retention has deleted the message of a source before the run began.
@@ -44,6 +46,7 @@ func PassOverReasons() []struct {
 		{OtherProducer, "of other producers, as the run is of files"},
 		{OtherSource, "of other files, or of an interrupted ingest"},
 		{Unsealed, "of an ingest that is not finished"},
+		{Removed, "of sources that were removed"},
 		{Repeated, "that are on the topic twice"},
 		{Expired, "that retention had deleted before the run began"},
 		{Expiring, "that retention may delete before the run has ended"},

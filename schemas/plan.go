@@ -17,6 +17,9 @@ type Plan struct {
 	// is set.
 	Sources []SourceSeal `json:"sources"`
 	Foreign bool         `json:"foreign"` // whether messages without a source count
+	// Removed are the names of sources, as [SourceName] has them, that were removed, if Foreign is set: so the run can say why it leaves
+	// out their messages. Removals after the plan do not change it.
+	Removed []string `json:"removed,omitempty"`
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
 	Expiring Spans `json:"expiring,omitempty"`
 

@@ -11,7 +11,7 @@ func plan() *Plan {
 	header := true
 	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
-		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Expiring: Spans{{1, 3, 6}},
+		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: Spans{{1, 3, 6}},
 		Input: Input{
 			Format: "csv", Label: "y", Weight: "w", Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
 			MissingValues: []string{"?"},
@@ -166,6 +166,7 @@ func TestKeys(t *testing.T) {
 		"r/failure/[4 5]": (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
 		"source/source/1": p.Sources[0].Message(),
 		"removal/r":       (&Removal{Run: "r"}).Message(),
+		"source/s/2":      (&SourceRemoval{Seal: SourceSeal{ID: "s", Attempt: "2"}}).Message(),
 	} {
 		if m.Key != key {
 			t.Errorf("key %s, expected %s", m.Key, key)

@@ -52,10 +52,33 @@ func (s *SourceSeal) Held(bounds []Span) Holding {
 	return HeldNot
 }
 
-// Message encodes the seal for the plans topic.
-func (s *SourceSeal) Message() Message {
-	return jsonMessage(KindSource, "", "source/"+s.Name(), s)
+// In returns how many messages of the source a partition got: those with sequence mod Partitions = partition.
+func (s *SourceSeal) In(partition int) int64 {
+	parts := int64(s.Partitions)
+	if int64(partition) >= parts || s.Messages <= int64(partition) {
+		return 0
+	}
+	return (s.Messages-int64(partition)-1)/parts + 1
 }
+
+// Left returns how many messages of the source a topic has at most, which has the offsets bounds, by partition. It has fewer if messages
+// of others stand between those of the source.
+func (s *SourceSeal) Left(bounds []Span) (messages int64) {
+	if s.Held(bounds) == HeldNot {
+		return 0
+	}
+	for _, span := range s.Spans {
+		span.From = max(span.From, bounds[span.Partition].From)
+		messages += min(max(span.To-span.From, 0), s.In(span.Partition))
+	}
+	return messages
+}
+
+// Message encodes the seal for the plans topic.
+func (s *SourceSeal) Message() Message { return jsonMessage(KindSource, "", s.key(), s) }
+
+// key is the key of the seal's message, and of its removal.
+func (s *SourceSeal) key() string { return "source/" + s.Name() }
 
 // Check returns an error for a seal with no partitions or with impossible spans.
 func (s *SourceSeal) Check() error {
