@@ -29,14 +29,15 @@ type Ledger struct {
 	ends          map[string]*schemas.End
 	sources       []string // that have seals, in the order of their first
 	seals         map[string][]*schemas.SourceSeal
-	incomplete    map[string]bool // names of sources that a run found to lack messages
-	versions      []schemas.Place // by number
-	removed       map[string]bool // runs whose versions were removed
-	highest       int             // the number of the latest version, removed or not
-	completeTo    int             // versions up to this number that are not in versions were removed
-	swept         int64           // see schemas.Ledger
-	versionsSwept int64           // see schemas.Ledger
-	damaged       []error         // why messages were skipped
+	removedSeals  []*schemas.SourceSeal // of sources that were removed, in the order of the removals
+	incomplete    map[string]bool       // names of sources that a run found to lack messages
+	versions      []schemas.Place       // by number
+	removed       map[string]bool       // runs whose versions were removed
+	highest       int                   // the number of the latest version, removed or not
+	completeTo    int                   // versions up to this number that are not in versions were removed
+	swept         int64                 // see schemas.Ledger
+	versionsSwept int64                 // see schemas.Ledger
+	damaged       []error               // why messages were skipped
 
 	covered   int64           // a ledger on the topic covers what comes before this offset, but for the ends of runs
 	uncertain map[string]bool // runs whose ends may be before covered: see Ledger.Uncertain
@@ -158,6 +159,9 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	for i := range s.Sources {
 		l.addSeal(&s.Sources[i])
 	}
+	for i := range s.Removed {
+		l.removeSource(&s.Removed[i])
+	}
 	for _, name := range s.Incomplete {
 		l.incomplete[name] = true
 	}
@@ -266,6 +270,12 @@ func (l *Ledger) take(m Message) error {
 			return err
 		}
 		l.addSeal(seal)
+	case schemas.KindSourceRemoval:
+		removal, err := schemas.DecodeJSON[schemas.SourceRemoval](m.Message)
+		if err != nil {
+			return err
+		}
+		l.removeSource(&removal.Seal)
 	case schemas.KindRemoval:
 		removal, err := schemas.DecodeJSON[schemas.Removal](m.Message)
 		if err != nil {
@@ -312,7 +322,8 @@ func (l *Ledger) takePlan(m Message) error {
 func (l *Ledger) takeEnd(end *schemas.End) {
 	if end.Source != "" {
 		id, _, _ := strings.Cut(end.Source, "/")
-		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Name() == end.Source })
+		l.seals[id] = without(l.seals[id], end.Source)
+		l.removedSeals = without(l.removedSeals, end.Source)
 		l.incomplete[end.Source] = true
 	}
 	if end = l.unlessTaken(end); end.Version != nil {
@@ -370,11 +381,37 @@ func (l *Ledger) addVersion(place schemas.Place) {
 	}
 }
 
+// addSeal makes a seal count, as the last. Compaction keeps the last copy of a seal that was written twice, so the earlier one goes.
 func (l *Ledger) addSeal(seal *schemas.SourceSeal) {
+	l.dropSeal(seal)
 	if _, known := l.seals[seal.ID]; !known {
 		l.sources = append(l.sources, seal.ID)
 	}
 	l.seals[seal.ID] = append(l.seals[seal.ID], seal)
+}
+
+// removeSource makes a seal count no more.
+func (l *Ledger) removeSource(seal *schemas.SourceSeal) {
+	l.dropSeal(seal)
+	l.removedSeals = append(l.removedSeals, seal)
+}
+
+// dropSeal forgets the seals and removals of the name that a seal has, and their source if it has no other seal.
+func (l *Ledger) dropSeal(seal *schemas.SourceSeal) {
+	id, name := seal.ID, seal.Name()
+	l.removedSeals = without(l.removedSeals, name)
+	if _, known := l.seals[id]; !known {
+		return
+	}
+	if l.seals[id] = without(l.seals[id], name); len(l.seals[id]) == 0 {
+		delete(l.seals, id)
+		l.sources = slices.DeleteFunc(l.sources, func(source string) bool { return source == id })
+	}
+}
+
+// without removes the seals of a name from a list.
+func without(seals []*schemas.SourceSeal, name string) []*schemas.SourceSeal {
+	return slices.DeleteFunc(seals, func(s *schemas.SourceSeal) bool { return s.Name() == name })
 }
 
 // outranks reports whether an end in state a replaces an end in state b of the same run. Their order on the topic does not
@@ -479,11 +516,21 @@ func (l *Ledger) Versions() []schemas.Place { return l.versions }
 // NextVersion returns the number of the version that is made next.
 func (l *Ledger) NextVersion() int { return l.highest + 1 }
 
-// Sources returns the ids of the sources that were sealed, in the order of their first seals.
+// Sources returns the ids of the sources that were sealed, in the order of their first seals that count.
 func (l *Ledger) Sources() iter.Seq[string] { return slices.Values(l.sources) }
 
 // Seals returns the seals of a source that count, in the order of the topic. A source that was ingested again may have several.
 func (l *Ledger) Seals(source string) []*schemas.SourceSeal { return l.seals[source] }
+
+// Removed returns the seals of the sources that were removed and not ingested again, in the order of their removals.
+func (l *Ledger) Removed() []*schemas.SourceSeal { return l.removedSeals }
+
+// Sealed reports whether a source, given by its name, is sealed or was removed: nothing is to be added to it.
+func (l *Ledger) Sealed(source string) bool {
+	id, _, _ := strings.Cut(source, "/")
+	named := func(s *schemas.SourceSeal) bool { return s.Name() == source }
+	return slices.ContainsFunc(l.seals[id], named) || slices.ContainsFunc(l.removedSeals, named)
+}
 
 // Incomplete reports whether a run has found that a sealed source, given by its name, lacks messages.
 func (l *Ledger) Incomplete(source string) bool { return l.incomplete[source] }
@@ -513,6 +560,9 @@ func (l *Ledger) state() *schemas.Ledger {
 		for _, seal := range l.seals[id] {
 			s.Sources = append(s.Sources, *seal)
 		}
+	}
+	for _, seal := range l.removedSeals {
+		s.Removed = append(s.Removed, *seal)
 	}
 	for name := range l.incomplete {
 		s.Incomplete = append(s.Incomplete, name)

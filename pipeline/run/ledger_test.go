@@ -39,7 +39,7 @@ func TestLedger(t *testing.T) {
 	if got := unfinished(l); !slices.Equal(got, []string{first.Run(), second.Run()}) {
 		t.Errorf("unfinished: %v", got)
 	}
-	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"s", "r"}) || len(l.Seals("s")) != 2 || len(l.Seals("r")) != 1 {
+	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
 		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
 	}
 	if l.Plan(second.Run()).Digest() != second.Digest() || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
@@ -66,6 +66,83 @@ func unfinished(l *Ledger) (runs []string) {
 		runs = append(runs, run)
 	}
 	return runs
+}
+
+// Of the seal and the removal of a source the later counts, whether a ledger on the topic or compaction stands between them and a reader.
+// A source without a seal that counts is none, and one that comes back is the last.
+func TestRemovedSources(t *testing.T) {
+	seals := map[string]*schemas.SourceSeal{}
+	for _, name := range []string{"s/a", "s/b", "r/a"} {
+		id, attempt, _ := strings.Cut(name, "/")
+		seals[name] = &schemas.SourceSeal{ID: id, Attempt: attempt, Partitions: 1, Spans: schemas.Spans{{From: 0, To: 1}}}
+	}
+	seal := func(name string) schemas.Message { return seals[name].Message() }
+	removal := func(name string) schemas.Message { return (&schemas.SourceRemoval{Seal: *seals[name]}).Message() }
+	incomplete := (&schemas.End{Run: "x", State: schemas.Failed, Source: "s/a"}).Message()
+	for name, test := range map[string]struct {
+		messages                 []schemas.Message
+		sources, counts, removed string
+	}{
+		"sealed":            {[]schemas.Message{seal("s/a"), seal("r/a")}, "s r", "s/a r/a", ""},
+		"removed":           {[]schemas.Message{seal("s/a"), seal("r/a"), removal("s/a")}, "r", "r/a", "s/a"},
+		"removed twice":     {[]schemas.Message{seal("s/a"), removal("s/a"), removal("s/a")}, "", "", "s/a"},
+		"written again":     {[]schemas.Message{seal("s/a"), seal("s/a"), removal("s/a")}, "", "", "s/a"},
+		"brought back":      {[]schemas.Message{seal("s/a"), seal("r/a"), removal("s/a"), seal("s/a")}, "r s", "r/a s/a", ""},
+		"one attempt":       {[]schemas.Message{seal("s/a"), seal("s/b"), removal("s/a")}, "s", "s/b", "s/a"},
+		"another attempt":   {[]schemas.Message{seal("s/a"), removal("s/a"), seal("s/b")}, "s", "s/b", "s/a"},
+		"in another order":  {[]schemas.Message{seal("s/a"), seal("r/a"), removal("r/a"), removal("s/a")}, "", "", "r/a s/a"},
+		"without messages":  {[]schemas.Message{seal("s/a"), removal("s/a"), incomplete}, "", "", ""},
+		"not of its ledger": {[]schemas.Message{removal("s/a")}, "", "", "s/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for step := range len(test.messages) + 1 { // after which a ledger is written
+				client := newTestClient()
+				client.LedgerMessages = 1
+				log := client.Log.(memoryLog)
+				log[client.Topics.Examples] = make([]schemas.Message, 1) // so that nothing has expired
+				write(t, client, test.messages[:step]...)
+				if err := client.Prune(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+				write(t, client, test.messages[step:]...)
+				check := func(what string) {
+					l, err := client.ReadLedger(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					var counts, removed []string
+					for id := range l.Sources() {
+						for _, s := range l.Seals(id) {
+							counts = append(counts, s.Name())
+						}
+					}
+					for _, s := range l.Removed() {
+						removed = append(removed, s.Name())
+					}
+					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
+					if want := []string{test.sources, test.counts, test.removed}; !slices.Equal(got, want) {
+						t.Errorf("a ledger after %d messages, %s: %q, expected %q", step, what, got, want)
+					}
+					for name := range seals {
+						if l.Sealed(name) != (slices.Contains(counts, name) || slices.Contains(removed, name)) {
+							t.Errorf("%s is sealed: %v", name, l.Sealed(name))
+						}
+					}
+				}
+				check("as it was written")
+				last := map[string]int{}
+				for i, m := range log[client.Topics.Plans] {
+					last[m.Key] = i
+				}
+				for i, m := range log[client.Topics.Plans] {
+					if last[m.Key] != i {
+						log[client.Topics.Plans][i] = schemas.Message{} // of no kind, in the place of what is gone
+					}
+				}
+				check("compacted")
+			}
+		})
+	}
 }
 
 // Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.

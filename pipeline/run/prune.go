@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -85,16 +86,26 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 const planAge = 24 * time.Hour
 
 // sweep writes tombstones for what does not count before the latest ledger on the topic, and is older than planAge; and then another
-// ledger. So if it is interrupted, what it has not done is done later. It leaves out the seals of sources of which the examples topic
-// has nothing left.
+// ledger. So if it is interrupted, what it has not done is done later. Seals and removals of sources of which the examples topic has
+// nothing left go too, however old they are: no reader does anything else without them.
 func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	bounds, err := c.Log.Spans(ctx, c.Topics.Examples)
 	if err != nil {
 		return err
 	}
-	for _, id := range l.sources {
-		l.seals[id] = slices.DeleteFunc(l.seals[id], func(s *schemas.SourceSeal) bool { return s.Held(bounds) == schemas.HeldNot })
+	gone := map[string]schemas.Message{} // tombstones by their keys
+	expired := func(s *schemas.SourceSeal) bool {
+		if s.Held(bounds) != schemas.HeldNot {
+			return false
+		}
+		m := s.Message().Tombstone()
+		gone[m.Key] = m
+		return true
 	}
+	for _, id := range l.sources {
+		l.seals[id] = slices.DeleteFunc(l.seals[id], expired)
+	}
+	l.removedSeals = slices.DeleteFunc(l.removedSeals, expired)
 	to := l.covered
 	if !c.Alone {
 		old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
@@ -105,7 +116,7 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	}
 	state := l.state()
 	state.Swept = max(l.swept, to)
-	if err := c.writeTombstones(ctx, state, l.swept); err != nil {
+	if err := c.writeTombstones(ctx, state, l.swept, gone); err != nil {
 		return err
 	}
 	if err := c.sweepVersions(ctx, state); err != nil {
@@ -155,14 +166,17 @@ func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error
 }
 
 // writeTombstones writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a
-// ledger. A plan's tombstone comes before those of its ends: a plan without an end would run again.
-func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, from int64) error {
+// ledger, and the tombstones gone, which are given by their keys. A plan's tombstone comes before those of its ends: a plan without an end would run again.
+func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, from int64, gone map[string]schemas.Message) error {
 	counts := map[string]bool{}
 	for _, place := range state.Unfinished {
 		counts[place.Run] = true
 	}
 	for i := range state.Sources {
 		counts[state.Sources[i].Message().Key] = true
+	}
+	for i := range state.Removed {
+		counts[state.Removed[i].Message().Key] = true // the key of the removal too
 	}
 	var plans, others []schemas.Message
 	err := c.Remaining(ctx, c.Topics.Plans, 0, from, state.Swept, func(m Message) error {
@@ -172,11 +186,17 @@ func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, fro
 			plans = append(plans, m.Tombstone())
 		default:
 			others = append(others, m.Tombstone())
+			delete(gone, m.Key)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(gone)) {
+		if !counts[key] { // another seal of the source may have the key, if the examples topic was made anew
+			others = append(others, gone[key])
+		}
 	}
 	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, append(plans, others...)...)
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -69,6 +70,55 @@ func TestNoLedgerWithinAPlan(t *testing.T) {
 	}
 	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered == 0 {
 		t.Errorf("no ledger after a plan that stays incomplete, %v", err)
+	}
+}
+
+// A seal and a removal stay for as long as the examples topic has something of their source, and not longer.
+func TestSourcesGoWithTheirMessages(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log := client.Log.(memoryLog)
+	log[client.Topics.Examples] = make([]schemas.Message, 2)
+	sealed := &schemas.SourceSeal{ID: "sealed", Attempt: "a", Partitions: 1, Spans: schemas.Spans{{From: 0, To: 1}}}
+	removed := &schemas.SourceSeal{ID: "removed", Attempt: "a", Partitions: 1, Spans: schemas.Spans{{From: 1, To: 2}}}
+	write(t, client, sealed.Message(), removed.Message(), (&schemas.SourceRemoval{Seal: *removed}).Message())
+	live := func() (keys []string) {
+		values := map[string]bool{}
+		for _, m := range log[client.Topics.Plans] {
+			values[m.Key] = m.Value != nil
+		}
+		for _, key := range []string{"source/sealed/a", "source/removed/a"} {
+			if values[key] {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	prune := func() {
+		for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
+			write(t, client, (&schemas.Removal{Run: "x"}).Message())
+		}
+		if err := client.Prune(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 { // the last one has swept both
+		if prune(); len(live()) != 2 {
+			t.Fatalf("%q stay, expected both", live())
+		}
+	}
+	log[client.Topics.Examples] = nil
+	prune()
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || len(live()) != 0 || len(l.Seals("sealed"))+len(l.Removed()) != 0 {
+		t.Errorf("%q stay, the ledger has %v and %v, %v; expected nothing", live(), l.Seals("sealed"), l.Removed(), err)
+	}
+	size := len(log[client.Topics.Plans])
+	prune()
+	for _, m := range log[client.Topics.Plans][size:] {
+		if m.Value == nil && strings.HasPrefix(m.Key, "source/") {
+			t.Errorf("another tombstone of %s", m.Key)
+		}
 	}
 }
 
