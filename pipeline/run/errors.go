@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -12,6 +14,8 @@ type NoExamplesError struct {
 	Topic string // the examples topic
 	Bad   int    // how many messages can't be used
 	First error  // why the first of them can't be used, and where it is; nil: there is none
+	// PassedOver counts the messages that the run leaves out, by the reason.
+	PassedOver schemas.PassedOver
 }
 
 // Error returns the topic and what to do, or why its messages can't be used.
@@ -19,7 +23,13 @@ func (e *NoExamplesError) Error() string {
 	if e.First != nil {
 		return fmt.Sprintf("no examples on %s: none of its %d messages can be used. The first is %v", e.Topic, e.Bad, e.First)
 	}
-	return fmt.Sprintf("no examples on %s: name files under examples.train, or let a producer write there", e.Topic)
+	text := "no examples on " + e.Topic
+	for _, r := range schemas.PassOverReasons() {
+		if n := e.PassedOver[r.Reason]; n > 0 {
+			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), "message", ""), r.Meaning)
+		}
+	}
+	return text + ": name files under examples.train, or let a producer write there"
 }
 
 // Unwrap returns First.

@@ -58,7 +58,8 @@ func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExa
 		if err != nil {
 			return nil, err
 		}
-		if replay.Accept(m.Message) != "" {
+		if reason := replay.Accept(m.Message); reason != "" {
+			none.PassedOver.Count(reason, 1)
 			continue
 		}
 		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, 0)
