@@ -53,6 +53,11 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 		if seal != nil && seal.Split != s.Split.String() {
 			return nil, &SplitError{Topic: p.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files, KnownSplit: seal.Split}
 		}
+		if seal == nil {
+			if seal, err = p.bringBack(ctx, ledger, staying, s, rec); err != nil {
+				return nil, err
+			}
+		}
 		known := seal != nil
 		if !known {
 			if seal, err = p.publishSource(ctx, s, job.Examples, last, rec); err != nil {
@@ -115,8 +120,8 @@ type lastMessages struct {
 
 // attempt returns the attempt to write a source in messages of that many rows. If the partitions end with messages of an
 // interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have had without the
-// interruption. If other messages follow, a message is missing, a write was repeated, or the messages had another number of rows, a
-// new attempt begins, and the earlier messages never count.
+// interruption. If other messages follow, a message is missing, a write was repeated, the messages had another number of rows, or the
+// attempt was sealed, a new attempt begins, and the earlier messages never count.
 func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
 	if t.origins == nil {
 		t.origins = make([]schemas.Origin, len(t.bounds))
@@ -146,7 +151,8 @@ func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (i
 		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
 	}
 	clear(t.origins) // of the next source, nothing is at the ends any more
-	whole = whole && !t.ledger.Incomplete(schemas.SourceName(id, begun.ID))
+	name := schemas.SourceName(id, begun.ID)
+	whole = whole && !t.ledger.Incomplete(name) && !t.ledger.Sealed(name)
 	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
 		return begun, nil
 	}
@@ -188,6 +194,29 @@ func (p *pipeline) sealed(ctx context.Context, l *run.Ledger, bounds []schemas.S
 		if present {
 			return seal, nil
 		}
+	}
+	return nil, nil
+}
+
+// bringBack brings back a source that was removed, if its messages are still on the topic and have the split that it is ingested for: it
+// writes the seal again, and returns it. It returns nil if there is no such source. bounds are those of the examples topic.
+func (p *pipeline) bringBack(ctx context.Context, l *run.Ledger, bounds []schemas.Span, s ingest.Source, rec event.Recorder) (*schemas.SourceSeal, error) {
+	for _, seal := range l.Removed() {
+		if seal.ID != s.ID || seal.Split != s.Split.String() {
+			continue
+		}
+		present, err := p.present(ctx, seal, bounds)
+		if err != nil {
+			return nil, err
+		}
+		if !present {
+			continue
+		}
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
+			return nil, fmt.Errorf("bring back the source of %v: %w", s.Files, err)
+		}
+		event.Notice(rec, "%s had been removed, and counts again", strings.Join(s.Files, ", "))
+		return seal, nil
 	}
 	return nil, nil
 }

@@ -36,6 +36,11 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 			}
 		}
 		sources = remaining(l, bounds)
+		for _, seal := range l.Removed() {
+			if seal.Held(bounds) != schemas.HeldNot {
+				plan.Removed = append(plan.Removed, seal.Name())
+			}
+		}
 	}
 	for _, seal := range sources {
 		seal.Files = nil
@@ -77,18 +82,22 @@ func inputOf(o ingest.Options) schemas.Input {
 // or else the latest of those that it has in part.
 func remaining(l *run.Ledger, bounds []schemas.Span) (seals []schemas.SourceSeal) {
 	for id := range l.Sources() {
-		var best *schemas.SourceSeal
-		most := schemas.HeldNot
-		for _, seal := range l.Seals(id) {
-			if have := seal.Held(bounds); have >= most && have > schemas.HeldNot {
-				best, most = seal, have
-			}
-		}
-		if best != nil {
+		if best := largest(l.Seals(id), bounds); best != nil && best.Held(bounds) > schemas.HeldNot {
 			seals = append(seals, *best)
 		}
 	}
 	return seals
+}
+
+// largest returns the seal of which a topic with those bounds has most: of several that it has whole, in part, or not at all, the latest.
+// It returns nil if there are no seals.
+func largest(seals []*schemas.SourceSeal, bounds []schemas.Span) (best *schemas.SourceSeal) {
+	for _, seal := range seals {
+		if best == nil || seal.Held(bounds) >= best.Held(bounds) {
+			best = seal
+		}
+	}
+	return best
 }
 
 // narrow cuts each span to the range from the first to the last message of the sources. Spans without such messages are dropped.

@@ -1,0 +1,227 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// States of a source. A run that names no files trains on those that are sealed.
+const (
+	Sealed     = "sealed"
+	Removed    = "removed"
+	Unfinished = "unfinished" // its ingest was interrupted, or goes on
+)
+
+// SourceState is a source that was ingested: files, and what the topics have of them.
+type SourceState struct {
+	ID    string   // 64 hexadecimal digits
+	Files []string // as they were called, without their folders. Unknown if the source is unfinished
+	Split string   // of its rows. Unknown if the source is unfinished
+	State string
+	// Since is when it was sealed or removed, or when its last message was written, by the clock of who wrote that.
+	Since time.Time
+	// Rows is how many it has; −1 if it is unfinished, as they are not known.
+	Rows     int64
+	Messages int64 // that it has
+	// Left is how many of the messages are still on the examples topic at most. There may be fewer if messages of others stand between
+	// them and retention has deleted some.
+	Left int64
+}
+
+// Sources returns the sources of a pipeline by the time since when they are in their states. Of one that was ingested several times it
+// returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition.
+func Sources(ctx context.Context, log *kafkalog.Log, name string) ([]SourceState, error) {
+	p := open(log, name, nil)
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	since, err := p.sealTimes(ctx, l.Next)
+	if err != nil {
+		return nil, err
+	}
+	states, err := p.unfinished(ctx, l, bounds)
+	if err != nil {
+		return nil, err
+	}
+	for id, s := range known(l) {
+		seal := largest(s.seals, bounds)
+		states = append(states, SourceState{
+			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: since[seal.Name()], Rows: seal.Rows, Messages: seal.Messages, Left: seal.Left(bounds),
+		})
+	}
+	slices.SortFunc(states, func(a, b SourceState) int {
+		if order := a.Since.Compare(b.Since); order != 0 {
+			return order
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return states, nil
+}
+
+// knownSource is a source with a seal. All seals of a source that is removed were removed.
+type knownSource struct {
+	state string // Sealed or Removed
+	seals []*schemas.SourceSeal
+}
+
+// known returns the sources of a ledger that have seals, by their ids.
+func known(l *run.Ledger) map[string]knownSource {
+	sources := map[string]knownSource{}
+	for id := range l.Sources() {
+		if seals := l.Seals(id); len(seals) > 0 {
+			sources[id] = knownSource{Sealed, seals}
+		}
+	}
+	for _, seal := range l.Removed() {
+		if s := sources[seal.ID]; s.state != Sealed {
+			sources[seal.ID] = knownSource{Removed, append(s.seals, seal)}
+		}
+	}
+	return sources
+}
+
+// sealTimes returns when the seals of sources, or their removals, were written, by the names of the sources: the last before an offset of
+// the plans topic.
+func (p *pipeline) sealTimes(ctx context.Context, before int64) (map[string]time.Time, error) {
+	times := map[string]time.Time{}
+	err := p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m run.Message) error {
+		if m.Kind() == schemas.KindSource || m.Kind() == schemas.KindSourceRemoval {
+			times[strings.TrimPrefix(m.Key, "source/")] = m.Time
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return times, nil
+}
+
+// unfinished returns the sources that partitions of the examples topic end with, and that have no seal.
+func (p *pipeline) unfinished(ctx context.Context, l *run.Ledger, bounds []schemas.Span) (states []SourceState, err error) {
+	at := map[string]int{} // index in states, by name
+	for n, span := range bounds {
+		if span.Empty() {
+			continue
+		}
+		err := p.Between(ctx, p.Topics.Examples, n, span.To-1, span.To, func(m run.Message) error {
+			origin, ingested := schemas.OriginOf(m.Message)
+			name := schemas.SourceName(origin.Source, origin.Attempt)
+			if !ingested || l.Sealed(name) || l.Incomplete(name) {
+				return nil
+			}
+			i, seen := at[name]
+			if !seen {
+				i = len(states)
+				at[name] = i
+				states = append(states, SourceState{ID: origin.Source, State: Unfinished, Rows: -1})
+			}
+			s, written := &states[i], origin.Sequence/int64(len(bounds))+1
+			s.Messages += written
+			s.Left += min(written, span.Len())
+			if m.Time.After(s.Since) {
+				s.Since = m.Time
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read examples: %w", err)
+		}
+	}
+	return states, nil
+}
+
+// UnknownSourcesError says that texts are not the beginning of the id of exactly one source.
+type UnknownSourcesError struct {
+	Topic     string              // the plans topic
+	Unknown   []string            // begin no id
+	Ambiguous map[string][]string // begin several: these
+}
+
+// Error returns a sentence for each text.
+func (e *UnknownSourcesError) Error() string {
+	var parts []string
+	for _, text := range e.Unknown {
+		parts = append(parts, fmt.Sprintf("there is no source %q on %s", text, e.Topic))
+	}
+	for _, text := range slices.Sorted(maps.Keys(e.Ambiguous)) {
+		parts = append(parts, fmt.Sprintf("%q begins the ids of several sources on %s: %s", text, e.Topic, strings.Join(e.Ambiguous[text], ", ")))
+	}
+	return strings.Join(parts, "; ") + ": expected the id of a sealed source, or its beginning; sources list has them. No source is removed"
+}
+
+// RemovedSource is what [RemoveSources] has done for a source.
+type RemovedSource struct {
+	ID    string
+	Files []string // as they were called
+	// Before reports whether the source had been removed already.
+	Before bool
+}
+
+// RemoveSources removes sources, given by their ids or the beginnings of them: no run that is planned later counts them, until they are
+// ingested again. Runs that are planned are not changed, and the messages stay on the examples topic. It returns the sources in the order
+// of the ids. Before it removes any, it returns an *[UnknownSourcesError] if one is not known.
+func RemoveSources(ctx context.Context, log *kafkalog.Log, name string, ids []string) (removed []RemovedSource, err error) {
+	p := open(log, name, nil)
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sources := known(l)
+	found, err := p.findSources(sources, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range found {
+		s := sources[id]
+		if s.state == Sealed {
+			var messages []schemas.Message
+			for _, seal := range s.seals {
+				messages = append(messages, (&schemas.SourceRemoval{Seal: *seal}).Message())
+			}
+			if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, messages...); err != nil {
+				return removed, fmt.Errorf("remove source %s: %w", schemas.Digest(id).Short(), err)
+			}
+		}
+		removed = append(removed, RemovedSource{id, s.seals[len(s.seals)-1].Files, s.state == Removed})
+	}
+	return removed, nil
+}
+
+// findSources returns the ids that begin with the texts, each once.
+func (p *pipeline) findSources(sources map[string]knownSource, texts []string) (found []string, err error) {
+	wrong := &UnknownSourcesError{Topic: p.Topics.Plans, Ambiguous: map[string][]string{}}
+	for _, text := range texts {
+		var begun []string
+		for id := range sources {
+			if text != "" && strings.HasPrefix(id, text) {
+				begun = append(begun, id)
+			}
+		}
+		slices.Sort(begun)
+		switch {
+		case len(begun) == 0:
+			wrong.Unknown = append(wrong.Unknown, text)
+		case len(begun) > 1:
+			wrong.Ambiguous[text] = begun
+		case !slices.Contains(found, begun[0]):
+			found = append(found, begun[0])
+		}
+	}
+	if len(wrong.Unknown)+len(wrong.Ambiguous) > 0 {
+		return nil, wrong
+	}
+	return found, nil
+}

@@ -1,0 +1,175 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// newSourcesJob returns a job whose file makes a message for each 64 rows, and the same job without its file.
+func newSourcesJob(t *testing.T, rows int) (files, topic Job) {
+	t.Helper()
+	files = newJob(t, rings(rows, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+	files.Examples.Partitions, files.Examples.BatchRows = 2, 64
+	topic = files
+	topic.Examples.Train = nil
+	return files, topic
+}
+
+func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []SourceState {
+	t.Helper()
+	states, err := Sources(t.Context(), log, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states
+}
+
+func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
+	t.Helper()
+	if _, err := RemoveSources(t.Context(), log, name, []string{id}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run trains on what its plan has, whatever is removed before it begins.
+func TestRemovalChangesNoPlannedRun(t *testing.T) {
+	files, topic := newSourcesJob(t, 640)
+	log := openEmbedded(t)
+	if err := Ingest(t.Context(), log, files, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	_, plan := submitJob(t, log, topic, event.Ignore{})
+	removeSource(t, log, topic.Name, plan.Sources[0].ID)
+	startWorker(t, log, topic)
+	startSolver(t, log, topic)
+	report, _, err := Attach(t.Context(), log, topic.Name, plan.Run(), event.Ignore{})
+	if err != nil || report.Rows != 640 || len(report.PassedOver) != 0 {
+		t.Errorf("report %+v, %v; expected 640 rows, and none left out", report, err)
+	}
+}
+
+// What retention has left of a source is listed, and a removed source that is not whole any more is ingested again.
+func TestExpiredSourceIsListed(t *testing.T) {
+	files, topic := newSourcesJob(t, 640)
+	log := openEmbedded(t)
+	train(t, log, files)
+	examples := run.TopicsOf(files.Name).Examples
+	deleteRecords(t, log, examples, 0, 3)
+	expect := func(state string, left int64) string {
+		t.Helper()
+		s := sourcesOf(t, log, files.Name)
+		if len(s) != 1 || s[0].State != state || s[0].Rows != 640 || s[0].Messages != 10 || s[0].Left != left {
+			t.Fatalf("%+v, expected one that is %s, with %d of 10 messages", s, state, left)
+		}
+		return s[0].ID
+	}
+	id := expect(Sealed, 7)
+	removeSource(t, log, files.Name, id)
+	expect(Removed, 7)
+	if report, _ := train(t, log, files); report.Rows != 640 {
+		t.Errorf("%d rows of the file, expected 640", report.Rows)
+	}
+	expect(Sealed, 10)
+	report, _ := train(t, log, topic)
+	if want := (schemas.PassedOver{schemas.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
+		t.Errorf("%d rows, passed over %v; expected 640 and %v", report.Rows, report.PassedOver, want)
+	}
+	for partition, end := range map[int32]int64{0: 10, 1: 10} {
+		deleteRecords(t, log, examples, partition, end)
+	}
+	expect(Sealed, 0)
+}
+
+// A source that was removed can be ingested for the other split: its messages of before do not count.
+func TestRemovedSourceGetsAnotherSplit(t *testing.T) {
+	files, topic := newSourcesJob(t, 640)
+	log := openEmbedded(t)
+	split, more := files, files
+	more.Examples.Train = []string{rings(192, 2, 2, 7).writeCSV(t, t.TempDir(), "more.csv")}
+	split.Examples.Train, split.Examples.Test = more.Examples.Train, files.Examples.Train
+	train(t, log, more)
+	train(t, log, files) // nothing follows its messages
+	removeSource(t, log, files.Name, sourcesOf(t, log, files.Name)[1].ID)
+	for _, job := range []Job{split, topic} {
+		report, _ := train(t, log, job)
+		if report.Splits["train"].Rows != 192 || report.Splits["test"].Rows != 640 {
+			t.Errorf("rows %+v, expected 192 for training and 640 for testing", report.Splits)
+		}
+	}
+}
+
+// The sources are listed whose ingest was interrupted. They can't be removed: nothing of them counts.
+func TestUnfinishedSourceIsListed(t *testing.T) {
+	files, _ := newSourcesJob(t, 6400)
+	log := openEmbedded(t)
+	trainUntil(t, log, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
+	written := int64(len(readTopic(t, log, run.TopicsOf(files.Name).Examples)))
+	if err := log.Create(t.Context(), Topics(files)...); err != nil {
+		t.Fatal(err)
+	}
+	s := sourcesOf(t, log, files.Name)
+	if len(s) != 1 || s[0].State != Unfinished || s[0].Rows != -1 || s[0].Messages != written || s[0].Left != written || time.Since(s[0].Since) > time.Hour {
+		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
+	}
+	var unknown *UnknownSourcesError
+	if _, err := RemoveSources(t.Context(), log, files.Name, []string{s[0].ID}); !errors.As(err, &unknown) || !slices.Equal(unknown.Unknown, []string{s[0].ID}) {
+		t.Errorf("removed an unfinished source: %v", err)
+	}
+	train(t, log, files)
+	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != Sealed || s[0].Messages != 100 {
+		t.Errorf("%+v, expected a sealed source of 100 messages", s)
+	}
+}
+
+// The beginning of an id is enough if no other id begins with it.
+func TestFindSources(t *testing.T) {
+	p := &pipeline{Client: &run.Client{Topics: run.TopicsOf("test")}}
+	sources := map[string]knownSource{"abc1": {}, "abc2": {}, "f": {}}
+	if found, err := p.findSources(sources, []string{"abc2", "f", "abc1", "f"}); err != nil || !slices.Equal(found, []string{"abc2", "f", "abc1"}) {
+		t.Errorf("found %q, %v", found, err)
+	}
+	_, err := p.findSources(sources, []string{"abc", "f", "x", "ab"})
+	for _, want := range []string{
+		`there is no source "x" on test.plans; "ab" begins the ids of several sources on test.plans: abc1, abc2; "abc" begins the ids of`, "sources list has them",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: expected it to contain %q", err, want)
+		}
+	}
+}
+
+// A source that may expire before a run has ended is ingested again, also if no other source follows it.
+func TestExpiringSourceIsIngestedAgain(t *testing.T) {
+	files, _ := newSourcesJob(t, 640)
+	log := openEmbedded(t)
+	p, _ := submitJob(t, log, files, event.Ignore{})
+	p.Log = oldLog{p.Log}
+	if _, err := p.ingest(t.Context(), files, retention{time: time.Hour}, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(readTopic(t, log, p.Topics.Examples)); n != 20 {
+		t.Errorf("%d messages, expected 10 twice", n)
+	}
+}
+
+// oldLog is a log whose messages are all old.
+type oldLog struct{ run.Log }
+
+func (l oldLog) Before(ctx context.Context, topic string, _ time.Duration) (ends []int64, err error) {
+	spans, err := l.Spans(ctx, topic)
+	for _, span := range spans {
+		ends = append(ends, span.To)
+	}
+	return ends, err
+}
