@@ -89,6 +89,9 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"runs list", `required flag(s) "config" not set`},
 		{"runs cancel -c good.yaml", "expected the id of a run, or --all; runs list has the ids"},
 		{"runs cancel -c good.yaml 0123 --all", "expected the id of a run, or --all; runs list has the ids"},
+		{"sources", "no command; see stagewise sources --help"},
+		{"sources list -c good.yaml extra", `unknown command "extra" for "stagewise sources list"`},
+		{"sources remove -c good.yaml", "expected the ids of sources, or their first digits; sources list has the ids"},
 		{"predict", `required flag(s) "input", "model" not set`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
