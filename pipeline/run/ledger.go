@@ -48,7 +48,7 @@ type Ledger struct {
 
 // submitted is a plan on the topic.
 type submitted struct {
-	*schemas.Plan               // from when it began
+	*schemas.Plan               // from when it began; once it has ended, as it is on the topic
 	written       *schemas.Plan // as it is on the topic
 	place         schemas.Place
 }
@@ -333,11 +333,16 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 	if known == nil || outranks(end.State, known.State) {
 		l.ends[end.Run] = end
 	}
+	at := l.index(end.Run)
+	if at < 0 {
+		return
+	}
+	l.plans[at].Plan = l.plans[at].written // copies of a plan and its end may come before and after the end of a later run
 	if known != nil {
 		return
 	}
 	// The runs after it have not begun. Their records come after what is on the topics now.
-	for i := l.index(end.Run) + 1; 0 < i && i < len(l.plans); i++ {
+	for i := at + 1; i < len(l.plans); i++ {
 		if l.ends[l.plans[i].place.Run] != nil {
 			continue
 		}

@@ -145,6 +145,26 @@ func TestRemovedSources(t *testing.T) {
 	}
 }
 
+// If clients write again a plan and its end, which a ledger covers, and another run ends between these copies, the run still begins where
+// its plan says: its report comes before the end of the other run.
+func TestPlanAndEndAgain(t *testing.T) {
+	client, first, second := newTestClient(), testPlan(1), testPlan(2)
+	planOf := func(p *schemas.Plan) schemas.Message { return documents(t, p.Messages)[0] }
+	endOf := func(p *schemas.Plan, weights int64) schemas.Message {
+		return (&schemas.End{Run: p.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
+	}
+	ledger := &schemas.Ledger{Before: 3, Unfinished: []schemas.Place{{Run: second.Run(), From: 1, To: 2}}}
+	write(t, client, planOf(first), planOf(second), endOf(first, 5))
+	write(t, client, append(documents(t, ledger.Messages), planOf(first), endOf(second, 9), endOf(first, 5))...)
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || len(unfinished(l)) != 0 {
+		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	}
+	if since := l.Plan(first.Run()).Since; since.Weights != 0 {
+		t.Errorf("the first run begins at %d of weights, its plan says 0", since.Weights)
+	}
+}
+
 // Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
