@@ -116,7 +116,7 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 	}
 	state := l.state()
 	state.Swept = max(l.swept, to)
-	if err := c.writeTombstones(ctx, state, l.swept, gone); err != nil {
+	if err := c.writeTombstones(ctx, state, l, gone); err != nil {
 		return err
 	}
 	if err := c.sweepVersions(ctx, state); err != nil {
@@ -165,9 +165,15 @@ func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error
 	return err
 }
 
-// writeTombstones writes tombstones for the messages of the plans topic, from an offset to what is swept, that do not count by a
-// ledger, and the tombstones gone, which are given by their keys. A plan's tombstone comes before those of its ends: a plan without an end would run again.
-func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, from int64, gone map[string]schemas.Message) error {
+// writeTombstones writes tombstones for the messages of the plans topic, from where the last sweep ended to what is swept, that do not
+// count by a ledger; and the tombstones gone, which are given by their keys. A plan without an end would run again: so its tombstone
+// comes before those of its ends, and the sweep ends at the end of a run whose plan comes once more after the latest ledger. Who begins
+// with that ledger looks for this end.
+func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *Ledger, gone map[string]schemas.Message) error {
+	again := map[string]bool{}
+	for _, p := range l.plans {
+		again[p.place.Run] = l.ends[p.place.Run] != nil && p.place.To > l.covered
+	}
 	counts := map[string]bool{}
 	for _, place := range state.Unfinished {
 		counts[place.Run] = true
@@ -179,8 +185,11 @@ func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, fro
 		counts[state.Removed[i].Message().Key] = true // the key of the removal too
 	}
 	var plans, others []schemas.Message
-	err := c.Remaining(ctx, c.Topics.Plans, 0, from, state.Swept, func(m Message) error {
+	err := c.Remaining(ctx, c.Topics.Plans, 0, l.swept, state.Swept, func(m Message) error {
 		switch {
+		case m.Offset >= state.Swept:
+		case m.Kind() == schemas.KindEnd && again[m.Run()]:
+			state.Swept = m.Offset // the next sweep looks again
 		case m.Value == nil || counts[m.Key] || m.Kind() == schemas.KindPlan && counts[m.Run()]:
 		case m.Kind() == schemas.KindPlan:
 			plans = append(plans, m.Tombstone())

@@ -176,6 +176,45 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	}
 }
 
+// The end of a run stays while readers need it: its plan comes once more after the latest ledger, and the next ledger may never be
+// written. Later it goes.
+func TestEndOfAPlanThatComesAgain(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	client.LedgerMessages = 1
+	log, topic := client.Log.(memoryLog), client.Topics.Plans
+	end := (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message()
+	ledger := &schemas.Ledger{Before: 2}
+	write(t, client, append(documents(t, plan.Messages), end)...)
+	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
+	removed := func(key string) bool {
+		return slices.ContainsFunc(log[topic], func(m schemas.Message) bool { return m.Key == key && m.Value == nil })
+	}
+	client.Log = &failingLog{log, 2} // the tombstones are written, and no ledger
+	if err := client.Prune(t.Context(), 1); !errors.Is(err, errWrite) {
+		t.Fatal(err)
+	}
+	client.Log = log
+	for i, m := range log[topic][:ledger.Before] { // compaction comes as far as that ledger
+		if removed(m.Key) {
+			log[topic][i] = schemas.Message{}
+		}
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || len(unfinished(l)) != 0 {
+		t.Errorf("unfinished: %v, %v; the only run has failed", unfinished(l), err)
+	}
+	for range 2 {
+		for range 2 * len(log[topic]) { // a ledger is due
+			write(t, client, (&schemas.Removal{Run: "x"}).Message())
+		}
+		if err := client.Prune(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !removed(end.Key) {
+		t.Error("the end stays for ever")
+	}
+}
+
 // Whatever a Prune that is interrupted has not removed, later ones remove.
 func TestInterruptedPrune(t *testing.T) {
 	for fails := range 4 {
