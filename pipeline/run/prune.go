@@ -15,6 +15,10 @@ import (
 // than a day. Where the client is alone, they need not be old. It keeps a version that an unfinished run starts from. If it is
 // interrupted, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
+	old, err := c.oldPlans(ctx) // before the ledger is read: it then has every copy of a plan whose end is old
+	if err != nil {
+		return err
+	}
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return err
@@ -37,7 +41,7 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	if !l.due(c.ledgerMessages()) {
 		return nil
 	}
-	if err := c.sweep(ctx, l); err != nil {
+	if err := c.sweep(ctx, l, min(old, l.covered)); err != nil {
 		return fmt.Errorf("write what counts on %s: %w", c.Topics.Plans, err)
 	}
 	return nil
@@ -85,10 +89,23 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 // planAge is how long the plans topic says how a run ended.
 const planAge = 24 * time.Hour
 
-// sweep writes tombstones for what does not count before the latest ledger on the topic, and is older than planAge; and then another
+// oldPlans returns an offset of the plans topic before which all messages are older than planAge. Where the client is alone, messages
+// of any age count as old.
+func (c *Client) oldPlans(ctx context.Context) (int64, error) {
+	if c.Alone {
+		return math.MaxInt64, nil
+	}
+	offsets, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
+	if err != nil {
+		return 0, err
+	}
+	return offsets[0], nil
+}
+
+// sweep writes tombstones for what does not count on the plans topic before an offset, which the latest ledger covers; and then another
 // ledger. So if it is interrupted, what it has not done is done later. Seals and removals of sources of which the examples topic has
 // nothing left go too, however old they are: no reader does anything else without them.
-func (c *Client) sweep(ctx context.Context, l *Ledger) error {
+func (c *Client) sweep(ctx context.Context, l *Ledger, to int64) error {
 	bounds, err := c.Log.Spans(ctx, c.Topics.Examples)
 	if err != nil {
 		return err
@@ -106,14 +123,6 @@ func (c *Client) sweep(ctx context.Context, l *Ledger) error {
 		l.seals[id] = slices.DeleteFunc(l.seals[id], expired)
 	}
 	l.removedSeals = slices.DeleteFunc(l.removedSeals, expired)
-	to := l.covered
-	if !c.Alone {
-		old, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
-		if err != nil {
-			return err
-		}
-		to = min(old[0], to)
-	}
 	state := l.state()
 	state.Swept = max(l.swept, to)
 	if err := c.writeTombstones(ctx, state, l, gone); err != nil {
