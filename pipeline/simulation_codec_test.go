@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"unsafe"
@@ -30,7 +31,7 @@ func newCachingCodec(cache *codecCache, chunk int) *cachingCodec {
 
 func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, schemas.MaxMessage) }
 
-// codecCache has the last content of each key, encoded and decoded. The simulations of a scenario share it. An entry counts
+// codecCache has the last contents of the latest keys, encoded and decoded. The simulations of a scenario share it. An entry counts
 // only if its content is what is asked for, bit by bit.
 type codecCache struct {
 	encodedSingles   sharedMap[tensorsKey, *encodedTensors[float32]]
@@ -46,7 +47,7 @@ type codecCache struct {
 
 // check returns an error if somebody has changed decoded tensors, which simulations share and nobody may change.
 func (c *codecCache) check() error {
-	for key, entry := range c.decodedSingles.entries {
+	for key, entry := range c.decodedSingles.all() {
 		if tensors, err := schemas.DecodeTensors[float32](entry.values, memory.DefaultAllocator); err != nil || !sameBits(tensors, entry.tensors) {
 			return fmt.Errorf("the tensors of %v were changed after they were decoded: %v", key.Identity, err)
 		}
@@ -54,28 +55,51 @@ func (c *codecCache) check() error {
 	return nil
 }
 
-// maxShared is how many entries a sharedMap may have. Plans and manifests name offsets, so new ones come with every schedule.
-const maxShared = 1 << 13
+// maxShared is how many entries a sharedMap may add before it forgets those that nobody has asked for meanwhile. Plans and manifests
+// name offsets, and so new ones, and new records of their runs, come with every schedule.
+const maxShared = 1 << 8
 
-// sharedMap is a map that several goroutines may use. It forgets everything when it has maxShared entries. The zero value is empty.
+// sharedMap is a map that several goroutines may use. It has up to twice maxShared entries: those that were added or asked for last. The
+// zero value is empty.
 type sharedMap[K comparable, V any] struct {
-	mutex   sync.RWMutex
-	entries map[K]V
+	mutex           sync.RWMutex
+	latest, earlier map[K]V
 }
 
 func (m *sharedMap[K, V]) get(k K) V {
 	m.mutex.RLock()
-	defer m.mutex.RUnlock()
-	return m.entries[k]
+	v, latest := m.latest[k]
+	earlier := false
+	if !latest {
+		v, earlier = m.earlier[k]
+	}
+	m.mutex.RUnlock()
+	if earlier {
+		m.put(k, v)
+	}
+	return v
 }
 
 func (m *sharedMap[K, V]) put(k K, v V) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.entries == nil || len(m.entries) >= maxShared {
-		m.entries = map[K]V{}
+	if m.latest == nil || len(m.latest) >= maxShared {
+		m.latest, m.earlier = map[K]V{}, m.latest
 	}
-	m.entries[k] = v
+	m.latest[k] = v
+}
+
+// all returns all entries.
+func (m *sharedMap[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, entries := range []map[K]V{m.latest, m.earlier} {
+			for k, v := range entries {
+				if !yield(k, v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // tensorsKey is a record and how it is cut into messages: chunk is the size of a message when it is encoded, and the number of
