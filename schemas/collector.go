@@ -99,6 +99,9 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	if len(m.Value) > MaxMessage {
 		return nil, fmt.Errorf("%w: a chunk of %d bytes, expected at most %d", ErrDamaged, len(m.Value), MaxMessage)
 	}
+	if chunks == 1 {
+		return &Chunks[T]{Identity: id, Digest: digest, Notes: notes(m), Values: [][]byte{m.Value}}, nil
+	}
 	o := c.keep(chunkKey{id, digest, chunks}, chunk, m.Value)
 	if len(o.values) < chunks {
 		return nil, c.evict()
