@@ -239,7 +239,7 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 		if r.labelColumn >= 0 {
 			row += len(r.record[r.labelColumn])
 		}
-		if row > maxBatchBytes {
+		if len(r.columnsText)+row > maxBatchBytes {
 			return nil, r.fail(r.labelColumn, fmt.Errorf("the example does not fit a message of %d bytes: its label is too long", schemas.MaxMessage))
 		}
 		if b.Rows == r.options.BatchRows || size+row > maxBatchBytes {

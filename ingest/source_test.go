@@ -410,6 +410,28 @@ func TestBatchesFitMessages(t *testing.T) {
 	check("long labels", 9, 800_000, o)
 }
 
+// A row that does not fit beside the names of the columns, which every message has, is an error and not an endless series of empty
+// batches.
+func TestLongNamesAndALongLabel(t *testing.T) {
+	f, o := newFolder(t), Defaults()
+	name := strings.Repeat("n", maxBatchBytes-floatRowBytes(1)-1000)
+	for length, want := range map[int]string{
+		900: "",
+		999: "a.csv: line 2, column 0 (\"label\"): the example does not fit a message of 900000 bytes: its label is too long",
+	} {
+		o.Label, o.Train = "label", []string{f.write(t, "a.csv", []byte("label,"+name+"\n"+strings.Repeat("l", length)+",1\n"))}
+		sources, err := Sources(t.Context(), o)
+		if err != nil {
+			t.Fatal(f.text(err))
+		}
+		for rows, err := range sources[0].Batches(t.Context()) {
+			if f.text(err) != want || err == nil && rows.Rows != 1 {
+				t.Fatalf("a label of %d bytes: %s\nexpected %s", length, f.text(err), want)
+			}
+		}
+	}
+}
+
 // A file that changed after Sources digested it is an error.
 func TestBatchesOfChangedFile(t *testing.T) {
 	f := newFolder(t)
