@@ -37,7 +37,7 @@ func Keys() []schemas.Key {
 		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
-			"Without this key, a process whose port is taken uses the next free one up to 9473, and logs it"},
+			fmt.Sprintf("Without this key, a process whose port is taken uses the first free one of the next %d, and logs it", ListenPorts-1)},
 	}
 	under := func(prefix string, more []schemas.Key) {
 		for _, k := range more {

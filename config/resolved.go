@@ -18,38 +18,32 @@ const withheld = "security"
 //
 // Names of files are absolute, as those in a configuration file are relative to its folder.
 func (c *Config) MarshalJSON() ([]byte, error) {
-	written := *c
-	for _, files := range []*[]string{&written.Examples.Train, &written.Examples.Test} {
-		*files = slices.Clone(*files)
-		for i, name := range *files {
-			path, err := filepath.Abs(name)
-			if err != nil {
-				return nil, err
-			}
-			if name != ingest.StandardInput {
-				(*files)[i] = path
-			}
-		}
+	all, err := resolved(reflect.ValueOf(c))
+	if err != nil {
+		return nil, err
 	}
-	return json.Marshal(resolved(reflect.ValueOf(&written)))
+	return json.Marshal(all)
 }
 
 // resolved returns the value of a field of a configuration as JSON should have it: a struct as a mapping of its keys, without those
 // that are nil, which say nothing.
-func resolved(v reflect.Value) any {
+func resolved(v reflect.Value) (any, error) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
 	t := v.Type()
 	if _, ok := kindOf(t); ok {
-		return resolvedValue(v)
+		return resolvedValue(v), nil
 	}
 	if v.Kind() == reflect.Slice {
 		list := make([]any, v.Len())
 		for i := range list {
-			list[i] = resolved(v.Index(i))
+			var err error
+			if list[i], err = resolved(v.Index(i)); err != nil {
+				return nil, err
+			}
 		}
-		return list
+		return list, nil
 	}
 	var keys mapping
 	for _, field := range reflect.VisibleFields(t) {
@@ -61,9 +55,37 @@ func resolved(v reflect.Value) any {
 		if value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
-		keys = append(keys, entry{name, resolved(value)})
+		of, err := resolved(value)
+		if err == nil && isPath(field) {
+			of, err = absolute(of)
+		}
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, entry{name, of})
 	}
-	return keys
+	return keys, nil
+}
+
+// absolute returns a path, or a list of paths, from the root of the file system on.
+func absolute(value any) (any, error) {
+	from := func(path string) (string, error) {
+		if path == "" || path == ingest.StandardInput {
+			return path, nil
+		}
+		return filepath.Abs(path)
+	}
+	list, ok := value.([]string)
+	if !ok {
+		return from(value.(string))
+	}
+	for i, path := range list {
+		var err error
+		if list[i], err = from(path); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // resolvedValue returns the value of a key.
@@ -72,7 +94,7 @@ func resolvedValue(v reflect.Value) any {
 	case time.Duration:
 		return value.String()
 	case []string:
-		return slices.Concat([]string{}, value) // none is an empty list, not null
+		return slices.Concat([]string{}, value) // a copy; none is an empty list, not null
 	default:
 		return value
 	}

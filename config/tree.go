@@ -38,12 +38,15 @@ func grow(name string, t reflect.Type) *node {
 		// An embedded struct adds no level: VisibleFields lists its fields too.
 		if field.IsExported() && !field.Anonymous {
 			child := grow(keyOf(field), field.Type)
-			child.isNone, child.isPath = field.Tag.Get("null") == "none", field.Tag.Get("path") == "file"
+			child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
 			n.children = append(n.children, child)
 		}
 	}
 	return n
 }
+
+// isPath reports whether a field is the name of a file, or a list of them.
+func isPath(field reflect.StructField) bool { return field.Tag.Get("path") == "file" }
 
 // keyOf returns the name that mapstructure gives a field.
 func keyOf(field reflect.StructField) string {
