@@ -27,8 +27,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 	if err != nil {
 		return err
 	}
-	p := open(log, job.Name, nil)
-	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
+	p := openForRuns(log, job, nil)
 	t := p.Topics
 	if err := p.require(ctx, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine); err != nil {
 		return err
@@ -46,8 +45,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 // when ctx ends. If several processes solve, one is active and the others stand by. It creates topics that are missing.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, rec event.Recorder) error {
 	here := arithmetic(blas)
-	p := open(log, job.Name, nil)
-	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
+	p := openForRuns(log, job, nil)
 	t := p.Topics
 	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.Plans); err != nil {
 		return err

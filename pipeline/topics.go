@@ -31,6 +31,13 @@ func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem}
 }
 
+// openForRuns returns the pipeline of a job for a process that works on its runs, and gives up those that nobody takes up.
+func openForRuns(log *kafkalog.Log, job Job, mem memory.Allocator) *pipeline {
+	p := open(log, job.Name, mem)
+	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
+	return p
+}
+
 // maxStatisticsPartitions is enough to spread the Gram matrices over the brokers, and few enough for one solver to follow.
 const maxStatisticsPartitions = 8
 

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +52,7 @@ func (e *StandAsideError) Error() string {
 // first.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
-	p := open(log, job.Name, o.Allocator)
-	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
+	p := openForRuns(log, job, o.Allocator)
 	if err := p.create(ctx, &job); err != nil {
 		return nil, nil, err
 	}
