@@ -17,20 +17,12 @@ import (
 // arrowFormat is the file and the stream of Arrow's columnar format
 // (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc). Feather is such a file.
 func arrowFormat() format {
-	return format{
+	return tableFormat(format{
 		name:      "arrow",
 		meaning:   "columns as in `parquet`, in a file or a stream of Arrow, as Feather",
 		patterns:  []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 		recognise: func(first []byte) bool { return isArrowFile(first) || strings.HasPrefix(string(first), arrowStream) },
-		files:     1,
-		keys:      []string{"label", "weight", "columns.use", "columns.drop", "missing"},
-		open: func(files []*content, o Options) (reader, error) {
-			return openTable(files[0], openArrow, func(t table) (reader, error) { return newTable(files[0], t, o) })
-		},
-		openFeatures: func(c *content, o Options, want Features) (reader, error) {
-			return openTable(c, openArrow, func(t table) (reader, error) { return newTableFeatures(c, t, o, want) })
-		},
-	}
+	}, openArrow)
 }
 
 const (
@@ -194,12 +186,12 @@ func (t *arrowTable) wholes(column int, put func(row int, v int64, null bool) er
 	})
 }
 
-func (t *arrowTable) texts(column int, put func(row int, v []byte, null bool) error) error {
+func (t *arrowTable) texts(column int, put func(row int, v string, null bool) error) error {
 	return t.each(column, func(row int, c arrowCells, at int) error {
 		if c.isNull(at) {
-			return put(row, nil, true)
+			return put(row, "", true)
 		}
-		return put(row, []byte(c.text(at)), false)
+		return put(row, c.text(at), false)
 	})
 }
 

@@ -146,7 +146,7 @@ func TestArrowErrors(t *testing.T) {
 		change  func(*Options)
 		want    string
 	}{
-		{stream, func(o *Options) { o.Missing = MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value (examples.missing: mean replaces it)`},
+		{stream, func(o *Options) { o.Missing = MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean takes the mean of the column`},
 		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: an Arrow stream without its end: it is cut off"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, `a.arrow, column 1 ("label"): row 0, counted from 0: no label`},
@@ -213,14 +213,19 @@ func FuzzArrow(f *testing.F) {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o := Defaults()
-		o.Train, o.Missing = []string{name}, MissingMean
-		sources, err := Sources(context.Background(), o)
-		if err == nil {
-			_, _, err = readRows(sources[0].Batches(context.Background()))
-		}
-		if err != nil && !errors.As(err, new(*FileError)) {
-			t.Error(err)
+		for _, categorical := range [][]string{nil, {"label"}} {
+			o := Defaults()
+			o.Train, o.Missing, o.Categorical = []string{name}, MissingMean, categorical
+			if categorical != nil {
+				o.Label = "x"
+			}
+			sources, err := Sources(context.Background(), o)
+			if err == nil {
+				_, _, err = readRows(sources[0].Batches(context.Background()))
+			}
+			if err != nil && !errors.As(err, new(*FileError)) {
+				t.Error(err)
+			}
 		}
 	})
 }

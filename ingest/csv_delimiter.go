@@ -4,11 +4,22 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // delimiters are what people put between the fields of a row. The first is that of RFC 4180.
 const delimiters = ",;\t|"
+
+func checkDelimiter(o Options) []schemas.Problem {
+	if o.Delimiter == "" || utf8.RuneCountInString(o.Delimiter) == 1 && !strings.ContainsAny(o.Delimiter, "\"\r\n\ufffd") {
+		return nil
+	}
+	return []schemas.Problem{{Key: "delimiter", Value: strconv.Quote(o.Delimiter), Want: "one character"}}
+}
 
 // delimiter returns what is between the fields of a file: what the options say, or else what its first rows show. If several delimiters
 // make all rows equally long, it is the one that makes the most numbers. It returns a *FileError if that is in doubt.

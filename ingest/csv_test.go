@@ -49,9 +49,9 @@ func TestCSV(t *testing.T) {
 		{"missing values, refused", "a,1\nb,NA\n", Options{}, `file.csv: line 2, column 1: a missing value, "NA": examples.missing: mean takes the mean of the column`},
 
 		{"a delimiter in doubt", "a;b,c;d\ne;f,g;h\n", Options{}, `file.csv: line 1: its rows can be read with the delimiters "," (2 columns) and ";" (3 columns): set examples.delimiter`},
-		{"an index without a name", ",l,x\n0,a,1\n", Options{Label: "l"}, `file.csv: line 1, column 0 (""): a column without a name in the header, as the index of a data frame has none: leave it out with examples.columns.drop: [0], or give it a name`},
-		{"a feature's name twice", "l,x,x\na,1,2\n", Options{Label: "l"}, "file.csv: line 1: two columns have the same name in the header: rename one, or leave it out with examples.columns.drop and its number"},
-		{"no such column to drop", "l,x\na,1\n", Options{Label: "l", Columns: ColumnChoice{Drop: []string{"id"}}}, `file.csv: line 1: no column "id" in the header`},
+		{"an index without a name", ",l,x\n0,a,1\n", Options{Label: "l"}, `file.csv: line 1, column 0 (""): a column without a name, as the index of a data frame has none: leave it out with examples.columns.drop: [0], or give it a name`},
+		{"a feature's name twice", "l,x,x\na,1,2\n", Options{Label: "l"}, "file.csv: line 1: two columns have the same name: rename one, or leave it out with examples.columns.drop and its number"},
+		{"no such column to drop", "l,x\na,1\n", Options{Label: "l", Columns: ColumnChoice{Drop: []string{"id"}}}, `file.csv: line 1: no column "id": expected one of "l" and "x"`},
 		{"a fraction as a label", "0.5,1\n", Options{}, `file.csv: line 1, column 0: "0.5" looks like a measurement, and no key says which column has the label: set examples.label`},
 		{"a fraction as a label, meant", "0.5,1\n", Options{Label: "0"}, `1 × 1 floats [1] words ["0.5"]`},
 		{"many labels", "a,1\nb,1\nc,1\n", Options{}, "file.csv: line 3, column 0: 3 different values in 3 rows do not look like labels, and no key says which column has the label: set examples.label"},
@@ -71,14 +71,14 @@ func TestCSV(t *testing.T) {
 		{"NaN", "a,1\na,+nan\n", Options{Missing: MissingMean}, `file.csv: line 2, column 1: "+nan" is not a number`},
 		{"Inf", "a,1\na,-Inf\n", Options{}, `file.csv: line 2, column 1: "-Inf" is not a finite number`},
 		{"overflow", "a,1\na,1e39\n", Options{}, `file.csv: line 2, column 1: "1e39" is too large for a float32`},
-		{"empty field", "a,1,2\na,,2\n", Options{}, `file.csv: line 2, column 1: an empty field`},
+		{"empty field", "a,1,2\na,,2\n", Options{}, `file.csv: line 2, column 1: an empty field: examples.missing: mean takes the mean of the column`},
 		{"empty label", "a,1\n ,2\n", Options{Missing: MissingMean}, `file.csv: line 2, column 0: an empty label`},
 		{"label that is not text", "a,1\n\xff,2\n", Options{}, `file.csv: line 2, column 0: label "\xff" is not UTF-8`},
 		{"label of no class", "a,1\nd,2\n", Options{Classes: []string{"a", "b"}}, `file.csv: line 2, column 0: label "d" is not one of the classes`},
-		{"no such number", "a,1\n", Options{Label: "2"}, "file.csv: line 1, column 2: there are 2 columns, counted from 0"},
-		{"no such name", "l,x\na,1\n", Options{Label: "y"}, `file.csv: line 1: no column "y" in the header`},
-		{"no such weight", "l,x\na,1\n", Options{Weight: "7"}, "file.csv: line 1, column 7: there are 2 columns, counted from 0"},
-		{"name twice", "l,x,l\na,1,b\n", Options{Label: "l"}, `file.csv: line 1, column 2 ("l"): the same name twice in the header`},
+		{"no such number", "a,1\n", Options{Label: "2"}, "file.csv: line 1: no column 2: there are 2 columns, counted from 0"},
+		{"no such name", "l,x\na,1\n", Options{Label: "y"}, `file.csv: line 1: no column "y": expected one of "l" and "x"`},
+		{"no such weight", "l,x\na,1\n", Options{Weight: "7"}, "file.csv: line 1: no column 7: there are 2 columns, counted from 0"},
+		{"name twice", "l,x,l\na,1,b\n", Options{Label: "l"}, `file.csv: line 1, column 2 ("l"): another column has the same name`},
 		{"label and weight in one", "l,x\na,1\n", Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): both the label and the weight`},
 		{"negative weight", "a,1,1\na,1,-1\n", Options{Weight: "2"}, `file.csv: line 2, column 2: weight "-1": expected a number ≥ 0`},
 		{"infinite weight", "a,1,1\na,1,Inf\n", Options{Weight: "2"}, `file.csv: line 2, column 2: "Inf" is not a finite number`},
@@ -86,6 +86,7 @@ func TestCSV(t *testing.T) {
 		{"bare quote", "a,1\na,1\"\n", Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},
 		{"open quote", "a,1\n\"a,1\nb,2\n", Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
 		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", maxRowBytes), Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
+		{"a long label", "a,1\n" + strings.Repeat("l", schemas.MaxLabel) + "l,1\n", Options{}, `file.csv: line 2, column 0: label "llllllllllllllllllllllllllllllllllllllll"…: expected at most 1024 bytes`},
 		{"label longer than a message", "a,1\n" + strings.Repeat("l", maxBatchBytes) + ",1\n", Options{}, "file.csv: line 2, column 0: the example does not fit a message of 900000 bytes: its label is too long"},
 		{"row wider than a message", "a" + strings.Repeat(",1", maxBatchBytes/4), Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
 	} {
@@ -123,9 +124,9 @@ func isFileError(err error) bool {
 // Labels are right even if there are more than the reader keeps.
 func TestCSVManyLabels(t *testing.T) {
 	var table bytes.Buffer
-	const rows = maxWords + 1000
+	const rows = maxLabels + 1000
 	for i := range rows {
-		fmt.Fprintf(&table, "w%d,1\n", i%(maxWords+10))
+		fmt.Fprintf(&table, "w%d,1\n", i%(maxLabels+10))
 	}
 	f := newFolder(t)
 	o := Defaults()
@@ -136,7 +137,7 @@ func TestCSVManyLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, word := range whole[0].Words {
-		if word != fmt.Sprintf("w%d", i%(maxWords+10)) {
+		if word != fmt.Sprintf("w%d", i%(maxLabels+10)) {
 			t.Fatalf("row %d: %s", i, word)
 		}
 	}

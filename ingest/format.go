@@ -33,14 +33,21 @@ type format struct {
 	// format with one file leaves it empty.
 	wantFiles string
 
+	// label is the column of the label, if no key says another. "": its files have
+	// no columns.
+	label Column
 	// keys are the keys under examples that this format reads, other than those
 	// that all formats read.
 	keys []string
-	// check finds impossible values of these keys. nil: all are possible.
+	// check finds impossible values of these keys, other than columns. nil: all are
+	// possible.
 	check func(Options) []schemas.Problem
 
 	// open reads examples from the files of a source. nil: not read yet.
 	open func([]*content, Options) (reader, error)
+	// words adds the words of the categorical columns of a file. nil: the format
+	// has no such columns.
+	words func(*content, Options, vocabulary) error
 	// inspect returns a *FileError for examples that can be read, but are hardly
 	// what people mean. It gets a reader of a source that is not used further. nil:
 	// there is nothing to be said.
@@ -115,6 +122,20 @@ func (f format) claims(name string) bool {
 		ok, _ := path.Match(pattern, name) // its only error is a malformed pattern
 		return ok
 	})
+}
+
+// formatsOf returns the formats that the files may have, as far as their names
+// tell; all formats if there are no files.
+func (o Options) formatsOf(files []string) (told []format) {
+	if len(files) == 0 && o.Format == "" {
+		return formats()
+	}
+	for _, file := range append([]string{""}, files...) { // the format that the options name needs no file
+		if f, ok := o.formatByName(file); ok {
+			told = append(told, f)
+		}
+	}
+	return told
 }
 
 // formatOf returns the format of an open file, by its name or else by its

@@ -26,7 +26,7 @@ type Options struct {
 	Label  Column `mapstructure:"label" yaml:"label"`
 	Weight Column `mapstructure:"weight" yaml:"weight"`
 	// Header says whether the first row has the names of the columns; nil: it has
-	// them if Label or Weight is a name.
+	// them if an option gives a column by its name.
 	Header *bool `mapstructure:"header" yaml:"header"`
 	// Delimiter is the character between the fields of a row; "": the first rows tell.
 	Delimiter string `mapstructure:"delimiter" yaml:"delimiter"`
@@ -42,7 +42,7 @@ type Options struct {
 	// file or a null in a message: MissingError or MissingMean.
 	Missing string `mapstructure:"missing" yaml:"missing"`
 	// MissingValues are words that say that a value is missing, as an empty field
-	// does.
+	// does. In a file with types they are looked for in columns of words.
 	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
 	// Holdout is the fraction of the training examples that are scored but not
 	// fitted, in [0, 1). It does not change what is published: the workers choose
@@ -58,6 +58,7 @@ type Options struct {
 
 	categories map[string][]string // of the columns under Categorical, by their names; Sources finds them
 	spooled    *os.File            // what the standard input had; nil: it was not read
+	predicts   bool                // File reads rows to predict
 }
 
 // ColumnChoice says which columns become features, by their numbers or names.
@@ -103,7 +104,10 @@ const wantCount = "a whole number ≥ 1"
 
 // Check returns a Problem for each value that is impossible, whatever the files
 // hold. It does not open the files.
-func (o Options) Check() []schemas.Problem {
+func (o Options) Check() []schemas.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
+
+// check is Check for the files that are to be read.
+func (o Options) check(files []string) []schemas.Problem {
 	var problems []schemas.Problem
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -121,6 +125,7 @@ func (o Options) Check() []schemas.Problem {
 		}
 		wrong(key, StandardInput, "the standard input (-) in one place only: it can be read once")
 	}
+	problems = append(problems, o.checkColumns(o.formatsOf(files))...)
 	// The keys of every format are checked: which formats the files have may be
 	// known only when they are opened.
 	for _, f := range formats() {

@@ -36,11 +36,26 @@ func TestCheck(t *testing.T) {
 		{func(o *Options) { o.Holdout = -0.1 }, schemas.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
 		{func(o *Options) { o.Partitions = 0 }, schemas.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
 		{func(o *Options) { o.BatchRows = -1 }, schemas.Problem{Key: "batch_rows", Value: "-1", Want: "a whole number ≥ 1"}},
+		{func(o *Options) { o.Train, o.Weight = []string{"a.csv"}, "0" }, schemas.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
+			schemas.Problem{Key: "columns.drop", Value: "label", Want: "other columns than those of the label and the weight"}},
 	} {
 		o := Defaults()
 		test.change(&o)
 		if got := o.Check(); !reflect.DeepEqual(got, []schemas.Problem{test.want}) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
+		}
+	}
+	// What is impossible in a CSV alone is possible in a table with names, and in a file whose name does not tell its format.
+	for _, name := range []string{"a.parquet", "a.arrow", "a"} {
+		o := Defaults()
+		o.Train, o.Weight, o.Columns.Use = []string{name}, "0", []string{"1", "2"}
+		named := o
+		named.Label, named.Header = "y", &no
+		for _, o := range []Options{o, named} {
+			if problems := o.Check(); problems != nil {
+				t.Errorf("%s: %v", name, problems)
+			}
 		}
 	}
 	// all problems are reported at once

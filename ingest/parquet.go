@@ -16,20 +16,12 @@ import (
 // parquetFormat is Apache Parquet (https://parquet.apache.org/docs/file-format). It is read by its columns, and not by way of
 // Arrow records, which would bring gRPC into the program.
 func parquetFormat() format {
-	return format{
+	return tableFormat(format{
 		name:      "parquet",
-		meaning:   "columns of numbers, or one list of numbers, and a column of labels",
+		meaning:   "columns of numbers and words, or one list of numbers, and a column of labels",
 		patterns:  []string{"*.parquet", "*.pq"},
 		recognise: func(first []byte) bool { return strings.HasPrefix(string(first), parquetMagic) },
-		files:     1,
-		keys:      []string{"label", "weight", "columns.use", "columns.drop", "missing"},
-		open: func(files []*content, o Options) (reader, error) {
-			return openTable(files[0], openParquet, func(t table) (reader, error) { return newTable(files[0], t, o) })
-		},
-		openFeatures: func(c *content, o Options, want Features) (reader, error) {
-			return openTable(c, openParquet, func(t table) (reader, error) { return newTableFeatures(c, t, o, want) })
-		},
-	}
+	}, openParquet)
 }
 
 const parquetMagic = "PAR1"
@@ -174,8 +166,8 @@ func (t *parquetTable) wholes(column int, put func(row int, v int64, null bool) 
 	})
 }
 
-func (t *parquetTable) texts(column int, put func(row int, v []byte, null bool) error) error {
-	return t.columns[column].leaf.each(t.rows, func(i int, v parquetValue, _, _ int16) error { return put(i, v.text, v.null) })
+func (t *parquetTable) texts(column int, put func(row int, v string, null bool) error) error {
+	return t.columns[column].leaf.each(t.rows, func(i int, v parquetValue, _, _ int16) error { return put(i, string(v.text), v.null) })
 }
 
 // parquetValue is a value of any type.

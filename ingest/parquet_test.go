@@ -259,18 +259,18 @@ func TestParquetErrors(t *testing.T) {
 	some := parquetValues{node: optional(schema.NewFloat64Node, "x"), values: []float64{1}, levels: []int16{1, 0}}
 	day := parquetValues{node: logical("day", schema.DateLogicalType{}, parquet.Types.Int32), values: []int32{1, 2}}
 	city := parquetValues{node: words("city"), values: []string{"a", "b"}}
-	const wantFeatures = "features are numbers, booleans, or one list of numbers: leave the column out with examples.columns.drop, or make it a number"
+	const wantFeatures = "features are numbers, booleans, or one list of numbers: "
 	for _, test := range []struct {
 		content []byte
 		change  func(*Options)
 		want    string
 	}{
-		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures},
-		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type string: ` + wantFeatures},
+		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures + "leave the column out with examples.columns.drop, or make it a number"},
+		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type string: ` + wantFeatures + "examples.categorical takes columns of words, examples.columns.drop leaves a column out"},
 		{table(x, label), func(o *Options) { o.Columns.Drop = []string{"y"} }, `a.parquet: no column "y": expected one of "x" and "label"`},
 		{table(x, label), func(o *Options) { o.Categorical = []string{"x"} },
-			`a.parquet: examples.categorical: columns of words become features in CSV only: write them as numbers, or leave them out`},
-		{table(x, x, label), nil, `a.parquet: damaged or foreign bytes: columns: the name "x" is empty or occurs twice`},
+			`a.parquet, column 0 ("x"): words of type double: expected text or whole numbers`},
+		{table(x, x, label), nil, `a.parquet: two columns have the same name: rename one, or leave it out with examples.columns.drop and its number`},
 		{table(x, city), nil, `a.parquet: no column "label": set examples.label to one of the columns "x" and "city"`},
 		{table(x, city), func(o *Options) { o.Label = "town" }, `a.parquet: no column "town": expected one of "x" and "city"`},
 		{table(x, city), func(o *Options) { o.Label = "2" }, `a.parquet: no column 2: there are 2 columns, counted from 0`},
@@ -278,9 +278,9 @@ func TestParquetErrors(t *testing.T) {
 		{table(x, label, city), func(o *Options) { o.Weight = "city" }, `a.parquet, column 2 ("city"): weights of type string: expected numbers`},
 		{table(x, label), func(o *Options) { o.Weight = "1" }, `a.parquet, column 1 ("label"): both the label and the weight`},
 		{table(label), nil, `a.parquet: no column is a feature`},
-		{table(some, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: a missing value (examples.missing: mean replaces it)`},
+		{table(some, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean takes the mean of the column`},
 		{table(parquetValues{node: x.node, values: []float64{1, 1e39}}, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: 1e+39 is not a finite float32`},
-		{table(x, parquetValues{node: label.node, values: []string{"a", ""}}), nil, `a.parquet, column 1 ("label"): row 1, counted from 0: no label`},
+		{table(x, parquetValues{node: label.node, values: []string{"a", ""}}), nil, `a.parquet, column 1 ("label"): row 1, counted from 0: an empty label`},
 		{table(x, label), func(o *Options) { o.Classes = []string{"a"} }, `a.parquet, column 1 ("label"): row 1, counted from 0: label "b" is not one of the classes`},
 		{table(x, label, parquetValues{node: required(schema.NewFloat64Node, "w"), values: []float64{1, -1}}), func(o *Options) { o.Weight = "w" },
 			`a.parquet, column 2 ("w"): row 1, counted from 0: weight -1: expected a finite number ≥ 0`},
@@ -339,7 +339,7 @@ func TestPandasFrame(t *testing.T) {
 		t.Errorf("by name: %v, error %v", got.Floats, err)
 	}
 	_, _, err = readRows(File(t.Context(), name, Defaults(), Features{Width: 3, Columns: byName("n", "y", "z")}))
-	if got := f.text(err); got != `frame.parquet: columns that the model needs are not there: "y", "z"` {
+	if got := f.text(err); got != `frame.parquet: the file lacks columns that the model needs: "y" and "z"` {
 		t.Error(got)
 	}
 	chosen := o
@@ -369,14 +369,19 @@ func FuzzParquet(f *testing.F) {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o := Defaults()
-		o.Train, o.Missing = []string{name}, MissingMean
-		sources, err := Sources(context.Background(), o)
-		if err == nil {
-			_, _, err = readRows(sources[0].Batches(context.Background()))
-		}
-		if err != nil && !errors.As(err, new(*FileError)) {
-			t.Error(err)
+		for _, categorical := range [][]string{nil, {"label"}} {
+			o := Defaults()
+			o.Train, o.Missing, o.Categorical = []string{name}, MissingMean, categorical
+			if categorical != nil {
+				o.Label = "yes"
+			}
+			sources, err := Sources(context.Background(), o)
+			if err == nil {
+				_, _, err = readRows(sources[0].Batches(context.Background()))
+			}
+			if err != nil && !errors.As(err, new(*FileError)) {
+				t.Error(err)
+			}
 		}
 	})
 }

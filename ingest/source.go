@@ -68,7 +68,7 @@ func find(ctx context.Context, o Options, digest func(*Source, context.Context) 
 		return nil, err
 	}
 	if len(o.Categorical) > 0 {
-		if o.categories, err = o.findCategories(ctx, o.Train); err != nil {
+		if o, err = o.findCategories(ctx, o.Train); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,11 @@ func sameColumns(first, s Source) error {
 	}
 	if difference := s.Columns.Difference(first.Columns); difference != "" {
 		err := fmt.Errorf("%s, as in %s: all files need the same columns in the same order", difference, first.Files[0])
-		return &FileError{File: s.Files[0], Line: 1, Offset: -1, Err: err}
+		e := wholeFile(s.Files[0], err)
+		if slices.Contains(s.format.keys, "header") {
+			e.Line = 1
+		}
+		return e
 	}
 	return nil
 }
@@ -256,11 +260,12 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 // name are not looked for. For idx it is the file of images.
 func File(ctx context.Context, name string, o Options, want Features) iter.Seq2[*schemas.ExampleRows, error] {
 	return func(yield func(*schemas.ExampleRows, error) bool) {
+		o.predicts = true
 		checked := o
 		if o.Header != nil && !*o.Header {
 			checked.Header = nil // training may have had one
 		}
-		if problems := checked.Check(); problems != nil {
+		if problems := checked.check([]string{name}); problems != nil {
 			yield(nil, problems[0])
 			return
 		}

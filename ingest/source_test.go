@@ -406,8 +406,8 @@ func TestBatchesFitMessages(t *testing.T) {
 		t.Errorf("%d images fit a message", fit)
 	}
 	o := Defaults()
-	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("long", 50_000)+",1\n"), 9))}
-	check("long labels", 9, 800_000, o)
+	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("l", schemas.MaxLabel)+",1\n"), 2000))}
+	check("long labels", 2000, 850_000, o)
 }
 
 // A row that does not fit beside the names of the columns, which every message has, is an error and not an endless series of empty

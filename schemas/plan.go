@@ -64,14 +64,14 @@ type Since struct {
 // Input says how files of examples are read.
 type Input struct {
 	Format string `json:"format,omitempty"` // empty: told by the file's content
-	Label  string `json:"label,omitempty"`  // column of a CSV file
-	Weight string `json:"weight,omitempty"` // column of a CSV file
+	Label  string `json:"label,omitempty"`  // column of a table, such as a CSV file
+	Weight string `json:"weight,omitempty"` // column of a table
 	Header *bool  `json:"header,omitempty"` // whether a CSV file has one; nil: told by its content
 
 	Delimiter     string   `json:"delimiter,omitempty"`      // of a CSV file; empty: told by its content
-	Use           []string `json:"use,omitempty"`            // columns of a CSV file that become features; none: all that are not dropped
-	Drop          []string `json:"drop,omitempty"`           // columns of a CSV file that are left out
-	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a CSV file
+	Use           []string `json:"use,omitempty"`            // columns of a table that become features; none: all that are not dropped
+	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
+	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
 }
 

@@ -21,21 +21,28 @@ examples: {partitions: 1}
 stages: [{features: {kind: columns}, passes: 3}]
 `
 
-// producedJSON puts a message with these rows, in JSON, onto the examples topic of foreign.yaml.
-func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
+// arrowStream returns rows, in JSON, as a stream of Arrow.
+func arrowStream(t *testing.T, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var value bytes.Buffer
-	w := ipc.NewWriter(&value, ipc.WithSchema(record.Schema()))
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
 	if err := w.Write(record); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return stream.Bytes()
+}
+
+// producedJSON puts a message with these rows, in JSON, onto the examples topic of foreign.yaml.
+func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
+	t.Helper()
+	value := arrowStream(t, rows, fields...)
 	if code, _, stderr := stagewise("topics", "create", "-c", "foreign.yaml"); code != exitDone {
 		t.Fatal(stderr)
 	}
@@ -44,7 +51,7 @@ func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if _, err := log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value.Bytes()}); err != nil {
+	if _, err := log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}); err != nil {
 		t.Fatal(err)
 	}
 }

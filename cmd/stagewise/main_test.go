@@ -169,9 +169,9 @@ func TestCheckReadsFirstRows(t *testing.T) {
 		"--set examples.train=[train.csv,wide.csv]":                                     "wide.csv: 4 features, but train.csv has 3",
 		"--set examples.test=wide.csv":                                                  "wide.csv: 4 features, but train.csv has 3",
 		"--set examples.train=*.txt":                                                    "examples.train: *.txt: no file matches this pattern",
-		"--set examples.train=named.csv --set examples.test= --set examples.label=word": `named.csv: line 1: no column "word" in the header`,
-		"--set examples.train=named.csv --set examples.test= --set examples.label=digit --set examples.weight=w": `named.csv: line 1: no column "w" in the header`,
-		"--set examples.label=7": "train.csv: line 1, column 7: there are 4 columns, counted from 0",
+		"--set examples.train=named.csv --set examples.test= --set examples.label=word": `named.csv: line 1: no column "word": expected one of "digit", "a", "b" and "c"`,
+		"--set examples.train=named.csv --set examples.test= --set examples.label=digit --set examples.weight=w": `named.csv: line 1: no column "w": expected one of "digit", "a", "b" and "c"`,
+		"--set examples.label=7": "train.csv: line 1: no column 7: there are 4 columns, counted from 0",
 		"--set prepare.pca=1000": "prepare.pca: 1000 components of 3 features: expected at most 3",
 		"--set examples.train=-": "",
 	} {

@@ -118,8 +118,8 @@ func TestPredictRefusesDoubt(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"a column is missing":       {columnsOf(header, lines, true, "width", "depth", "target"), nil, `rows.csv: line 1: the header lacks columns that the model needs: "height"`},
-		"a column is there twice":   {"width,height,depth,width\n1,2,3,4\n", nil, `the header has column "width" 2 times`},
+		"a column is missing":       {columnsOf(header, lines, true, "width", "depth", "target"), nil, `rows.csv: line 1: the file lacks columns that the model needs: "height"`},
+		"a column is there twice":   {"width,height,depth,width\n1,2,3,4\n", nil, `line 1, column 3 ("width"): another column has the same name`},
 		"other names":               {"a,b,c\n1,2,3\n", nil, "--header or --header=false decides"},
 		"a word in the first row":   {columnsOf(header, lines, false, "width", "height", "depth", "target"), nil, "--header or --header=false decides"},
 		"no header, with the label": {columnsOf(header, lines, false, "width", "height", "depth", "target"), []string{"--header=false"}, "4 columns: expected 3 features, with or without the label"},
@@ -180,7 +180,7 @@ func TestTrainRefusesWhatCantBeMeant(t *testing.T) {
 		"two delimiters":        {"a;b,c;d\ne;f,g;h\n", "", "set examples.delimiter"},
 		"words":                 {"x,y\nred,a\nblue,b\n", "label: y", `"red" is not a number: examples.categorical takes columns of words`},
 		"a missing value":       {"x,y\n1,a\nNA,b\n", "label: y", `a missing value, "NA": examples.missing: mean`},
-		"an index":              {indexed, "label: y", "a column without a name in the header, as the index of a data frame has none: leave it out with examples.columns.drop: [0]"},
+		"an index":              {indexed, "label: y", "a column without a name, as the index of a data frame has none: leave it out with examples.columns.drop: [0]"},
 		"one class":             {"x,y\n1,a\n2,a\n3,a\n", "label: y", `all examples have the label "a"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,71 @@
+package ingest
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// namedColumns returns all columns that the options name.
+func (o Options) namedColumns() []Column {
+	all := []Column{o.Label, o.Weight}
+	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical} {
+		for _, c := range list {
+			all = append(all, Column(c))
+		}
+	}
+	return all
+}
+
+// checkColumns finds impossible columns in files of these formats.
+func (o Options) checkColumns(formats []format) (problems []schemas.Problem) {
+	wrong := func(key, value, want string) {
+		problems = append(problems, schemas.Problem{Key: key, Value: value, Want: want})
+	}
+	negative := func(key string, c Column) {
+		if n, isNumber := c.number(); isNumber && n < 0 {
+			wrong(key, string(c), "a column's number, from 0, or its name")
+		}
+	}
+	isLabel := func(c Column) bool {
+		isDefault := func(f format) bool { return c == f.label }
+		return c != "" && (c == o.Label || o.Label == "" && slices.ContainsFunc(formats, isDefault))
+	}
+	negative("label", o.Label)
+	negative("weight", o.Weight)
+	if isLabel(o.Weight) {
+		wrong("weight", string(o.Weight), "another column than the label's")
+	}
+	use := map[string]bool{}
+	for _, list := range []struct {
+		key     string
+		columns []string
+	}{{"columns.use", o.Columns.Use}, {"columns.drop", o.Columns.Drop}, {"categorical", o.Categorical}} {
+		known := map[string]bool{}
+		for _, c := range list.columns {
+			negative(list.key, Column(c))
+			switch {
+			case c == "" || known[c]:
+				wrong(list.key, strconv.Quote(c), "different columns, each by its number, from 0, or by its name")
+			case isLabel(Column(c)) || Column(c) == o.Weight:
+				wrong(list.key, c, "other columns than those of the label and the weight")
+			case list.key == "columns.drop" && use[c]:
+				wrong(list.key, c, "other columns than those under columns.use")
+			}
+			if known[c] = true; list.key == "columns.use" {
+				use[c] = true
+			}
+		}
+	}
+	for _, c := range o.Categorical {
+		if slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c] {
+			wrong("categorical", c, "columns that become features")
+		}
+	}
+	readsHeader := slices.ContainsFunc(formats, func(f format) bool { return slices.Contains(f.keys, "header") })
+	if readsHeader && o.Header != nil && !*o.Header && slices.ContainsFunc(o.namedColumns(), Column.IsName) {
+		wrong("header", "false", "true, as a column is given by its name")
+	}
+	return problems
+}
