@@ -3,9 +3,12 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // maxCategories is how many words a column may have. A column with more is an identifier or a text.
@@ -51,11 +54,13 @@ func (v vocabulary) add(l *layout, column int, word string) error {
 	return nil
 }
 
-// findCategories returns the options with the words of each categorical column of the files, sorted.
-func (o Options) findCategories(ctx context.Context, files []string) (Options, error) {
+// findCategories returns the options with the words of each categorical column of the files, sorted. With digests it also has the
+// digests of these files, so that they are not read again for them.
+func (o Options) findCategories(ctx context.Context, files []string, digests bool) (Options, error) {
 	found := vocabulary{}
+	o.digests = map[string]schemas.Digest{}
 	for _, file := range files {
-		if err := o.addWords(ctx, file, found); err != nil {
+		if err := o.addWords(ctx, file, found, digests); err != nil {
 			return o, err
 		}
 	}
@@ -69,8 +74,8 @@ func (o Options) findCategories(ctx context.Context, files []string) (Options, e
 	return o, nil
 }
 
-// addWords adds the words of a file.
-func (o Options) addWords(ctx context.Context, file string, found vocabulary) error {
+// addWords adds the words of a file, and its digest.
+func (o Options) addWords(ctx context.Context, file string, found vocabulary, digest bool) error {
 	c, err := o.openContent(ctx, file)
 	if err != nil {
 		return err
@@ -80,5 +85,12 @@ func (o Options) addWords(ctx context.Context, file string, found vocabulary) er
 	if err != nil || f.words == nil { // a format that has no such columns
 		return err
 	}
-	return f.words(c, o, found)
+	if err := f.words(c, o, found); err != nil || !digest {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		return err
+	}
+	o.digests[file] = c.digest()
+	return nil
 }

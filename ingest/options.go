@@ -56,9 +56,10 @@ type Options struct {
 	// schemas.MaxMessage.
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 
-	categories map[string][]string // of the columns under Categorical, by their names; Sources finds them
-	spooled    *os.File            // what the standard input had; nil: it was not read
-	predicts   bool                // File reads rows to predict
+	categories map[string][]string       // of the columns under Categorical, by their names; Sources finds them
+	digests    map[string]schemas.Digest // of the files that were read whole to find them
+	spooled    *os.File                  // what the standard input had; nil: it was not read
+	predicts   bool                      // File reads rows to predict
 }
 
 // ColumnChoice says which columns become features, by their numbers or names.

@@ -40,23 +40,24 @@ type identity struct {
 }
 
 // Sources returns the sources that the files of the options make, in their
-// order, those to train on first. It reads every file once for its digest, and
-// its first rows again to see whether they make sense. So a missing file, a
+// order, those to train on first. It reads every file once, for its digest and
+// for the words of Categorical, and its first rows again to see whether they make
+// sense. So a missing file, a
 // file of another format, and a file with other features than the first are a
 // *FileError before anything is published. An option that does not pass Check
 // is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
-	return find(ctx, o, (*Source).digest)
+	return find(ctx, o, true)
 }
 
 // Inspect is Sources without the digests: it reads the first rows of each file,
 // and more only to find the words of Categorical. So the sources have no ID, and
 // files with the same bytes are not found.
 func Inspect(ctx context.Context, o Options) ([]Source, error) {
-	return find(ctx, o, func(*Source, context.Context) error { return nil })
+	return find(ctx, o, false)
 }
 
-func find(ctx context.Context, o Options, digest func(*Source, context.Context) error) ([]Source, error) {
+func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
 	}
@@ -68,15 +69,15 @@ func find(ctx context.Context, o Options, digest func(*Source, context.Context) 
 		return nil, err
 	}
 	if len(o.Categorical) > 0 {
-		if o, err = o.findCategories(ctx, o.Train); err != nil {
+		if o, err = o.findCategories(ctx, o.Train, digests); err != nil {
 			return nil, err
 		}
 	}
-	train, err := sources(ctx, o, schemas.Train, o.Train, digest)
+	train, err := sources(ctx, o, schemas.Train, o.Train, digests)
 	if err != nil {
 		return nil, err
 	}
-	test, err := sources(ctx, o, schemas.Test, o.Test, digest)
+	test, err := sources(ctx, o, schemas.Test, o.Test, digests)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func sameColumns(first, s Source) error {
 }
 
 // sources makes the sources of one split.
-func sources(ctx context.Context, o Options, split schemas.Split, files []string, digest func(*Source, context.Context) error) ([]Source, error) {
+func sources(ctx context.Context, o Options, split schemas.Split, files []string, digests bool) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])
@@ -127,8 +128,10 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
 		}
-		if err := digest(&s, ctx); err != nil {
-			return nil, err
+		if digests {
+			if err := s.digest(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if err := s.describe(ctx); err != nil {
 			return nil, err
@@ -150,6 +153,10 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format, error) 
 // digest sets the digests of the files.
 func (s *Source) digest(ctx context.Context) error {
 	for _, name := range s.opened {
+		if known, ok := s.options.digests[name]; ok {
+			s.digests = append(s.digests, known)
+			continue
+		}
 		c, err := s.options.openContent(ctx, name)
 		if err != nil {
 			return err

@@ -1,0 +1,40 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// Files in which words are looked for are read whole once, for the words and for their digests.
+func TestWordsAndDigestsTogether(t *testing.T) {
+	f, o := folder(t.TempDir()), Defaults()
+	o.Label, o.Categorical = "x", []string{"label"}
+	names := []string{f.write(t, "a.csv", []byte("label,x\na,1\nb,2\n")), f.write(t, "a.csv.gz", gzipped(t, "label,x\nc,1\n"))}
+	frame := Defaults()
+	frame.Label, frame.Categorical, frame.Missing = "yes", []string{"label"}, MissingMean
+	for _, test := range []struct {
+		o     Options
+		files []string
+		words string
+	}{{o, names, "[a b c]"}, {frame, []string{f.write(t, "a.parquet", pandasFrame(t))}, "[a b]"}} {
+		read, err := test.o.findCategories(t.Context(), test.files, true)
+		if err != nil || fmt.Sprint(read.categories["label"]) != test.words || len(read.digests) != len(test.files) {
+			t.Errorf("%v, %d digests, error %v", read.categories, len(read.digests), err)
+		}
+		for _, name := range test.files {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sum := sha256.Sum256(content); string(read.digests[name]) != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s has another digest", name)
+			}
+		}
+		if read, err := test.o.findCategories(t.Context(), test.files, false); err != nil || len(read.digests) > 0 {
+			t.Errorf("%d digests that nobody wants, error %v", len(read.digests), err)
+		}
+	}
+}
