@@ -229,7 +229,7 @@ func (r *csvReader) parse(field string) (float32, error) {
 	case decimalComma.MatchString(field):
 		err = fmt.Errorf("%w: write decimals with a point", err)
 	case r.names == nil && r.line == 1:
-		err = fmt.Errorf("%w (if this is a header: set examples.header)", err)
+		err = fmt.Errorf("%w (if this is a header: set %s)", err, r.options.key("header"))
 	case !r.options.predicts && looksLikeWords(field):
 		err = fmt.Errorf("%w: examples.categorical takes columns of words, examples.columns.drop leaves a column out, examples.missing_values says which words mean that a value is missing", err)
 	}

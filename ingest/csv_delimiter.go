@@ -39,7 +39,7 @@ func (o Options) delimiter(file string, first []byte) (rune, error) {
 		best, most, ways = delimiter, numbers, append(ways, fmt.Sprintf("%q (%d columns)", string(delimiter), columns))
 	}
 	if len(ways) > 1 {
-		err := fmt.Errorf("its rows can be read with the delimiters %s: set examples.delimiter", strings.Join(ways, " and "))
+		err := fmt.Errorf("its rows can be read with the delimiters %s: set %s", strings.Join(ways, " and "), o.key("delimiter"))
 		return 0, &FileError{File: file, Line: 1, Offset: -1, Err: err}
 	}
 	return best, nil

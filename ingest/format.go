@@ -153,7 +153,7 @@ func (o Options) formatOf(c *content) (format, error) {
 		case err != nil && err != io.EOF:
 			return format{}, err
 		default:
-			return format{}, wholeFile(c.name, errors.New("neither name nor content tells the format: set examples.format"))
+			return format{}, wholeFile(c.name, errors.New("neither name nor content tells the format: set "+o.key("format")))
 		}
 	}
 	if f.open == nil {

@@ -59,7 +59,7 @@ type Options struct {
 	categories map[string][]string       // of the columns under Categorical, by their names; Sources finds them
 	digests    map[string]schemas.Digest // of the files that were read whole to find them
 	spooled    *os.File                  // what the standard input had; nil: it was not read
-	predicts   bool                      // File reads rows to predict
+	predicts   bool                      // File reads rows to predict, and flags set what keys set elsewhere
 }
 
 // ColumnChoice says which columns become features, by their numbers or names.
@@ -106,6 +106,14 @@ const wantCount = "a whole number ≥ 1"
 // Check returns a Problem for each value that is impossible, whatever the files
 // hold. It does not open the files.
 func (o Options) Check() []schemas.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
+
+// key returns how people know a key: by a flag of predict, or under examples.
+func (o Options) key(name string) string {
+	if o.predicts {
+		return "--" + name
+	}
+	return "examples." + name
+}
 
 // check is Check for the files that are to be read.
 func (o Options) check(files []string) []schemas.Problem {

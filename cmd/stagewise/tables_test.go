@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -229,6 +230,27 @@ func TestTrainRefusesTablesThatCantBeMeant(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Where a flag of predict decides, the error names the flag, and not the key of a configuration that predict does not read.
+func TestPredictNamesItsFlags(t *testing.T) {
+	header, lines := named(3)
+	trainNamed(t, map[string]string{
+		"rows": columnsOf(header, lines, true, "width", "height", "depth"), "doubt.csv": "a;b,c;d\ne;f,g;h\n", "gap.csv": "width,height,depth\n1,,2\n",
+	})
+	for name, want := range map[string]string{
+		"rows":      "rows: neither name nor content tells the format: set --format",
+		"doubt.csv": `can be read with the delimiters "," (2 columns) and ";" (3 columns): set --delimiter`,
+		"gap.csv":   `column 1 ("height"): an empty field: the model was trained with examples.missing: error`,
+	} {
+		code, _, stderr := stagewise("predict", "--model", "model", "-i", name)
+		if code != exitFailed || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
+		}
+	}
+	if got := predicted(t, "-i", "rows", "--format", "csv"); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("with --format: %v", got)
 	}
 }
 
