@@ -142,6 +142,9 @@ func checkFile(file string) (string, error) {
 // train would refuse them. It leaves out the standard input, which it would use up.
 func checkRows(ctx context.Context, c *config.Config) ([]string, error) {
 	o := c.Examples
+	if len(o.Categorical) > 0 && slices.Contains(o.Train, ingest.StandardInput) {
+		return nil, nil // each word of the files to train on is a feature
+	}
 	isInput := func(name string) bool { return name == ingest.StandardInput }
 	o.Train, o.Test = slices.DeleteFunc(slices.Clone(o.Train), isInput), slices.DeleteFunc(slices.Clone(o.Test), isInput)
 	sources, err := ingest.Inspect(ctx, o)

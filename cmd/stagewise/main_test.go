@@ -174,6 +174,7 @@ func TestCheckReadsFirstRows(t *testing.T) {
 		"--set examples.label=7": "train.csv: line 1: no column 7: there are 4 columns, counted from 0",
 		"--set prepare.pca=1000": "prepare.pca: 1000 components of 3 features: expected at most 3",
 		"--set examples.train=-": "",
+		"--set examples.train=- --set examples.test=named.csv --set examples.label=digit --set examples.categorical=a": "",
 	} {
 		code, stdout, stderr := stagewise(append([]string{"check", "-c", "good.yaml"}, strings.Fields(args)...)...)
 		if want == "" {

@@ -24,7 +24,7 @@ func newSolve() *cobra.Command {
 func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error) *cobra.Command {
 	var (
 		from configFlags
-		show = displayFlags{log: "text"}
+		show = displayFlags{log: logText}
 	)
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
