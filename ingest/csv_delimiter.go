@@ -27,16 +27,16 @@ func (o Options) delimiter(file string, first []byte) (rune, error) {
 	if o.Delimiter != "" {
 		return []rune(o.Delimiter)[0], nil
 	}
-	best, most, ways := ',', -1.0, []string(nil)
+	best, maximum, ways := ',', -1.0, []string(nil)
 	for _, delimiter := range delimiters {
 		columns, numbers := tryDelimiter(first, delimiter)
-		if columns < 2 || numbers < most {
+		if columns < 2 || numbers < maximum {
 			continue
 		}
-		if numbers > most {
+		if numbers > maximum {
 			ways = nil
 		}
-		best, most, ways = delimiter, numbers, append(ways, fmt.Sprintf("%q (%d columns)", string(delimiter), columns))
+		best, maximum, ways = delimiter, numbers, append(ways, fmt.Sprintf("%q (%d columns)", string(delimiter), columns))
 	}
 	if len(ways) > 1 {
 		err := fmt.Errorf("its rows can be read with the delimiters %s: set %s", strings.Join(ways, " and "), o.key("delimiter"))

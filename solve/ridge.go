@@ -138,11 +138,11 @@ func (v *validation) eliminate() {
 func (v *validation) score(ridge float64) float64 {
 	k, lambda := v.shape.Classes, ridge*v.unit
 	mu := lambda / v.curvature
-	if least := lambda / roundingFactor; v.definite == 0 || least < v.definite {
-		if _, ok := v.factor(least); !ok {
+	if minimum := lambda / roundingFactor; v.definite == 0 || minimum < v.definite {
+		if _, ok := v.factor(minimum); !ok {
 			return math.Inf(1)
 		}
-		v.definite = least
+		v.definite = minimum
 	}
 	factor, ok := v.factor(mu)
 	if !ok {
