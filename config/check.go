@@ -99,6 +99,7 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("segment", c.Segment, "a whole number of at least 1")
 	}
 	under("topics", c.Topics.Check())
+	under("retrain", c.Retrain.Check())
 	if c.Arithmetic != pipeline.ArithmeticStrict && c.Arithmetic != pipeline.ArithmeticAny {
 		wrong("arithmetic", c.Arithmetic, pipeline.ArithmeticStrict+" or "+pipeline.ArithmeticAny)
 	}

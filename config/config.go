@@ -32,6 +32,7 @@ type Config struct {
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
 	Warm         string        // version to start from: its number, or run.Latest; empty: none
+	Retrain      pipeline.RetrainOptions
 	Metrics      Metrics
 
 	path string // of the file, for CheckStages
@@ -69,6 +70,7 @@ func Defaults() *Config {
 		Keep:         pipeline.DefaultKeep,
 		GiveUp:       pipeline.DefaultGiveUp,
 		Topics:       pipeline.DefaultTopics(),
+		Retrain:      pipeline.DefaultRetrain(),
 		Metrics:      Metrics{Listen: DefaultListen},
 	}
 }
@@ -113,6 +115,7 @@ func (c *Config) Job() pipeline.Job {
 		Topics:       c.Topics,
 		Keep:         c.Keep,
 		GiveUp:       c.GiveUp,
+		Retrain:      c.Retrain,
 		Warm:         c.Warm,
 	}
 }

@@ -49,6 +49,7 @@ func Keys() []schemas.Key {
 	}
 	under("examples", ingest.Keys())
 	under("topics", pipeline.TopicKeys())
+	under("retrain", pipeline.RetrainKeys())
 	under("prepare", stages.PrepareKeys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())

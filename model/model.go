@@ -60,6 +60,26 @@ func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weigh
 	return m, nil
 }
 
+// Next returns the model of a version that keeps the preparation and the feature maps of m: only its weights are others. Errors are those
+// of [New].
+func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (*Model, error) {
+	next := &Model{Manifest: manifest, preparation: m.preparation, prepared: m.prepared}
+	for t, s := range m.stages {
+		fitted, err := s.Fitted(nil, weights[t])
+		if err != nil {
+			return nil, err
+		}
+		if err := s.checkWhole(fitted); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", t, err)
+		}
+		next.stages = append(next.stages, fittedStage{s.Stage, fitted})
+	}
+	return next, nil
+}
+
+// Stage returns how a stage, counted from 0, makes its block.
+func (m *Model) Stage(stage int) *Stage { return m.stages[stage].Stage }
+
 // CheckPlan returns an error that wraps [schemas.ErrDamaged] if no version can have been trained with the plan. It checks what
 // predictions depend on, and leaves out what only training needs.
 func CheckPlan(p *schemas.Plan) error {

@@ -53,6 +53,23 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 // overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
 // [Model.Width].
 func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
+	last := p.scores(raw)
+	last.Link.Predict(p.score)
+	last.Link.Probabilities(p.score, p.workspace.Link())
+	return p.score
+}
+
+// Measure is Probabilities for rows whose classes are known. It also writes the loss of each row, by the link of the last stage, and the
+// class that it predicts. A negative class means that the row has no label.
+func (p *Predictor) Measure(raw kernel.Dense, classes []int32, loss []float32, predicted []int32) kernel.Dense {
+	last := p.scores(raw)
+	last.Link.Measure(p.score, classes, loss, predicted, p.workspace.Link())
+	last.Link.Probabilities(p.score, p.workspace.Link())
+	return p.score
+}
+
+// scores writes the scores of raw rows into p.score, and returns the last stage, whose link they are of. It overwrites raw.
+func (p *Predictor) scores(raw kernel.Dense) fittedStage {
 	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
 	p.inputs.Reshape(n, m.prepared.Inputs())
 	m.prepared.Apply(p.blas, p.inputs, raw)
@@ -75,7 +92,5 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 			}
 		}
 	}
-	last.Link.Predict(p.score)
-	last.Link.Probabilities(p.score, p.workspace.Link())
-	return p.score
+	return last
 }

@@ -199,6 +199,7 @@ func ExampleTopics() {
 	// digits.statistics 4 compacted: false
 	// digits.weights 1 compacted: false
 	// digits.versions 1 compacted: true
+	// digits.state 1 compacted: true
 	// digits.plans 1 compacted: true
 	// digits.quarantine 1 compacted: false
 }

@@ -28,5 +28,6 @@ type Job struct {
 	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
 	Keep         int             // how many versions stay; 0: DefaultKeep
 	GiveUp       time.Duration   // after which a run is given up that nobody has taken up; 0: DefaultGiveUp
+	Retrain      RetrainOptions  // of `run`
 	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none
 }

@@ -47,7 +47,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 	here := arithmetic(blas)
 	p := openForRuns(log, job, nil)
 	t := p.Topics
-	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.Plans); err != nil {
+	if err := p.require(ctx, &job, t.Statistics, t.Weights, t.Versions, t.State, t.Plans); err != nil {
 		return err
 	}
 	rec = event.Serialised(rec)
@@ -296,7 +296,7 @@ func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.
 			return err
 		}
 		rec.Record(event.Solving{Run: plan.Run(), Active: true})
-		if err := solver.New(p.Client, blas, plan, watch, o, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
+		if err := solver.New(p.Client, blas, plan, watch, o, solver.Options{Store: p.sums}, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
 		rec.Record(event.Solving{Run: plan.Run()})

@@ -47,7 +47,7 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := solver.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(1), recorder).Solve(t.Context()); err != nil {
+	if err := solver.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()

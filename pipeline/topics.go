@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -21,6 +22,7 @@ type pipeline struct {
 	*run.Client
 	admin  *kafkalog.Log    // creates, deletes and configures topics; joins consumer groups
 	memory memory.Allocator // for the Arrow records of ingest
+	sums   *solver.Store    // what this process's solver has of a chain
 }
 
 // open returns the pipeline of that name. mem is where Arrow's memory comes from; nil is Go's.
@@ -28,7 +30,7 @@ func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem}
+	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem, sums: &solver.Store{}}
 }
 
 // openForRuns returns the pipeline of a job for a process that works on its runs, and gives up those that nobody takes up.
@@ -159,6 +161,7 @@ func Topics(job Job) []kafkalog.Topic {
 		deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
 		deleted(t.Weights, 1, o.Retention.Weights),
 		compacted(t.Versions),
+		compacted(t.State),
 		plans,
 		deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}

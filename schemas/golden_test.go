@@ -40,6 +40,8 @@ func samples(t testing.TB) map[string]Message {
 		field("weight", arrow.PrimitiveTypes.Float64))}
 	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
+	update, window := updatePlan(), windowAfter(updatePlan())
+	manifest.Window = &StatePlace{Run: update.Run(), From: 20, To: 21}
 	p := plan()
 	stage := stageReport()
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35}
@@ -54,6 +56,8 @@ func samples(t testing.TB) map[string]Message {
 		"examples-frame":  frame,
 		"residuals":       must(residuals(2, 3).Encode(mem))(t),
 		"plan":            must(p.Messages())(t)[0],
+		"plan-update":     must(update.Messages())(t)[0],
+		"window":          must(window.Messages())(t)[0],
 		"end":             (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":        (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
 		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
@@ -84,6 +88,16 @@ func samples(t testing.TB) map[string]Message {
 			Vector(FieldSums, numbered[float64](2)), Vector(FieldSquares, numbered[float64](2)), Vector(FieldPresent, numbered[float64](2)),
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Shift: []float32{0.5, 2}, Labels: []string{"a", "<b>"}, Quarantined: 1,
 			PassedOver: PassedOver{Repeated: 3}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
+		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
+			Matrix(FieldVisited, 1, 2, []float64{80, 9})}}).Record(),
+		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, final}, Shift: []float32{0, 0},
+			Skipped: Spans{{1, 3, 4}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
+		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
+			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 2, []float64{80, 9}))}).Record(),
+		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
+		"moments":    (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
+		"terms":      (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),
 		"gram-exact": (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"seal":       (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {
@@ -92,9 +106,12 @@ func samples(t testing.TB) map[string]Message {
 	for name, r := range map[string]*Record[float32]{
 		"gram":   (&Gram{Identity: id(KindGram, 0, 0, 1), Matrix: numbered[float64](3), Weight: 90}).BlockRecord(),
 		"sample": (&Sample{id(KindSample, Survey, 0, 1), 2, numbered[float32](4), []uint64{0xff, 0xfff}}).Record(),
-		"prepare": (&SurveyResult{id(KindPrepare, Survey, 0, 0), [Splits]int64{90, 0, 30}, 1, PassedOver{Repeated: 3, Expired: 1}, Tensors[float32]{
+		"prepare-chain": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), PassedOver: PassedOver{}, Preparation: Tensors[float32]{
+			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})},
+			Covered: []Coverage{covered}, Skipped: Spans{{1, 3, 4}}, Increments: update.Chain.Update.Refresh}).Record(),
+		"prepare": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, Preparation: Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Matrix(TensorBasis, 2, 1, []float32{1, 0}),
-			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, []Coverage{covered}, Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
+			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, Covered: []Coverage{covered}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"weights": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
 			Final: &Final{Visit: 1}}).Record(),
 		"weights-calibration": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
@@ -105,6 +122,34 @@ func samples(t testing.TB) map[string]Message {
 		all[name] = must(r.Encode(mem))(t)[0]
 	}
 	return all
+}
+
+// updatePlan returns the plan of an update that visits one increment again while one leaves.
+func updatePlan() *Plan {
+	p := plan()
+	covered := func(partition int, rows int64) []Coverage {
+		return []Coverage{{Spans: Spans{{partition, 0, 2}}, Messages: 1, Rows: rows, Checksum: 3}}
+	}
+	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
+	p.Chain = &Chain{
+		Number: 3, Parent: p.Warm, Begins: []int64{0, 4}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Update: &Update{Passes: 2, Decay: 0.5, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
+			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
+	}
+	p.Submission = "update"
+	return p
+}
+
+// windowAfter returns the window after an update.
+func windowAfter(p *Plan) *Window {
+	at := StatePlace{Run: p.Run(), From: 3, To: 5, Index: 1}
+	chain := *p.Chain
+	chain.Increments = p.Chain.Update.Leave
+	return &Window{
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
+		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Terms: at}},
+	}
 }
 
 func stageReport() *StageReport {
@@ -118,7 +163,8 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
-		Splits: map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Rows: 90, WindowRows: 180, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
+		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
 	}
 }
 
@@ -217,13 +263,19 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 			return Message{}, err
 		}
 		return r.Encode(mem)
-	case KindVisit, KindSeal, KindGram:
+	case KindWindow:
+		return documentReencode(m, (*Window).Messages)
+	case KindVisit, KindSeal, KindGram, KindLeave, KindMoments, KindTerms:
 		return recordReencode(m, mem, func(r *Record[float64]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float64] }
 			var err error
 			switch {
-			case r.Kind == KindGram:
+			case r.Kind == KindGram, r.Kind == KindLeave:
 				return ExactGramOf(r).ExactRecord().Encode(mem)
+			case r.Kind == KindMoments:
+				decoded, err = MomentsOf(r, 2, 2)
+			case r.Kind == KindTerms:
+				decoded, err = TermsOf(r, 2, 2)
 			case r.Kind == KindSeal:
 				decoded, err = SealOf(r)
 			case r.Stage == Survey:
@@ -284,7 +336,7 @@ func recordReencode[T Number](m Message, mem memory.Allocator, encode func(*Reco
 	return messages[0], nil
 }
 
-func documentReencode[T Plan | Report | Ledger | Manifest](m Message, encode func(*T) ([]Message, error)) (Message, error) {
+func documentReencode[T Plan | Report | Ledger | Manifest | Window](m Message, encode func(*T) ([]Message, error)) (Message, error) {
 	whole, ok, err := (&Documents{}).Add(m)
 	if err != nil || !ok {
 		return Message{}, fmt.Errorf("complete: %v, %w", ok, err)

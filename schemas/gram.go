@@ -5,6 +5,9 @@ import "strconv"
 // KindGram is the kind of a [Gram] record.
 const KindGram Kind = "gram"
 
+// KindLeave is the kind of a [Gram] record of rows that leave the window of a chain.
+const KindLeave Kind = "leave"
+
 // Gram is the Gram matrix of one partition's span. It has a record of its own, so that a worker can publish it while it
 // still sums the rest of the visit.
 type Gram struct {

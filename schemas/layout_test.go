@@ -29,16 +29,25 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
 				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
+				{FieldTerms, "[m, 2, p, k], update: for each increment that is visited Σ w x (xᵀV)ᵀ at the stage's weights V, and Σ w x (y − g)ᵀ"},
+				{FieldVisited, "[m, 2], update: for each of them Σw and Σw·loss of its training rows"},
+				{FieldQuality, "[3, 2], survey of an update: how the version before predicts the rows"}, {FieldBins, "[3, 15, 3], as that"}, {FieldConfusion, "[3, k, k], as that"},
+				{tensorMessages, "[n, 5], survey of an update: offset, Σw, rows, Σw of wrong rows, Σw·loss of the training rows of each message"},
+				{tensorIncrements, "text, survey of a full run of a chain: what counts of each increment, as JSON"},
 				{FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
-			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages that do not count, by the reason, as JSON"}},
+			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages that do not count, by the reason, as JSON"}, {noteSkipped, "survey of a chain: the spans of messages that do not count, as JSON"}},
 		},
 		{
 			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",
 			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration. The survey of a plan with `warm` has none"}},
 			notes:   []part{{noteWeight, "block: Σw of the rows that it sums"}},
+		},
+		{
+			kind: KindLeave, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{FieldGram, "[p(p+1)/2]: as in `gram`, of the rows that leave the window, times the weights of their increments; absent if there are none"}},
 		},
 		{
 			kind: KindSample, topic: "statistics", writer: "worker", reader: "solver",
@@ -49,6 +58,7 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
 				{FieldBins, "[3, 15, 3]"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
+				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 2], chain: as in `visit`"},
 			},
 			notes: []part{
 				{noteCovered, "what the sums cover"}, {noteFrom, "first offset on the residuals topic"}, {noteTo, "the offset after the last"}, {noteRows, "rows of these messages"},
@@ -62,8 +72,9 @@ func layouts() []layout {
 				{TensorBasis, "[d, m]: principal directions; absent without PCA"}, {TensorSpread, "[1]: the median squared distance between inputs"},
 				{TensorLabels, "text: the classes"}, {TensorCovered, "text: the coverage of each span of the plan, as JSON"},
 				{tensorColumns, "text: the columns that the features are of, as JSON; absent if not known"},
+				{tensorIncrements, "text, full run of a chain: the increments and what counts of each, as JSON"},
 			},
-			notes: []part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}, {notePassedOver, "messages that do not count, by the reason, as JSON"}},
+			notes: []part{{noteRows, "labelled rows of train, holdout and test"}, {noteQuarantined, "messages in quarantine"}, {notePassedOver, "messages that do not count, by the reason, as JSON"}, {noteSkipped, "chain: the spans of messages that do not count, as JSON"}},
 		},
 		{
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",
@@ -118,6 +129,19 @@ func layouts() []layout {
 		{
 			kind: KindLedger, topic: "plans", key: "ledger//DIGEST/CHUNK", writer: "solver", reader: "all",
 			says: "what the messages before an offset say, as far as it still counts", value: Ledger{},
+		},
+		{
+			kind: KindTerms, topic: "state", writer: "solver", reader: "solver",
+			tensors: []part{{FieldTerms, "[2, p, k]: Σ w x (xᵀV)ᵀ and Σ w x (g − y)ᵀ of the increment at place `visit` among those that the run visited"}},
+		},
+		{
+			kind: KindMoments, topic: "state", writer: "solver", reader: "solver",
+			tensors: []part{{FieldTerms, "[2, p, k]: the sums over the window of the terms of its increments, times their weights"}, {FieldGram, "[p(p+1)/2]: Σ w x xᵀ of the window; most records have none"}},
+			notes:   []part{{noteCurvature, "that the run has met along its steps"}},
+		},
+		{
+			kind: KindWindow, topic: "state", key: "window/RUN/DIGEST/CHUNK", writer: "solver", reader: "solver, planner",
+			says: "what the next run of a chain goes on from", value: Window{},
 		},
 		{kind: KindQuarantine, topic: "quarantine", key: "TOPIC/PARTITION/OFFSET", writer: "worker", reader: "people, workers"},
 	}

@@ -18,6 +18,7 @@ type Manifest struct {
 	Blocks        []BlockDigest      `json:"blocks"`            // in the order of the stages
 	Metrics       map[string]float64 `json:"metrics"`           // of the final predictions, by name
 	WeightsDigest Digest             `json:"weights_digest"`    // see [WeightsDigest]
+	Window        *StatePlace        `json:"window,omitempty"`  // of a run of a chain: where its window is on the state topic
 }
 
 // BlockDigest names the final weights record of a stage.

@@ -37,6 +37,7 @@ type Plan struct {
 	Segment      int64      `json:"segment"`           // messages, at least 1; see Span.Segments
 	Arithmetic   Arithmetic `json:"arithmetic"`        // of the process that made the plan
 	Warm         *Warm      `json:"warm,omitempty"`    // nil: it starts from nothing
+	Chain        *Chain     `json:"chain,omitempty"`   // nil: the run is of no chain of retraining
 	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`
@@ -73,6 +74,31 @@ type Input struct {
 	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
 	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
+}
+
+// Update returns what an update visits beside its new rows; nil if the run is full.
+func (p *Plan) Update() *Update {
+	if p.Chain == nil {
+		return nil
+	}
+	return p.Chain.Update
+}
+
+// Partitions returns the partitions of the examples that visits to stages read, in order: those of the spans, and in an update those of
+// the increments that it visits again or that leave.
+func (p *Plan) Partitions() (numbers []int) {
+	for _, s := range p.Spans {
+		numbers = append(numbers, s.Partition)
+	}
+	if u := p.Update(); u != nil {
+		for _, c := range p.Chain.increments() {
+			for _, covered := range c.Covered {
+				numbers = append(numbers, covered.Spans[0].Partition)
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
 }
 
 // Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's.
@@ -167,6 +193,13 @@ func (p *Plan) Check() error {
 	for _, s := range p.Spans {
 		if left -= s.segmentCount(p.Segment); left < 0 {
 			return &SegmentsError{p.Segment}
+		}
+	}
+	if p.Chain != nil {
+		for _, c := range p.Chain.increments() {
+			if err := c.check(); err != nil {
+				return err
+			}
 		}
 	}
 	return CheckLabels(p.Classes)

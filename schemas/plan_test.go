@@ -64,6 +64,11 @@ func change(v reflect.Value) {
 }
 
 func TestRunDependsOnAllButSince(t *testing.T) {
+	plan := func() *Plan {
+		p := updatePlan()
+		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
+		return p
+	}
 	before, seen := plan(), 0
 	var paths []string
 	leaves(reflect.ValueOf(plan()), "", func(at string, _ reflect.Value) { paths = append(paths, at) })

@@ -5,22 +5,43 @@ const KindReport Kind = "report"
 
 // Report describes a finished run. It is published as JSON. Errors are in percent.
 type Report struct {
-	Name          string                 `json:"name"`           // of the pipeline
-	Version       int                    `json:"version"`        // number of the version
-	Run           string                 `json:"run"`            // id of the run
-	Rows          int64                  `json:"rows"`           // training rows; see Splits for the others
-	Classes       int                    `json:"classes"`        // number of classes
-	Labels        []string               `json:"labels"`         // of the classes, in order
-	Quarantined   int64                  `json:"quarantined"`    // messages in quarantine
-	PassedOver    PassedOver             `json:"passed_over"`    // messages that the run leaves out, by the reason
-	IngestSeconds float64                `json:"ingest_seconds"` // before the plan
-	Seconds       float64                `json:"seconds"`        // from the plan to the last weights on their topic
-	Stages        []StageReport          `json:"stages"`         // in their order
-	TrainError    float64                `json:"train_error"`    // of the last stage, percent
-	TestError     *float64               `json:"test_error"`     // null without test rows
-	Splits        map[string]SplitReport `json:"splits"`         // by the split's name
-	WeightsDigest Digest                 `json:"weights_digest"` // see Digests in FORMAT.md, Version
+	Name          string                 `json:"name"`              // of the pipeline
+	Version       int                    `json:"version"`           // number of the version
+	Run           string                 `json:"run"`               // id of the run
+	Rows          int64                  `json:"rows"`              // training rows; see Splits for the others
+	Classes       int                    `json:"classes"`           // number of classes
+	Labels        []string               `json:"labels"`            // of the classes, in order
+	Quarantined   int64                  `json:"quarantined"`       // messages in quarantine
+	PassedOver    PassedOver             `json:"passed_over"`       // messages that the run leaves out, by the reason
+	IngestSeconds float64                `json:"ingest_seconds"`    // before the plan
+	Seconds       float64                `json:"seconds"`           // from the plan to the last weights on their topic
+	Stages        []StageReport          `json:"stages"`            // in their order
+	TrainError    float64                `json:"train_error"`       // of the last stage, percent
+	TestError     *float64               `json:"test_error"`        // null without test rows
+	Splits        map[string]SplitReport `json:"splits"`            // by the split's name
+	Retrain       *RetrainReport         `json:"retrain,omitempty"` // of a run of a chain
+	WeightsDigest Digest                 `json:"weights_digest"`    // see Digests in FORMAT.md, Version
 }
+
+// RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
+type RetrainReport struct {
+	Version          int      `json:"version"`           // number of the version
+	Kind             string   `json:"kind"`              // full or update
+	Rows             int64    `json:"rows"`              // training rows that are new
+	WindowRows       int64    `json:"window_rows"`       // rows of the window
+	PrequentialError *float64 `json:"prequential_error"` // percent, of the new rows before they are learnt; null for a full run
+	PrequentialLoss  *float64 `json:"prequential_loss"`  // of the last stage's link
+	HoldoutError     *float64 `json:"holdout_error"`     // percent, of the holdout rows that were visited; null without any
+	Offered          bool     `json:"offered"`           // whether subscribers get it
+	Drift            bool     `json:"drift"`             // whether the stream has changed
+	Seconds          float64  `json:"seconds"`           // from the plan to the version
+}
+
+// Values of RetrainReport.Kind.
+const (
+	RunFull   = "full"
+	RunUpdate = "update"
+)
 
 // SplitReport measures the final predictions of one split.
 type SplitReport struct {

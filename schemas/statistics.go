@@ -6,6 +6,7 @@ const (
 	FieldSplits    = "splits"    // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
 	FieldCross     = "cross"     // [p, k]: Σ w x rᵀ
 	FieldGram      = "gram"      // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
+	FieldLeave     = "leave"     // as gram, of the rows that leave the window of a chain, times the weights of their increments
 	FieldGramRows  = "gram_rows" // [1]: Σw of the rows that gram sums
 	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
 	FieldResidual  = "residual"  // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,8 +19,10 @@ type SurveyResult struct {
 	PassedOver  PassedOver
 	// Preparation holds center, scale, basis, spread and labels, which are part of a model.
 	Preparation Tensors[float32]
-	Covered     []Coverage // of each span of the plan, in the plan's order
-	Columns     Columns    // of the table that the features are of; nil: not known
+	Covered     []Coverage  // of each span of the plan, in the plan's order
+	Columns     Columns     // of the table that the features are of; nil: not known
+	Skipped     Spans       // of a chain: messages in the spans that do not count
+	Increments  []Increment // of a full run of a chain: what counts of each
 }
 
 // Record makes the record of the result.
@@ -35,6 +38,12 @@ func (s *SurveyResult) Record() *Record[float32] {
 	}
 	if s.Columns != nil {
 		r.Tensors = append(r.Tensors, Words[float32](tensorColumns, []string{s.Columns.Text()}))
+	}
+	if s.Increments != nil {
+		r.Tensors = append(r.Tensors, Words[float32](tensorIncrements, []string{string(mustJSON(s.Increments))}))
+	}
+	if s.Skipped != nil {
+		r.Notes = append(r.Notes, Header{noteSkipped, string(mustJSON(s.Skipped))})
 	}
 	return r
 }
@@ -60,6 +69,9 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 	if s.PassedOver, err = parsePassedOver(r.Note(notePassedOver)); err != nil {
 		return nil, r.damaged(err)
 	}
+	if s.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
+		return nil, r.damaged(err)
+	}
 	covered, ok := r.Tensors.Find(TensorCovered)
 	if !ok {
 		return nil, &ShapeError{Tensor: TensorCovered, Want: []int{-1}}
@@ -74,6 +86,13 @@ func SurveyResultOf(r *Record[float32]) (*SurveyResult, error) {
 	for _, t := range r.Tensors {
 		switch t.Name {
 		case TensorCovered:
+		case tensorIncrements:
+			if len(t.Text) != 1 {
+				return nil, &ShapeError{Tensor: tensorIncrements, Got: t.Shape, Want: []int{1}}
+			}
+			if err := json.Unmarshal([]byte(t.Text[0]), &s.Increments); err != nil {
+				return nil, r.damaged(err)
+			}
 		case tensorColumns:
 			if s.Columns, err = columnsOf(t.Text); err != nil {
 				return nil, r.damaged(err)

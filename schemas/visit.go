@@ -1,6 +1,12 @@
 package schemas
 
-import "strconv"
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
 
 // KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
 const KindVisit Kind = "visit"
@@ -35,13 +41,27 @@ type SurveyVisit struct {
 	Quarantined int64     // messages in quarantine
 	PassedOver  PassedOver
 	Columns     Columns // of the run's first message; nil: it doesn't say
+	Skipped     Spans   // of a chain: messages in the span that do not count
+	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
+	Increments []Coverage
+	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
+	Messages []MessageLosses
+}
+
+// MessageLosses is how well the training rows of one message were predicted before a run learnt them.
+type MessageLosses struct {
+	Offset int64
+	Losses // of its training rows
 }
 
 // Names of the content of a survey's visit beside its sums.
 const (
-	tensorShift     = "shift"
-	tensorColumns   = "columns" // of a survey's result too
-	noteQuarantined = "quarantined"
+	tensorShift      = "shift"
+	tensorColumns    = "columns" // of a survey's result too
+	noteQuarantined  = "quarantined"
+	noteSkipped      = "skipped"
+	tensorIncrements = "increments" // text
+	tensorMessages   = "messages"   // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
 
 // Record makes the record of the visit.
@@ -55,6 +75,19 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], Vector(tensorShift, shift), Words[float64](FieldLabels, v.Labels))
 	if v.Columns != nil {
 		r.Tensors = append(r.Tensors, Words[float64](tensorColumns, []string{v.Columns.Text()}))
+	}
+	if v.Skipped != nil {
+		r.Notes = append(r.Notes, Header{noteSkipped, string(mustJSON(v.Skipped))})
+	}
+	if v.Increments != nil {
+		covered := make([]string, len(v.Increments))
+		for i, c := range v.Increments {
+			covered[i] = c.text()
+		}
+		r.Tensors = append(r.Tensors, Words[float64](tensorIncrements, covered))
+	}
+	if v.Messages != nil {
+		r.Tensors = append(r.Tensors, messagesTensor(v.Messages))
 	}
 	return r
 }
@@ -72,6 +105,9 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	if v.PassedOver, err = parsePassedOver(r.Note(notePassedOver)); err != nil {
 		return nil, r.damaged(err)
 	}
+	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
+		return nil, r.damaged(err)
+	}
 	v.Sums = nil
 	for _, t := range r.Tensors {
 		switch t.Name {
@@ -82,6 +118,18 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 			}
 		case FieldLabels:
 			v.Labels = t.Text
+		case tensorIncrements:
+			for _, text := range t.Text {
+				c, err := parseCoverage(text)
+				if err != nil {
+					return nil, r.damaged(err)
+				}
+				v.Increments = append(v.Increments, c)
+			}
+		case tensorMessages:
+			if v.Messages, err = messagesOf(t); err != nil {
+				return nil, r.damaged(err)
+			}
 		case tensorColumns:
 			if v.Columns, err = columnsOf(t.Text); err != nil {
 				return nil, r.damaged(err)
@@ -91,4 +139,36 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		}
 	}
 	return v, nil
+}
+
+// messagesTensor makes the tensor of the losses of messages.
+func messagesTensor(messages []MessageLosses) Tensor[float64] {
+	data := make([]float64, 0, (1+LossFields)*len(messages))
+	for _, m := range messages {
+		data = append(data, float64(m.Offset), m.Weight, m.Rows, m.Errors, m.Loss)
+	}
+	return Matrix(tensorMessages, len(messages), 1+LossFields, data)
+}
+
+func messagesOf(t Tensor[float64]) ([]MessageLosses, error) {
+	if len(t.Shape) != 2 || t.Shape[1] != 1+LossFields {
+		return nil, &ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 1 + LossFields}}
+	}
+	messages := make([]MessageLosses, t.Shape[0])
+	for i := range messages {
+		at := t.Data[i*(1+LossFields):]
+		messages[i] = MessageLosses{int64(at[0]), Losses{at[1], at[2], at[3], at[4]}}
+	}
+	return messages, nil
+}
+
+// parseSkipped reads the spans of messages that do not count.
+func parseSkipped(text string) (skipped Spans, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &skipped); err != nil {
+		return nil, fmt.Errorf("skipped %s: %w", stream.Quote(text), err)
+	}
+	return skipped, checkSpans(skipped)
 }

@@ -109,3 +109,14 @@ func (c *preconditioner) rescale(dst, g []float64, k int) {
 		}
 	}
 }
+
+// Energy returns the trace of Wᵀ (L·S + λI) W for W (p × k, row-major).
+func (c *preconditioner) Energy(w []float64, k int) float64 {
+	scaled := make([]float64, len(w))
+	for i, s := range c.scale {
+		for j := i * k; j < (i+1)*k; j++ {
+			scaled[j] = w[j] / s
+		}
+	}
+	return c.factor.Energy(scaled, k)
+}

@@ -64,3 +64,12 @@ func (c *Cholesky) Solve(b []float64, k int) {
 	}
 	lapack64.Potrs(c.factor, blas64.General{Rows: c.factor.N, Cols: k, Stride: max(k, 1), Data: b})
 }
+
+// Energy returns the trace of Bᵀ·A·B = |Lᵀ·B|², where B is n×k and row-major. It overwrites b.
+func (c *Cholesky) Energy(b []float64, k int) float64 {
+	if len(b) != c.factor.N*k {
+		panic(fmt.Sprintf("kernel: Energy: %d values, want %d×%d", len(b), c.factor.N, k))
+	}
+	blas64.Trmm(blas.Left, blas.Trans, 1, c.factor, blas64.General{Rows: c.factor.N, Cols: k, Stride: max(k, 1), Data: b})
+	return floats.Dot(b, b)
+}

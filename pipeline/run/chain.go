@@ -34,6 +34,7 @@ type Chain struct {
 	initial   map[int][]float32     // W that stages begin at in a warm start
 	ridges    map[int]schemas.Ridge // that these were fitted with
 
+	earlier *model.Model // that the run starts from; nil: none
 	drawn   *model.Stage // the stage that was asked for last: its random features are drawn once
 	drawnAt int          // the number of that stage
 }
@@ -197,6 +198,9 @@ func (c *Chain) Final(stage int) (*schemas.Weights, schemas.Digest) {
 // Stage returns a stage of the plan, given its number. The survey's result must be accepted. The error is that of
 // [model.NewStage].
 func (c *Chain) Stage(stage int) (*model.Stage, error) {
+	if c.Plan.Update() != nil && c.earlier != nil {
+		return c.earlier.Stage(stage), nil
+	}
 	if c.drawn != nil && c.drawnAt == stage {
 		return c.drawn, nil
 	}
@@ -299,7 +303,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 	if c.Plan.Warm == nil {
 		return nil, nil
 	}
-	earlier, err := client.Model(ctx, c.Plan.Warm.Run)
+	earlier, err := client.modelOf(ctx, c.Plan.Warm)
 	if errors.As(err, new(*NoVersionError)) {
 		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
 	}
@@ -315,5 +319,6 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
 		}
 	}
+	c.earlier = earlier
 	return earlier, nil
 }

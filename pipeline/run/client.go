@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -27,6 +29,8 @@ type Client struct {
 	// LedgerMessages is after how many messages on the plans topic a ledger is written, so that readers need not read what comes
 	// before it; 0 is 64. A run has a plan and an end.
 	LedgerMessages int
+
+	newest *atomic.Pointer[model.Model] // of a chain: see Remember; nil: none is remembered
 }
 
 // ledgerMessages returns LedgerMessages, or its default.
@@ -36,6 +40,7 @@ func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
+		newest: new(atomic.Pointer[model.Model]),
 	}
 }
 

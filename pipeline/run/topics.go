@@ -2,20 +2,23 @@ package run
 
 // Topics are the names of a pipeline's topics.
 type Topics struct {
-	Name                                                                  string // of the pipeline
-	Examples, Residuals, Statistics, Weights, Versions, Plans, Quarantine string
+	Name                                                                         string // of the pipeline
+	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Quarantine string
 }
 
 // TopicsOf returns the topics of the pipeline of that name.
 func TopicsOf(name string) Topics {
 	return Topics{
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
-		Weights: name + ".weights", Versions: name + ".versions", Plans: name + ".plans", Quarantine: name + ".quarantine",
+		Weights: name + ".weights", Versions: name + ".versions", State: name + ".state", Plans: name + ".plans", Quarantine: name + ".quarantine",
 	}
 }
 
 // Workers returns the consumer group of the pipeline's workers.
 func (t Topics) Workers() string { return t.Name + ".work" }
+
+// Runners returns the consumer group of the processes that retrain the pipeline.
+func (t Topics) Runners() string { return t.Name + ".run" }
 
 // Solvers returns the consumer group of the pipeline's solvers.
 func (t Topics) Solvers() string { return t.Name + ".solve" }

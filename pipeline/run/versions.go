@@ -90,6 +90,25 @@ func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 	return v.model()
 }
 
+// Remember keeps the model of the newest version of a chain in memory, for the run that goes on from it.
+func (c *Client) Remember(m *model.Model) {
+	if c.newest != nil {
+		c.newest.Store(m)
+	}
+}
+
+// modelOf returns the version that a run starts from.
+func (c *Client) modelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
+	var m *model.Model
+	if c.newest != nil {
+		m = c.newest.Load()
+	}
+	if m != nil && m.Manifest.Run == warm.Run && schemas.DigestJSON(m.Manifest) == warm.Manifest {
+		return m, nil
+	}
+	return c.Model(ctx, warm.Run)
+}
+
 // manifest reads the manifest of a version.
 func (c *Client) manifest(ctx context.Context, place schemas.Place) (*version, error) {
 	v := c.newVersion(place)
@@ -263,6 +282,9 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	for t := range weights {
 		weights[t] = c.weightsOf(t)
 	}
+	if c.Plan.Update() != nil && c.earlier != nil {
+		return c.earlier.Next(manifest, weights)
+	}
 	return model.New(manifest, c.Survey.Preparation, weights)
 }
 
@@ -276,4 +298,12 @@ func (c *Chain) Records() []*schemas.Record[float32] {
 		}
 	}
 	return records
+}
+
+// Newest returns the model that was remembered last; nil if there is none.
+func (c *Client) Newest() *model.Model {
+	if c.newest == nil {
+		return nil
+	}
+	return c.newest.Load()
 }

@@ -60,7 +60,7 @@ func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 		return worker.New(client, blas, plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
 	})
 	roles.Go(func() error {
-		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), event.Ignore{}).Solve(working)
+		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
 	})
 	if err := roles.Wait(); err != nil {
 		return err

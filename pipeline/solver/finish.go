@@ -56,12 +56,16 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if err != nil {
 		return nil, err
 	}
+	if manifest.Window, err = s.publishWindow(ctx, report); err != nil {
+		return nil, fmt.Errorf("write what the next run goes on from: %w", err)
+	}
 	manifest.WeightsDigest = m.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
 	place, err := s.PublishVersion(ctx, manifest, s.chain.Records())
 	if err != nil {
 		return nil, fmt.Errorf("publish version %d: %w", report.Version, err)
 	}
+	s.leave(m)
 	report.Seconds = time.Since(s.began).Seconds()
 	return &finished{report, place}, nil
 }
@@ -75,6 +79,7 @@ func (s *Solver) report(version int) *schemas.Report {
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError = last.TrainError, last.TestError
+	s.chained.report(s.plan, r)
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
 		q := s.last.QualityOf(split, labels.Len())
 		r.Splits[split.String()] = schemas.SplitReport{

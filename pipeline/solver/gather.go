@@ -20,6 +20,7 @@ import (
 type gathering struct {
 	run.Visit
 	part
+	spans     schemas.Spans // one of each partition; see Solver.visited
 	reduction *accumulate.Reduction
 }
 
@@ -31,9 +32,13 @@ type part struct {
 
 // gathering returns a gathering of a visit's records that has none yet.
 func (s *Solver) gathering(v run.Visit, p part) *gathering {
-	reduction := accumulate.NewReduction(len(s.plan.Spans))
+	spans := s.plan.Spans
+	if v.Stage != schemas.Survey {
+		spans = s.visited
+	}
+	reduction := accumulate.NewReduction(len(spans))
 	reduction.Buffers = &s.buffers
-	return &gathering{v, p, reduction}
+	return &gathering{v, p, spans, reduction}
 }
 
 // visitSum gathers the sums of a visit. withGram adds the Gram matrix, which is a record of its own: the visits that fit a
@@ -52,7 +57,7 @@ func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
-		return sumOf(visit.Identity, span, visit.Covered, visit.Sums)
+		return s.sumOf(visit.Identity, span, visit.Covered, visit.Sums)
 	}
 	return p
 }
@@ -64,26 +69,51 @@ func (s *Solver) sealSum(v run.Visit) part {
 		if err != nil {
 			return nil, err
 		}
-		return sumOf(seal.Identity, span, seal.Covered, seal.Sums)
+		return s.sumOf(seal.Identity, span, seal.Covered, seal.Sums)
 	}}
 }
 
 // blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(v run.Visit) part {
-	return part{[]schemas.Kind{schemas.KindGram}, func(span schemas.Span) (*accumulate.Sum, error) {
+	kinds, leaves := []schemas.Kind{schemas.KindGram}, false
+	if u := s.plan.Update(); u != nil && len(u.Leave) > 0 {
+		kinds, leaves = append(kinds, schemas.KindLeave), true
+	}
+	return part{kinds, func(span schemas.Span) (*accumulate.Sum, error) {
 		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.buffers.Get)
 		if err != nil {
 			return nil, err
 		}
 		weight := schemas.Vector(schemas.FieldGramRows, []float64{g.Weight})
-		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, append(gramFields(g), weight)), nil
+		fields := append(gramFields(g), weight)
+		if leaves {
+			leave := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindLeave, v, span.Partition)))
+			for _, field := range gramFields(leave) {
+				field.Name = schemas.FieldLeave
+				fields = append(fields, field)
+			}
+		}
+		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, fields), nil
 	}}
 }
 
-// sumOf returns the sum of a record, which must cover a whole span.
-func sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
-	if len(covered.Spans) != 1 || covered.Spans[0] != span {
-		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, span)
+// sumOf returns the sum of a record, which must cover a whole span, and in an update what is visited again of the partition.
+func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
+	want := schemas.Spans{span}
+	if u := s.plan.Update(); u != nil && id.Stage != schemas.Survey {
+		past := schemas.Spans{}
+		for i := range u.Refresh {
+			if c, any := u.Refresh[i].On(span.Partition); any {
+				past = append(past, c.Spans...)
+			}
+		}
+		var err error
+		if want, err = want.Union(past); err != nil {
+			return nil, err
+		}
+	}
+	if !slices.Equal(covered.Spans, want) {
+		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, want)
 	}
 	return accumulate.NewSum(covered, sums), nil
 }
@@ -180,7 +210,7 @@ func (s *Solver) failure(g *gathering) *schemas.Failure {
 func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 	for group := range g.reduction.Groups() {
 		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
-			span := s.plan.Spans[ordinal]
+			span := g.spans[ordinal]
 			lacking, err := s.missing(g.Visit, span.Partition, g.kinds)
 			if err != nil {
 				return nil, err

@@ -23,7 +23,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), event.Ignore{})
+	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, (&schemas.SurveyResult{
 		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
 		Preparation: schemas.Tensors[float32]{

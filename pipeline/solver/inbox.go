@@ -120,7 +120,7 @@ func (s *Solver) take(m schemas.Message) {
 		s.skip(err)
 		return
 	}
-	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.plan.Spans, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
+	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.visited, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
 		return // of a stage that is solved, or of a stage or partition that the plan does not have
 	}
 	if id.Kind != schemas.KindSeal && s.isAccepted(id.Stage) {
@@ -145,6 +145,9 @@ func (s *Solver) skip(err error) { event.Skip(s.rec, "statistics", err) }
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are
 // still needed.
 func (s *Solver) isAccepted(stage int) bool {
+	if s.plan.Chain != nil {
+		return false // what the next run of the chain goes on from is a fold over all statistics
+	}
 	if stage == schemas.Survey {
 		return s.chain.Survey != nil
 	}

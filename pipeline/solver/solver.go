@@ -36,13 +36,23 @@ type Solver struct {
 	factors      solve.Buffer
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // of the seals of the last stage that is sealed
+	visited      schemas.Spans   // of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
+	options      Options
+	chained      chained
+}
+
+// Options says what a solver works with beside its client.
+type Options struct {
+	// Store has what the run before has left in memory, if the run is of a chain; nil: it is read from the state topic.
+	Store *Store
 }
 
 // New returns the solver of an unfinished run. If somebody else ends the run, the end is at offset watch of the plans topic or
 // later. owner says whether this process owns the plans topic, which has one partition.
-func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, rec event.Recorder) *Solver {
+func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Solver {
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Solver{
+		visited: visitedSpans(plan), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),
 		inbox: newInbox(), failures: map[int]*schemas.Failure{},
 	}
@@ -71,7 +81,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	case errors.Is(err, errEnded):
 		return nil
 	case errors.Is(err, errDiffers):
-		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.rec).Solve(ctx)
+		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.options, s.rec).Solve(ctx)
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
@@ -100,6 +110,11 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	earlier, err := s.chain.Warm(ctx, s.Client)
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)
+	}
+	if s.plan.Update() != nil {
+		if err := s.loadHead(ctx, earlier.Manifest); err != nil {
+			return nil, fmt.Errorf("read what version %d was updated to: %w", earlier.Manifest.Version, err)
+		}
 	}
 	next, err := s.chain.Read(ctx, s.Client)
 	if err != nil {

@@ -22,8 +22,9 @@ type fitting struct {
 	observed int // visits that the fit has seen
 	passes   int // visits with a gradient that the fit has seen
 	began    time.Time
-	gathered time.Time     // when the statistics of the last visit were complete
-	waited   time.Duration // for the statistics of the last visit
+	gathered time.Time       // when the statistics of the last visit were complete
+	waited   time.Duration   // for the statistics of the last visit
+	sum      *accumulate.Sum // of the last visit
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -34,10 +35,10 @@ func (s *Solver) stage(ctx context.Context, number int) error {
 		return err
 	}
 	for {
-		if final, parent := s.chain.Final(number); final != nil {
+		visits := s.chain.Visits(number)
+		if final, parent := s.chain.Final(number); final != nil && (s.plan.Chain == nil || f.observed == len(visits)) {
 			return s.endStage(ctx, f, parent)
 		}
-		visits := s.chain.Visits(number)
 		if f.observed < len(visits) {
 			err = s.observe(ctx, f, visits[f.observed])
 		} else {
@@ -57,7 +58,13 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		return nil, err
 	}
 	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
-	f.fit = solve.NewFit(s.withRidges(number), number, f.shape, &s.factors)
+	if s.plan.Update() != nil {
+		if f.fit, err = s.update(number, f.shape); err != nil {
+			return nil, err
+		}
+	} else {
+		f.fit = solve.NewFit(s.withRidges(number), number, f.shape, &s.factors)
+	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
@@ -85,6 +92,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	f.gathered, f.waited = time.Now().Add(-factoring), time.Since(began)-factoring
 	f.observed++
+	f.sum = sum
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	if err != nil || evaluation == nil {
 		return err
@@ -114,6 +122,7 @@ func (s *Solver) precondition(ctx context.Context, v run.Visit, fit solve.Fit, r
 		return 0, err
 	}
 	began := time.Now()
+	s.keepGram(v.Stage, gram.Tensors())
 	err = fit.Precondition(gram.Tensors())
 	return time.Since(began), err
 }
@@ -144,12 +153,18 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) er
 
 // endStage waits until the residuals of a final stage are sealed, and reports the stage.
 func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest) error {
-	v := run.Visit{Stage: f.number, Parent: parent}
-	sealed, err := s.gather(ctx, s.gathering(v, s.sealSum(v)))
-	if err != nil {
+	sealed := f.sum
+	if s.plan.Update() == nil {
+		var err error
+		v := run.Visit{Stage: f.number, Parent: parent}
+		if sealed, err = s.gather(ctx, s.gathering(v, s.sealSum(v))); err != nil {
+			return err
+		}
+		s.last = sealed
+	}
+	if err := s.endChained(f, sealed); err != nil {
 		return err
 	}
-	s.last = sealed
 	report := stageReport(f, sealed)
 	s.stages = append(s.stages, report)
 	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, report.Message(s.run)); err != nil {

@@ -22,7 +22,7 @@ import (
 // from, whose preparation it keeps; nil if it starts from none.
 func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 	s.inbox.begin(schemas.Survey)
-	if s.chain.Survey == nil {
+	if s.chain.Survey == nil || s.plan.Chain != nil {
 		if err := s.publishSurvey(ctx, earlier); err != nil && !errors.Is(err, errAccepted) {
 			return err
 		}
@@ -47,6 +47,10 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if err != nil {
 		return err
 	}
+	s.chained.survey(s.plan, sum, found)
+	if s.chain.Survey != nil { // of a chain: another solver has published it
+		return nil
+	}
 	preparation, err := s.preparation(sum, found, earlier)
 	if err != nil {
 		return err
@@ -58,7 +62,10 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(schemas.Expiring, cut.Len())
 	}
-	result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
+	if s.plan.Chain == nil {
+		result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
+	}
+	result.Skipped, result.Increments = found.skipped, found.increments
 	for _, span := range s.plan.Spans {
 		result.Covered = append(result.Covered, found.covered[span.Partition])
 	}
@@ -77,6 +84,9 @@ type findings struct {
 	covered     map[int]schemas.Coverage // of each partition
 	quarantined int64
 	passedOver  schemas.PassedOver
+	skipped     schemas.Spans
+	increments  []schemas.Increment // of a full run of a chain
+	messages    []partitionMessage  // of an update
 }
 
 // surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
@@ -110,6 +120,7 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
 		found.covered[span.Partition] = visit.Covered
+		found.addChained(s.plan, span.Partition, visit)
 		return accumulate.NewSum(visit.Covered, visit.Sums), nil
 	}
 	return p
@@ -153,7 +164,7 @@ func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Prep
 // features, other columns, or other classes. Examples that do not say their columns are taken to have those of the version.
 func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
 	classes := earlier.Labels()
-	if earlier.Width() != len(found.shift) {
+	if s.plan.Update() == nil && earlier.Width() != len(found.shift) {
 		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), earlier.Width())
 	}
 	if found.columns == nil {

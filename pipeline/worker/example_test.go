@@ -78,7 +78,7 @@ func work(ctx context.Context, log *kafkalog.Log) error {
 		return worker.New(client, blas, plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, printed{}).Work(working)
 	})
 	roles.Go(func() error {
-		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), event.Ignore{}).Solve(working)
+		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
 	})
 	return roles.Wait()
 }

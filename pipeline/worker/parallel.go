@@ -19,7 +19,10 @@ func (s *scan) compute(ctx context.Context, partitions []*partition.State, backg
 	if s.readAhead == 0 {
 		s.readAhead = defaultReadAhead
 	}
-	segments := partition.Segments(partitions)
+	segments := 0
+	for _, p := range partitions {
+		segments += s.segments(p)
+	}
 	r := &runningScan{
 		scan: s, background: background, ahead: semaphore.NewWeighted(s.readAhead),
 		loaded: make(chan *load), again: make(chan *load, segments), outcomes: make(chan *finished, processors),

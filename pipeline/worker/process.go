@@ -27,12 +27,16 @@ type stageProcessor struct {
 	cubic           kernel.Dense
 	loss            []float32
 	predicted       []int32
+
+	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
+	own   kernel.Dense           // xᵀV
 }
 
 func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
 	return &stageProcessor{
 		Worker: w, visit: v,
 		accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: &w.buffers}, exact: accumulate.Exact{BLAS: w.blas},
+		terms: accumulate.Accumulator{BLAS: w.blas},
 	}
 }
 
@@ -48,7 +52,7 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		b, err := p.prepare(l.partition.Partition(), m)
+		b, err := p.prepare(l.partition.Partition(), m, p.weightOf(segment))
 		if err != nil {
 			continue // the survey has put the message into quarantine and has not counted it
 		}
@@ -64,8 +68,8 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 	return batches, nil
 }
 
-// prepare decodes and prepares one message. Its error says why the message can't be used.
-func (p *stageProcessor) prepare(number int, m partition.Message) (*partition.Batch, error) {
+// prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
+func (p *stageProcessor) prepare(number int, m partition.Message, weight float64) (*partition.Batch, error) {
 	prepared := p.chain.Prepared
 	examples, err := decode(p.Codec, p.plan, m, prepared.Width())
 	if err != nil {
@@ -80,6 +84,12 @@ func (p *stageProcessor) prepare(number int, m partition.Message) (*partition.Ba
 	for i, class := range b.Rows.Classes {
 		if class == schemas.Unlabelled {
 			b.Fitted[i] = 0
+		}
+	}
+	if weight != 1 {
+		for i := range b.Fitted {
+			b.Fitted[i] *= float32(weight)
+			b.Rows.Weights[i] *= float32(weight)
 		}
 	}
 	features(&p.raw, examples, prepared.Width())
@@ -114,7 +124,9 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	sum.Spans = schemas.Spans{l.segment().Span}
+	if !l.segment().Leaves { // which is no part of what the sums cover
+		sum.Spans = schemas.Spans{l.segment().Span}
+	}
 	o := &outcome{rows: sum.Rows, sum: sum}
 	if p.visit.gramFirst { // each of two rounds is about half of the work, and reports half of the rows
 		o.rows = 0
@@ -135,9 +147,19 @@ func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.
 	}
 	p.accumulator.Begin(p.visit.stage.Features.Size(), classes, gram)
 	sum := p.accumulator.Sum()
+	update := p.plan.Update() != nil
+	if update {
+		gram, rest = p.partsOf(l.segment(), gram, rest)
+		if rest {
+			p.beginTerms()
+		}
+	}
 	for i, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
+		}
+		if update {
+			p.advance(b)
 		}
 		sampled := gram && (p.visit.sample == nil || p.visit.sample.has(l.partition.Ordinal(), int64(l.index)*p.plan.Segment+int64(i)))
 		if !sampled && !rest {
@@ -163,7 +185,11 @@ func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.
 			sum.Count(b.Inputs.Rows, b.Checksum)
 		}
 	}
-	return p.accumulator.End()
+	whole := p.accumulator.End()
+	if update {
+		p.nameSums(whole, l.segment(), rest)
+	}
+	return whole
 }
 
 // gradient sums the loss and the cross moment of some rows of a batch.
@@ -174,6 +200,9 @@ func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile 
 	}
 	p.score.Reshape(to-from, p.visit.stage.Classes)
 	p.shown(p.score, b.Score.Slice(from, to), tile)
+	if p.plan.Update() != nil {
+		p.addScores(tile, p.score, b.Score.Slice(from, to), b.Fitted[from:to])
+	}
 	p.measure(sum, rows, p.score)
 	sink.Residuals(p.score, rows.Classes)
 	if p.visit.Number == 0 && p.plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {

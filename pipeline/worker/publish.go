@@ -42,7 +42,9 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 func (w *Worker) commit(partitions []*partition.State) {
 	ends := map[int]int64{}
 	for _, p := range partitions {
-		ends[p.Partition()] = p.Span().To
+		if !p.Span().Empty() {
+			ends[p.Partition()] = p.Span().To
+		}
 	}
 	w.owner.Commit(ends, func(err error) {
 		if err != nil {
@@ -121,6 +123,9 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 	}
 	seal := open.Seal
 	seal.From, seal.To, seal.Scores = max(open.From, 0), end, open.digester.Digest()
+	if w.plan.Chain != nil {
+		w.stackTerms(sum, seal.Stage, max(len(w.plan.Chain.Increments), 1))
+	}
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
 	if err := publish(ctx, w, seal.Record()); err != nil {
 		return err
@@ -137,6 +142,10 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		return nil, err
 	}
 	sum, o := &accumulate.Sum{}, &outcome{}
+	chained := p.plan.Chain != nil
+	if chained {
+		p.beginTerms()
+	}
 	id := p.identity(schemas.KindResiduals, p.visit.Visit, l.partition)
 	for _, b := range batches {
 		if ctx.Err() != nil {
@@ -150,7 +159,12 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 			if !made {
 				p.expand(block, b, from, to)
 			}
-			p.finish(sum, b.Rows.Slice(from, to), b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to))
+			after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
+			p.finish(sum, b.Rows.Slice(from, to), after, residual, before, tile)
+			if chained && !p.visit.stage.Link.Learnt {
+				p.addScores(tile, after, before, b.Fitted[from:to])
+				p.accumulator.Add(tile, residual, b.Fitted[from:to])
+			}
 		}
 		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, b.After, p.residual)
 		if err != nil {
@@ -161,6 +175,10 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 			o.scores = append(o.scores, scored{b.Offset, from, b.After.Slice(from, to).Data})
 		}
 		sum.Count(n, b.Checksum)
+	}
+	if chained {
+		p.endTerms(sum, p.accumulator.End(), l.segment().Increment)
+		p.countVisited(sum, l.segment().Increment)
 	}
 	sum.Spans = schemas.Spans{l.segment().Span}
 	o.rows, o.sum = sum.Rows, sum

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"slices"
+
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -15,9 +17,18 @@ func (w *Worker) made() partition.Made {
 	for t, stage := range w.plan.Stages {
 		blocks[t] = block{stage.Features, stage.Scores}
 	}
+	var weights []float64 // of increments
+	if w.plan.Chain != nil {
+		for i := range w.plan.Chain.Increments {
+			weights = append(weights, w.plan.Chain.Increments[i].Weight)
+		}
+	}
+	if !slices.ContainsFunc(weights, func(w float64) bool { return w != 1 }) {
+		weights = nil
+	}
 	preparation := schemas.Record[float32]{Tensors: w.chain.Survey.Preparation}
 	return partition.Made{
-		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic}),
+		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights}),
 		Blocks: schemas.DigestJSON([]any{blocks, w.plan.Intercept}),
 	}
 }
@@ -29,7 +40,7 @@ func (w *Worker) reuse(partitions []*partition.State) {
 	}
 	made := w.made()
 	for _, p := range partitions {
-		w.store.Return(p, made)
+		w.store.Return(p, made, w.plan.Chain != nil)
 	}
 }
 

@@ -33,6 +33,8 @@ type scan struct {
 	sequential bool
 	// scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
 	scores *residualsOf
+	// increment returns the increment of a segment of the past; nil if the run has none.
+	increment func(*partition.Segment) *schemas.Increment
 	// whole says that no segment is in memory, so that the scan can check that every message of the plan's sources is there.
 	whole bool
 	// process is called once for each goroutine that processes segments. The goroutine calls the function that it returns for
@@ -62,6 +64,7 @@ type load struct {
 	messages  []partition.Message
 	// passedOver counts the messages that were read and do not count; in a whole scan also those that are not there.
 	passedOver schemas.PassedOver
+	skipped    []int64        // their offsets
 	scores     []kernel.Dense // of the messages, if the scan reads scores
 	bytes      int64          // taken from readAhead, until the outcome is collected
 }
@@ -154,13 +157,13 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 	return func(yield func(*load, error) bool) {
 		r := &reader{scan: s, partition: p, replay: s.counting.Replay(p.Span())}
 		defer r.close()
-		for i := range p.Segments() {
+		for i := range s.segments(p) {
 			l := &load{partition: p, index: i}
 			err := turn()
 			if err == nil {
 				err = r.read(ctx, l)
 			}
-			if err == nil && s.whole && p.Last(i) {
+			if err == nil && s.whole && p.LastRecent(i) {
 				var missing schemas.PassedOver
 				missing, err = r.replay.Complete()
 				l.passedOver.Add(missing)
@@ -170,6 +173,14 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 			}
 		}
 	}
+}
+
+// segments returns how many segments of a partition, the first ones, the scan goes through: the survey reads those of the run's own span.
+func (s *scan) segments(p *partition.State) int {
+	if s.whole {
+		return p.Recent()
+	}
+	return len(p.Segments())
 }
 
 // reader reads what the segments of one partition need, one after the other.
@@ -198,7 +209,12 @@ func (r *reader) read(ctx context.Context, l *load) error {
 		return nil
 	}
 	topics := r.client.Topics
-	if l.messages == nil {
+	if l.messages == nil && segment.Past {
+		if err := r.readPast(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
+		}
+	}
+	if l.messages == nil && !segment.Past {
 		if r.examples == nil {
 			// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
 			// first segments are in memory.
@@ -251,7 +267,28 @@ func (r *reader) readMessages(ctx context.Context, l *load) (read []run.Message,
 		case m.Offset < span.From:
 		case reason != "":
 			l.passedOver.Count(reason, 1)
+			l.skipped = append(l.skipped, m.Offset)
 		default:
+			l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
+		}
+	}
+}
+
+// readPast reads the messages of a segment of the past: those that counted when its increment came.
+func (r *reader) readPast(ctx context.Context, l *load) error {
+	span, increment := l.segment().Span, r.increment(l.segment())
+	past := r.client.Log.Range(r.client.Topics.Examples, span.Partition, span.From, span.To)
+	defer past.Close()
+	l.messages = []partition.Message{}
+	for {
+		m, err := past.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !increment.Skips(span.Partition, m.Offset) {
 			l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
 		}
 	}

@@ -15,6 +15,10 @@ import (
 // are not sealed, or are no longer on the topic, are computed and published again, if need be from stage 0 on.
 func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partition.State) error {
 	w.setCovered(partitions)
+	if w.plan.Update() != nil {
+		w.beginScores(partitions)
+		return nil
+	}
 	var without []*partition.State
 	for _, p := range partitions {
 		if !p.HasScores(stage) {
@@ -91,7 +95,7 @@ func (w *Worker) restore(ctx context.Context, before *residualsOf, partitions []
 
 // scoresBefore returns what reads the scores before a stage; nil for stage 0, whose scores are zero.
 func (w *Worker) scoresBefore(stage int) *residualsOf {
-	if stage == 0 {
+	if stage == 0 || w.plan.Update() != nil {
 		return nil
 	}
 	_, parent := w.chain.Final(stage - 1)
@@ -111,8 +115,36 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 				w.covered[c.Spans[0].Partition] = c
 			}
 		}
+		if u := w.plan.Update(); u != nil {
+			for i := range u.Refresh {
+				for _, c := range u.Refresh[i].Covered {
+					number := c.Spans[0].Partition
+					all := w.covered[number]
+					if all.Merge(c) == nil { // spans of a plan that overlap are found when sums of them are merged
+						w.covered[number] = all
+					}
+				}
+			}
+		}
 	}
 	for _, p := range partitions {
 		p.SetCovered(w.covered[p.Partition()])
+	}
+}
+
+// beginScores gives partitions the batches that an earlier run has left, with the scores before stage 0. Visits of an update advance them.
+func (w *Worker) beginScores(partitions []*partition.State) {
+	var without []*partition.State
+	for _, p := range partitions {
+		if !p.HasScores(0) {
+			without = append(without, p)
+		}
+	}
+	if len(without) == 0 {
+		return
+	}
+	w.reuse(without)
+	for _, p := range without {
+		p.ZeroScores()
 	}
 }

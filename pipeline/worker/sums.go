@@ -18,6 +18,7 @@ type stageVisit struct {
 	run.Visit
 	stage  *model.Stage
 	fitted *sink.Fitted
+	passed []passed    // of an update: the stages before
 	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
 	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest of the sums.
 	gramFirst bool
@@ -30,7 +31,12 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 		return nil, err
 	}
 	s := &stageVisit{Visit: v, stage: stage}
-	if v.Number == 0 {
+	if w.plan.Update() != nil {
+		if s.passed, err = w.passedStages(v.Stage); err != nil {
+			return nil, err
+		}
+	}
+	if v.Number == 0 && w.plan.Chain == nil { // a chain adds to the Gram matrix, so it is that of all rows
 		all := w.chain.Survey.Rows[schemas.Train]
 		if n := solve.GramRows(w.plan.Stages[v.Stage], stage.Features.Size(), all); n < all {
 			s.sample = newGramSample(n, all)
@@ -65,7 +71,8 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
 	s := &scan{
 		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(v.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
-		process: func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
+		increment: w.increment,
+		process:   func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			progress(o.rows)
 			gram, rest := visit.parts(o.round)
@@ -133,6 +140,9 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 	if !rest {
 		return nil
 	}
+	if u := w.plan.Update(); u != nil {
+		w.stackTerms(sum, v.Stage, 1+len(u.Refresh))
+	}
 	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	return publish(ctx, w, r.Record())
 }
@@ -142,7 +152,12 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 // block was summed in single precision and is sent so. That of a calibration is nearly singular, and is sent in double
 // precision.
 func (w *Worker) publishGram(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum) error {
-	if n := v.stage.Features.Size(); v.Number == 0 && p.Ordinal() == 0 { // also of no rows
+	if u := w.plan.Update(); u != nil && len(u.Leave) > 0 {
+		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
+			return err
+		}
+	}
+	if n := v.stage.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // also of no rows
 		sum.Field(schemas.FieldGram, n*(n+1)/2)
 	}
 	matrix, _ := sum.Tensors().Find(schemas.FieldGram)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -25,6 +26,9 @@ type findings struct {
 	quarantined []event.Quarantined // of a segment, until they are recorded
 	bad         int                 // how many messages are in quarantine
 	passedOver  schemas.PassedOver
+	skipped     schemas.Spans           // of a chain: messages that do not count
+	messages    []schemas.MessageLosses // of an update
+	increments  []schemas.Coverage      // of a full run of a chain: what counts of each
 }
 
 // first is what the survey takes from the plan's first usable message.
@@ -114,7 +118,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	for _, p := range partitions {
 		p.DropMessages(w.budget)
 	}
-	first, err := w.first(ctx)
+	first, err := w.surveyFirst(ctx)
 	none, _ := errors.AsType[*run.NoExamplesError](err)
 	switch {
 	case err == nil:
@@ -126,7 +130,10 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 		return err
 	}
 	var labels *schemas.Labels
-	if len(w.plan.Classes) > 0 {
+	switch {
+	case w.plan.Update() != nil:
+		labels = schemas.NewLabels(w.earlier.Labels())
+	case len(w.plan.Classes) > 0:
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
 	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
@@ -139,6 +146,9 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := &surveyProcessor{Worker: w, first: first, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
+			if w.plan.Update() != nil {
+				p.predictor = w.earlier.Predictor(w.blas)
+			}
 			return p.segment
 		},
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
@@ -160,11 +170,18 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				found[p].labels.Merge(o.findings.labels)
 				found[p].bad += o.findings.bad
 				found[p].passedOver.Add(o.findings.passedOver)
+				found[p].skipped = append(found[p].skipped, o.findings.skipped...)
+				found[p].messages = append(found[p].messages, o.findings.messages...)
+				for i := range o.findings.increments {
+					if err := found[p].increments[i].Merge(o.findings.increments[i]); err != nil {
+						return nil, err
+					}
+				}
 			}
 			if err := solve.CheckClasses(len(found[p].labels)); err != nil {
 				return nil, err
 			}
-			if !p.Last(o.segment) {
+			if !p.LastRecent(o.segment) {
 				if time.Since(claimed) < interval {
 					return nil, nil
 				}
@@ -204,6 +221,9 @@ type surveyProcessor struct {
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
 	quarantine  *quarantine
+	predictor   *model.Predictor // of the version before an update; nil in a full run
+	loss        []float32
+	predicted   []int32
 }
 
 // segment surveys one segment.
@@ -232,6 +252,9 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 			})
 		}
 	}
+	if p.plan.Chain != nil {
+		found.skipped = skippedSpans(number, l.skipped, bad)
+	}
 	if err := p.quarantine.put(ctx, number, bad); err != nil {
 		return nil, err
 	}
@@ -242,6 +265,10 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	l.messages = good
 	sum = p.accumulator.End()
 	sum.Spans = schemas.Spans{l.segment().Span}
+	if p.plan.Chain != nil && p.plan.Update() == nil {
+		found.increments = make([]schemas.Coverage, max(len(p.plan.Chain.Increments), 1))
+		found.increments[l.segment().Increment] = sum.Coverage
+	}
 	l.segment().SetCounted(counted)
 	l.segment().KeepMessages(l.messages, p.budget) // the first visit needs the same messages
 	return &outcome{rows: sum.Rows, sum: sum, findings: found}, nil
@@ -278,8 +305,12 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		p.moments(sum, found, number, m.Offset, examples, fitted)
 	}
 	n := examples.Rows
-	// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
-	sum.AddLosses(rows, make([]float32, n), rows.Classes)
+	if p.predictor != nil {
+		p.score(sum, found, m.Offset, examples, rows)
+	} else {
+		// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
+		sum.AddLosses(rows, make([]float32, n), rows.Classes)
+	}
 	checksum = m.Checksum(number, n)
 	sum.Count(n, checksum)
 	return checksum, nil
@@ -352,6 +383,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
 		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
+		Skipped: found.skipped, Messages: found.messages, Increments: found.increments,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -27,6 +28,7 @@ type Worker struct {
 	watch      int64 // the run's end is not on the plans topic before this offset
 	owner      run.Owner
 	chain      *run.Chain
+	earlier    *model.Model       // the version that the run starts from; nil: none
 	partitions []*partition.State // that it owns, in the plan's order
 	seals      seals
 	counting   *ingest.Counting
@@ -166,7 +168,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := w.chain.Warm(ctx, w.Client); err != nil {
+	if w.earlier, err = w.chain.Warm(ctx, w.Client); err != nil {
 		return fmt.Errorf("warm start: %w", err)
 	}
 	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
@@ -251,12 +253,15 @@ func (w *Worker) catchUp(ctx context.Context) error {
 		return err
 	}
 	v, seal := w.chain.Due()
-	if seal != run.NoStage {
+	if seal != run.NoStage && w.plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
 		}
 	}
 	if v.Stage == len(w.plan.Stages) {
+		if w.plan.Update() != nil {
+			w.commit(w.partitions)
+		}
 		return nil
 	}
 	var due []*partition.State
@@ -284,7 +289,11 @@ func (w *Worker) catchUp(ctx context.Context) error {
 // visit makes one visit to partitions, and publishes the statistics of each partition as soon as they are complete.
 func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition.State) error {
 	if v.Stage == schemas.Survey {
-		return w.survey(ctx, v, partitions)
+		recent := slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.Recent() == 0 })
+		if len(recent) == 0 {
+			return nil
+		}
+		return w.survey(ctx, v, recent)
 	}
 	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
 }
@@ -300,16 +309,16 @@ func (w *Worker) adopt(ctx context.Context) error {
 	}
 	var partitions, adopted []*partition.State
 	owned := w.owner.Owned()
-	for i, span := range w.plan.Spans {
-		if _, mine := slices.BinarySearch(owned, span.Partition); !mine {
+	for i, number := range w.plan.Partitions() {
+		if _, mine := slices.BinarySearch(owned, number); !mine {
 			continue
 		}
-		p := held[span.Partition]
+		p := held[number]
 		if p == nil {
-			p = partition.New(span, i, w.plan.Segment)
+			p = w.state(number, i)
 			adopted = append(adopted, p)
 		}
-		delete(held, span.Partition)
+		delete(held, number)
 		partitions = append(partitions, p)
 	}
 	for _, p := range held {
@@ -329,12 +338,42 @@ func (w *Worker) adopt(ctx context.Context) error {
 	return w.findSeals(ctx, adopted)
 }
 
+// state returns the state of a partition with nothing in memory. ordinal is its place among the partitions of the plan.
+func (w *Worker) state(number, ordinal int) *partition.State {
+	span := schemas.Span{Partition: number} // empty, if an update has nothing new in the partition
+	if i := slices.IndexFunc(w.plan.Spans, func(s schemas.Span) bool { return s.Partition == number }); i >= 0 {
+		span = w.plan.Spans[i]
+	}
+	p := partition.New(span, ordinal, w.plan.Segment)
+	if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
+		p.Cut(w.plan.Chain.Increments, w.plan.Segment)
+	}
+	if u := w.plan.Update(); u != nil {
+		for i := range u.Refresh {
+			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
+		}
+		for i := range u.Leave {
+			p.AddPast(&u.Leave[i], i, true, w.plan.Segment)
+		}
+	}
+	return p
+}
+
+// increment returns the increment of a segment of the past.
+func (w *Worker) increment(s *partition.Segment) *schemas.Increment {
+	u := w.plan.Update()
+	if s.Leaves {
+		return &u.Leave[s.Increment]
+	}
+	return &u.Refresh[s.Increment-1]
+}
+
 // owned returns the partitions of the run that the worker owns now.
 func (w *Worker) owned() (numbers []int) {
 	owned := w.owner.Owned()
-	for _, span := range w.plan.Spans {
-		if _, mine := slices.BinarySearch(owned, span.Partition); mine {
-			numbers = append(numbers, span.Partition)
+	for _, number := range w.plan.Partitions() {
+		if _, mine := slices.BinarySearch(owned, number); mine {
+			numbers = append(numbers, number)
 		}
 	}
 	return numbers

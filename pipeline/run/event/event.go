@@ -112,6 +112,11 @@ type (
 		schemas.StageReport
 		Stages int // of the run
 	}
+	// Retrained says that a chain has another version.
+	Retrained struct {
+		schemas.RetrainReport
+		Number int // of the run in the chain
+	}
 	// Ended says that the run is over.
 	Ended struct {
 		Run, State, Reason string
@@ -152,6 +157,7 @@ func (Advanced) event()    {}
 func (Surveyed) event()    {}
 func (Passed) event()      {}
 func (StageEnded) event()  {}
+func (Retrained) event()   {}
 func (Ended) event()       {}
 func (Waiting) event()     {}
 func (Noticed) event()     {}

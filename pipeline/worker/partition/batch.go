@@ -15,6 +15,8 @@ type Batch struct {
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
 	After    kernel.Dense    // n × k: after the stage, once its residuals are published
 
+	At int // the stage that Score is before; only an update keeps it
+
 	kept    bool         // in memory between visits, so its block may be too
 	block   kernel.Dense // n × p
 	blockOf int          // the stage that block is of, plus 1; 0: of none

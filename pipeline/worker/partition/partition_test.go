@@ -193,7 +193,7 @@ func kept(inMemory ...int) *State {
 // A state knows what it is of, and its segments cover its span.
 func TestNew(t *testing.T) {
 	s := kept()
-	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (schemas.Span{Partition: 5, From: 10, To: 14}) || Segments([]*State{s, s}) != 4 {
+	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (schemas.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
 		t.Errorf("%+v", s)
 	}
 	if s.Last(0) || !s.Last(1) || s.Segments()[0].Span.To != s.Segments()[1].Span.From || !slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {

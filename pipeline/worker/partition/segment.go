@@ -10,6 +10,11 @@ import (
 // time works on a segment.
 type Segment struct {
 	Span schemas.Span // the offsets
+	// Increment is the place of the segment's increment: among those of the plan if the run is full, and in an update among those that it
+	// visits, of which the new one is the first, or if Leaves is set among those that leave.
+	Increment int
+	Leaves    bool
+	Past      bool // the increment is not of this run's spans
 
 	messages  []Message // as the survey read them, until the first visit has decoded them
 	counted   []Counted // what the survey has counted

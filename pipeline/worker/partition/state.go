@@ -14,6 +14,7 @@ type State struct {
 	span     schemas.Span
 	ordinal  int
 	segments []*Segment
+	recent   int              // how many segments, the first ones, are of the span
 	covered  schemas.Coverage // by the survey
 	visited  run.Visit        // the last whose sums are published
 	scores   int              // the stage that the batches have the scores before, or run.NoStage
@@ -27,8 +28,36 @@ func New(span schemas.Span, ordinal int, segment int64) *State {
 	for _, part := range span.Segments(segment) {
 		s.segments = append(s.segments, &Segment{Span: part})
 	}
+	s.recent = len(s.segments)
 	return s
 }
+
+// Cut cuts the segments of the span where increments begin, and notes of which increment each is.
+func (s *State) Cut(increments []schemas.Increment, segment int64) {
+	s.segments = nil
+	for i := range increments {
+		if covered, any := increments[i].On(s.span.Partition); any {
+			for _, part := range covered.Spans[0].Segments(segment) {
+				s.segments = append(s.segments, &Segment{Span: part, Increment: i})
+			}
+		}
+	}
+	s.recent = len(s.segments)
+}
+
+// AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says.
+func (s *State) AddPast(increment *schemas.Increment, place int, leaves bool, segment int64) {
+	covered, any := increment.On(s.span.Partition)
+	if !any {
+		return
+	}
+	for _, part := range covered.Spans[0].Segments(segment) {
+		s.segments = append(s.segments, &Segment{Span: part, Increment: place, Leaves: leaves, Past: true})
+	}
+}
+
+// Recent returns how many segments, the first ones, are of the run's own span: those that the survey reads.
+func (s *State) Recent() int { return s.recent }
 
 // Partition returns the number of the partition.
 func (s *State) Partition() int { return s.span.Partition }
@@ -44,6 +73,9 @@ func (s *State) Segments() []*Segment { return s.segments }
 
 // Last reports whether a segment, given by its index, is the last.
 func (s *State) Last(segment int) bool { return segment == len(s.segments)-1 }
+
+// LastRecent reports whether a segment, given by its index, is the last of the run's own span.
+func (s *State) LastRecent(segment int) bool { return segment == s.recent-1 }
 
 // Covered returns what the survey has covered of the partition: later visits must cover the same.
 func (s *State) Covered() schemas.Coverage { return s.covered }
@@ -68,6 +100,7 @@ func (s *State) SetScores(stage int) { s.scores = stage }
 func (s *State) ZeroScores() {
 	for _, b := range s.batches() {
 		clear(b.Score.Data)
+		b.At = 0
 	}
 	s.scores = 0
 }
@@ -182,14 +215,6 @@ func (s *State) batches() (batches []*Batch) {
 		batches = append(batches, segment.batches...)
 	}
 	return batches
-}
-
-// Segments returns how many segments partitions have.
-func Segments(partitions []*State) (n int) {
-	for _, s := range partitions {
-		n += len(s.segments)
-	}
-	return n
 }
 
 // Numbers returns the numbers of partitions.

@@ -169,7 +169,7 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 		s.made = made
 	}
 	for _, segment := range p.Segments() {
-		if segment.batches == nil {
+		if segment.batches == nil || segment.Leaves {
 			continue
 		}
 		part := &stretch{from: segment.Span.From, to: segment.Span.To, batches: segment.batches}
@@ -189,8 +189,9 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 }
 
 // Return gives a partition the batches that a run has left, where they are those of the messages that the survey has counted. The
-// other batches of the partition go. made is how the run makes its batches.
-func (s *Store) Return(p *State, made Made) {
+// other batches of the partition go, unless the run is of a chain (chained), of which a later one may visit them. made is how the run makes
+// its batches.
+func (s *Store) Return(p *State, made Made, chained bool) {
 	if s == nil {
 		return
 	}
@@ -207,7 +208,7 @@ func (s *Store) Return(p *State, made Made) {
 			continue
 		}
 		segment.batches = batches
-		if !segment.has(batches) {
+		if !segment.Past && !segment.has(batches) { // the checksum of a visit covers those of the past
 			segment.dropBatches(s.budget)
 			continue
 		}
@@ -219,7 +220,7 @@ func (s *Store) Return(p *State, made Made) {
 		}
 	}
 	for span := range s.batches {
-		if span.Partition == p.Partition() {
+		if span.Partition == p.Partition() && !chained {
 			s.dropBatches(span)
 		}
 	}

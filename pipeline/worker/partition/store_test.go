@@ -42,7 +42,7 @@ func TestBatchesComeBack(t *testing.T) {
 		}
 		after := New(span, 0, 4)
 		after.Segments()[0].SetCounted(test.counted)
-		store.Return(after, test.made)
+		store.Return(after, test.made, false)
 		got := after.Segments()[0].Batches()
 		if back := len(got) == 1 && got[0] == b; back != test.rows {
 			t.Errorf("%s: the batches come back, %v; expected %v", name, back, test.rows)

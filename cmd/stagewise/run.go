@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// untilEnd is the value of --until that ends a chain at the topic's end.
+const untilEnd = "end"
+
+func newRun() *cobra.Command {
+	var (
+		from   configFlags
+		show   displayFlags
+		until  string
+		report string
+	)
+	cmd := &cobra.Command{
+		Use: "run -c FILE", Short: "Make a version after the other, for as long as examples arrive", Args: cobra.NoArgs,
+		Example: `  stagewise run -c clicks.yaml                                  a service: it updates the model as retrain says
+  stagewise run -c clicks.yaml --until end --report report.json  learn all that the topic has now, and stop`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(show.check(), checkWritable(report), c.CheckStages()); err != nil {
+				return err
+			}
+			if until != "" && until != untilEnd {
+				return fmt.Errorf("--until: %s: expected end", until)
+			}
+			blas, err := openBLAS()
+			if err != nil {
+				return err
+			}
+			blas.UseForSolves()
+			remove, err := spool(cmd, &c.Examples)
+			if err != nil {
+				return failed(err)
+			}
+			defer remove()
+			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			defer finish()
+			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+				if show.onScreen() {
+					describe(cmd.ErrOrStderr(), c, blas)
+				}
+				result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
+				if finish(); err != nil {
+					return err
+				}
+				return writeRetraining(report, cmd.OutOrStdout(), result, c)
+			}))
+		},
+	}
+	from.add(cmd)
+	show.add(cmd)
+	cmd.Flags().StringVar(&until, "until", "", "`end`: stop when all that the examples topic has now is learnt")
+	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	return cmd
+}
+
+// writeRetraining writes the report of a chain as JSON. An empty path stands for no file.
+func writeRetraining(path string, stdout io.Writer, r *pipeline.Retraining, c *config.Config) error {
+	if path == "" {
+		return nil
+	}
+	return write(path, stdout, func(w io.Writer) error {
+		text, err := json.Marshal(struct {
+			*pipeline.Retraining
+			Configuration *config.Config `json:"configuration"`
+		}{r, c})
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(layOut(text), '\n'))
+		return err
+	})
+}

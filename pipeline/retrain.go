@@ -1,0 +1,456 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Retraining is the report of a chain of runs.
+type Retraining struct {
+	Name             string                   `json:"name"`
+	Updates          []*schemas.RetrainReport `json:"updates"`
+	PrequentialError *float64                 `json:"prequential_error"` // percent, of all rows that were scored before they were learnt; null if there are none
+	Rows             int64                    `json:"rows"`              // training rows
+	Seconds          float64                  `json:"seconds"`
+	RowsPerSecond    float64                  `json:"rows_per_second"`
+	WeightsDigest    schemas.Digest           `json:"weights_digest"` // of the last version
+
+	scored, wrong float64
+}
+
+// add adds the report of a run.
+func (r *Retraining) add(report *schemas.Report) {
+	u := report.Retrain
+	if u == nil {
+		return
+	}
+	r.Updates = append(r.Updates, u)
+	r.Rows += u.Rows
+	if u.PrequentialError != nil {
+		r.scored += float64(u.Rows)
+		r.wrong += float64(u.Rows) * *u.PrequentialError / 100
+		e := 100 * r.wrong / max(r.scored, 1)
+		r.PrequentialError = &e
+	}
+	r.WeightsDigest = report.WeightsDigest
+}
+
+// Retrain makes versions for as long as examples arrive, or with untilEnd until all that the topic has now are learnt. It ingests the
+// job's files first. Of several processes that retrain one pipeline, one is active and the others stand by.
+func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, untilEnd bool, rec event.Recorder) (*Retraining, error) {
+	rec = event.Serialised(rec)
+	p := openForRuns(log, job, nil)
+	if err := p.create(ctx, &job); err != nil {
+		return nil, err
+	}
+	files, err := p.ingestFiles(ctx, job, rec)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return nil, err
+	}
+	members, err := p.join(ctx, job, partition.NewStore(bytes), blas, rec)
+	if err != nil {
+		return nil, err
+	}
+	defer members.leave()
+	r := &runner{
+		members: members, job: job, retention: files.retention, backlog: backlog{pipeline: p}, report: &Retraining{Name: job.Name}, began: time.Now(),
+	}
+	if err := r.run(ctx, untilEnd); err != nil {
+		return r.report, err
+	}
+	r.report.Seconds = time.Since(r.began).Seconds()
+	if r.report.Seconds > 0 {
+		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
+	}
+	return r.report, nil
+}
+
+// runner submits the runs of a chain, and works on them.
+type runner struct {
+	*members
+	job       Job
+	retention retention
+	backlog   backlog
+	report    *Retraining
+	began     time.Time
+
+	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
+	window   *schemas.Window   // after it
+	attempt  int               // how many runs that go on from it have failed
+	failures int               // since the last update
+}
+
+// run makes one version after the other.
+func (r *runner) run(ctx context.Context, untilEnd bool) error {
+	for {
+		l, err := r.ReadLedger(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.finish(ctx, l); err != nil {
+			return err
+		}
+		if err := r.findHead(ctx); err != nil {
+			return err
+		}
+		plan, err := r.next(ctx, untilEnd)
+		if err != nil || plan == nil {
+			return err
+		}
+		plan.Since.Plans = l.Next
+		if err := r.submit(ctx, plan); err != nil {
+			return err
+		}
+	}
+}
+
+// finish finishes the runs that were submitted before.
+func (r *runner) finish(ctx context.Context, l *run.Ledger) error {
+	for id, plan := range l.Unfinished() {
+		event.Notice(r.rec, "run %s was submitted earlier and is not finished: it goes first", id)
+		if err := r.execute(ctx, plan, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit submits a run and works on it until it has ended.
+func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
+	messages, err := plan.Messages()
+	if err != nil {
+		return err
+	}
+	if _, err := r.Log.Append(ctx, r.Topics.Plans, 0, messages...); err != nil {
+		return err
+	}
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if submitted := l.Plan(plan.Run()); submitted != nil {
+		plan = submitted
+	}
+	return r.execute(ctx, plan, l)
+}
+
+// execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
+func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) error {
+	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages})
+	report, err := r.members.execute(ctx, plan, l)
+	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
+		event.Notice(r.rec, "%v", failed)
+		r.attempt = plan.Chain.Attempt + 1
+		r.failures++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.attempt = 0
+	if plan.Chain == nil || plan.Update() != nil {
+		r.failures = 0
+	}
+	r.prune(ctx, r.job.Keep, r.rec)
+	if plan.Chain != nil {
+		report.Retrain.Seconds = report.Seconds
+		r.report.add(report)
+		r.rec.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+	}
+	return nil
+}
+
+// maxFailures is how many runs may fail, without an update between them, before the chain ends.
+const maxFailures = 3
+
+// findHead finds the newest version of the chain, and what its run has left.
+func (r *runner) findHead(ctx context.Context) error {
+	head, err := r.newestOfChain(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case head == nil:
+		r.head, r.window = nil, nil
+		if r.backlog.ends == nil {
+			bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+			if err != nil {
+				return err
+			}
+			var begins []int64
+			for _, span := range bounds {
+				begins = append(begins, span.From)
+			}
+			r.backlog.begin(begins, slices.Clone(begins))
+		}
+		return nil
+	case r.head != nil && r.head.Run == head.Run:
+		return nil
+	}
+	follows := r.head != nil && head.Plan.Chain.Parent != nil && head.Plan.Chain.Parent.Run == r.head.Run || r.head == nil && len(r.backlog.ends) > 0
+	r.head, r.window = head, nil
+	if head.Window != nil {
+		if r.window, err = run.ReadWindow(ctx, r.Client, *head.Window); err != nil {
+			return err
+		}
+	}
+	switch {
+	case follows:
+		r.backlog.take(head.Plan.Spans)
+	case r.window != nil:
+		r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.window.Ends))
+	default: // what the chain knew is gone: it begins again
+		r.head = nil
+		r.backlog.begin(nil, nil)
+	}
+	return nil
+}
+
+// newestOfChain returns the manifest of the newest version of a chain; nil if there is none.
+func (r *runner) newestOfChain(ctx context.Context) (*schemas.Manifest, error) {
+	if m := r.Newest(); m != nil && r.head != nil && m.Manifest.Plan.Chain != nil && m.Manifest.Plan.Chain.Parent != nil && m.Manifest.Plan.Chain.Parent.Run == r.head.Run {
+		return m.Manifest, nil
+	}
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions := l.Versions()
+	for i := len(versions) - 1; i >= 0; i-- {
+		m, err := r.Version(ctx, versions[i].Run)
+		if err != nil {
+			return nil, err
+		}
+		if m.Plan.Chain != nil {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
+func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
+	if r.window != nil && r.fullIsDue() {
+		return r.fullPlan(ctx)
+	}
+	var first time.Time
+	for {
+		if err := r.backlog.refresh(ctx); err != nil {
+			return nil, err
+		}
+		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows)
+		if err != nil {
+			return nil, err
+		}
+		late := !first.IsZero() && r.job.Retrain.After > 0 && time.Since(first) >= r.job.Retrain.After
+		switch {
+		case len(spans) > 0 && (whole || untilEnd || late):
+			if r.window == nil {
+				return r.firstPlan(ctx, spans)
+			}
+			return r.updatePlan(ctx, spans, found)
+		case untilEnd:
+			return nil, nil
+		}
+		if len(spans) > 0 && first.IsZero() {
+			first = time.Now()
+		}
+		if err := r.await(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await waits for more examples, but not longer than an update may be late.
+func (r *runner) await(ctx context.Context, first time.Time) error {
+	var positions []run.Position
+	for n, to := range r.backlog.bounds {
+		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
+	}
+	subscription := r.Log.Subscribe(ctx, nil, positions...)
+	defer subscription.Close()
+	timeout := run.MaxPatience
+	if !first.IsZero() && r.job.Retrain.After > 0 {
+		timeout = min(timeout, max(time.Until(first.Add(r.job.Retrain.After)), 0))
+	}
+	_, _, err := subscription.Next(ctx, timeout)
+	return err
+}
+
+// fullIsDue reports whether the window is to be fitted anew.
+func (r *runner) fullIsDue() bool {
+	o, since := r.job.Retrain.Full, r.window.Chain.Number-r.window.Full
+	switch {
+	case r.attempt > 0, r.head.Window == nil:
+		return true
+	case since == 0:
+		return false
+	case o.Every > 0 && since >= o.Every:
+		return true
+	}
+	return o.Growth > 0 && float64(r.window.Rows()) >= o.Growth*float64(r.window.FullRows)
+}
+
+// chainPlan returns what all plans of the chain have in common.
+func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.Plan, error) {
+	job := r.job
+	plan := &schemas.Plan{
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
+		Arithmetic: arithmetic(r.blas), Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
+		Chain: &schemas.Chain{Number: 1, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins)},
+	}
+	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
+	if r.head != nil {
+		plan.Chain.Number = r.head.Plan.Chain.Number + 1
+		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: schemas.DigestJSON(r.head)}
+	}
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	for _, seal := range remaining(l, bounds) {
+		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
+			seal.Files = nil
+			plan.Sources = append(plan.Sources, seal)
+		}
+	}
+	if r.window != nil {
+		plan.Chain.Progress = progressOf(r.window.Progress, plan.Sources)
+	}
+	plan.Since, err = r.Now(ctx)
+	return plan, err
+}
+
+// overlapsAny reports whether a span shares offsets with any of a list.
+func overlapsAny(s schemas.Span, list schemas.Spans) bool {
+	return slices.ContainsFunc(list, func(o schemas.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
+}
+
+// progressOf returns the progress of the sources of a plan.
+func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (progress []schemas.SourceProgress) {
+	for _, p := range all {
+		if slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool { return s.ID == p.Source && s.Attempt == p.Attempt }) {
+			progress = append(progress, p)
+		}
+	}
+	return progress
+}
+
+// firstPlan returns the plan of the first run of a chain: a full run over the first increment.
+func (r *runner) firstPlan(ctx context.Context, spans schemas.Spans) (*schemas.Plan, error) {
+	return r.chainPlan(ctx, spans)
+}
+
+// fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
+func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
+	var spans schemas.Spans
+	for i := range r.window.Increments {
+		for _, covered := range r.window.Increments[i].Increment.Covered {
+			var err error
+			if spans, err = spans.Union(covered.Spans); err != nil {
+				return nil, err
+			}
+		}
+	}
+	plan, err := r.chainPlan(ctx, hull(spans))
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.window.Increments {
+		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
+	}
+	plan.Chain.Progress = nil
+	return plan, nil
+}
+
+// hull returns of each partition one span from the first offset to the last.
+func hull(spans schemas.Spans) (whole schemas.Spans) {
+	for _, s := range spans {
+		if last := len(whole) - 1; last >= 0 && whole[last].Partition == s.Partition {
+			whole[last].To = s.To
+			continue
+		}
+		whole = append(whole, s)
+	}
+	return whole
+}
+
+// updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
+func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int64) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, spans)
+	if err != nil {
+		return nil, err
+	}
+	o := r.job.Retrain
+	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
+		return r.fullWith(plan, spans)
+	}
+	plan.Warm = plan.Chain.Parent
+	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay}
+	stays := r.leave(plan.Chain.Update, found)
+	w := *r.window
+	w.Increments = stays
+	for _, c := range w.Longest(o.Refresh) {
+		c.Increment.Weight *= o.Decay
+		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
+	}
+	return plan, nil
+}
+
+// fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
+// before.
+func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Plan, error) {
+	spans := slices.Clone(added)
+	increment := schemas.Increment{Number: plan.Chain.Number, Weight: 1}
+	for _, s := range added {
+		increment.Covered = append(increment.Covered, schemas.Coverage{Spans: schemas.Spans{s}})
+	}
+	for i := range r.window.Increments {
+		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
+		for _, covered := range r.window.Increments[i].Increment.Covered {
+			spans = append(spans, covered.Spans...)
+		}
+	}
+	all, err := spans.Union(nil)
+	if err != nil {
+		return nil, err
+	}
+	plan.Spans, plan.Chain.Progress = hull(all), nil
+	plan.Chain.Increments = append(plan.Chain.Increments, increment)
+	return plan, nil
+}
+
+// leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
+func (r *runner) leave(u *schemas.Update, found int64) (stays []schemas.WindowIncrement) {
+	o, rows := r.job.Retrain.Window, r.window.Rows()+found
+	stays = slices.Clone(r.window.Increments)
+	for len(stays) > 0 {
+		first := stays[0]
+		if !(o.Increments > 0 && len(stays)+1 > o.Increments || o.Rows > 0 && rows-first.Increment.Rows() >= o.Rows) {
+			break
+		}
+		rows -= first.Increment.Rows()
+		first.Increment.Weight *= u.Decay
+		u.Leave = append(u.Leave, first.Increment)
+		stays = stays[1:]
+	}
+	return stays
+}

@@ -1,0 +1,96 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// chainJob returns a job whose chain adds, refreshes and drops increments.
+func chainJob(t *testing.T, link schemas.Link) Job {
+	stage := rffStage(link, 24, 6)
+	stage.Ridge = 1e-3
+	job := newJob(t, rings(1500, 4, 3, 1), table{}, stage, stage)
+	job.Examples.BatchRows, job.Examples.Partitions, job.Keep = 63, 3, 1000
+	job.Retrain = DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Decay = 100, 2, 0.9
+	job.Retrain.Window.Increments, job.Retrain.Full = 4, FullOptions{Every: 4}
+	return job
+}
+
+// digests returns the digest of each version of a pipeline, and what made it.
+func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
+	t.Helper()
+	versions, err := Versions(t.Context(), log, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range versions {
+		kind := schemas.RunFull
+		if v.Plan.Update() != nil {
+			kind = schemas.RunUpdate
+		}
+		list = append(list, fmt.Sprint(v.Plan.Chain.Number, kind, v.Plan.Spans, v.WeightsDigest.Short()))
+	}
+	return list
+}
+
+// interrupter cancels a context after a number of events.
+type interrupter struct {
+	left   int
+	cancel context.CancelFunc
+}
+
+func (i *interrupter) Record(event.Event) {
+	if i.left--; i.left == 0 {
+		i.cancel()
+	}
+}
+
+// On a topic that does not grow, a chain makes the same versions however often its process ends, and however little memory it has.
+func TestChainDependsOnTheLogAlone(t *testing.T) {
+	for _, link := range []schemas.Link{"softmax", "identity"} {
+		t.Run(string(link), func(t *testing.T) {
+			job := chainJob(t, link)
+			undisturbed := openEmbedded(t)
+			report, err := Retrain(t.Context(), undisturbed, openBLAS(t), job, true, event.Ignore{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := digests(t, undisturbed, job.Name)
+			if len(want) < 12 || report.Rows != 1500 || report.PrequentialError == nil {
+				t.Fatalf("%d versions, %+v", len(want), report)
+			}
+			compare := func(what string, got []string) {
+				for i := range max(len(got), len(want)) {
+					if i >= len(got) || i >= len(want) || got[i] != want[i] {
+						t.Fatalf("%s: version %d differs:\n%v\nexpected\n%v", what, i+1, got, want)
+					}
+				}
+			}
+			forgetful := openEmbedded(t)
+			small := job
+			small.Memory = 1
+			if _, err := Retrain(t.Context(), forgetful, openBLAS(t), small, true, event.Ignore{}); err != nil {
+				t.Fatal(err)
+			}
+			compare("little memory", digests(t, forgetful, job.Name))
+
+			log := openEmbedded(t)
+			for events, done := 20, false; !done; events += 17 {
+				ctx, cancel := context.WithCancel(t.Context())
+				_, err := Retrain(ctx, log, openBLAS(t), job, true, &interrupter{events % 61, cancel})
+				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				cancel()
+			}
+			compare("interrupted", digests(t, log, job.Name))
+		})
+	}
+}

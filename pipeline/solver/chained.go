@@ -1,0 +1,396 @@
+package solver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Store is what a solver's process keeps in memory from one run of a chain to the next: the sums that the next run goes on from. They are
+// also on the state topic. The zero value is empty. A store is safe for concurrent use.
+type Store struct {
+	mutex sync.Mutex
+	head  *head
+}
+
+// head is the end of a chain.
+type head struct {
+	window  *schemas.Window
+	moments []*solve.Moments // of each stage
+}
+
+// take returns the sums after a run, and empties the store: who goes on from them changes them.
+func (s *Store) take(run string) *head {
+	if s == nil {
+		return nil
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	h := s.head
+	if h == nil || h.window.Run != run {
+		return nil
+	}
+	s.head = nil
+	return h
+}
+
+func (s *Store) put(h *head) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.head = h
+}
+
+// chained is what a solver keeps of a run of a chain, beside what it keeps of any run.
+type chained struct {
+	before     *head           // what an update goes on from
+	refreshed  [][]solve.Terms // of each increment that is visited again, by stage
+	after      head
+	terms      [][]solve.Terms // of each stage, by visited increment
+	fitted     []float64       // Σw of the training rows of each visited increment
+	grams      [][]float64     // of each stage of a full run
+	updates    map[int]*solve.Update
+	messages   []partitionMessage
+	increments []schemas.Increment // of a full run
+	covered    []schemas.Coverage  // of the new increment, by partition
+	skipped    schemas.Spans
+	sum        *accumulate.Sum // of the survey
+}
+
+// partitionMessage is how a message was predicted before it was learnt.
+type partitionMessage struct {
+	partition int
+	schemas.MessageLosses
+}
+
+// visitedSpans returns of each partition that visits to stages read the span of the plan, which is empty if an update has nothing new
+// there.
+func visitedSpans(plan *schemas.Plan) (spans schemas.Spans) {
+	for _, number := range plan.Partitions() {
+		span := schemas.Span{Partition: number}
+		if i := slices.IndexFunc(plan.Spans, func(s schemas.Span) bool { return s.Partition == number }); i >= 0 {
+			span = plan.Spans[i]
+		}
+		spans = append(spans, span)
+	}
+	return spans
+}
+
+// addChained adds what the survey of a run of a chain found in a partition.
+func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.SurveyVisit) {
+	if plan.Chain == nil {
+		return
+	}
+	f.skipped = append(f.skipped, visit.Skipped...)
+	for _, m := range visit.Messages {
+		f.messages = append(f.messages, partitionMessage{partition, m})
+	}
+	if plan.Update() != nil {
+		return
+	}
+	if f.increments == nil {
+		f.increments = slices.Clone(plan.Chain.Increments)
+		if len(f.increments) == 0 {
+			f.increments = []schemas.Increment{{Number: plan.Chain.Number, Weight: 1}}
+		}
+		for i := range f.increments {
+			f.increments[i].Covered, f.increments[i].Skipped = nil, nil
+		}
+	}
+	for i, covered := range visit.Increments {
+		if len(covered.Spans) > 0 && i < len(f.increments) {
+			f.increments[i].Covered = append(f.increments[i].Covered, covered)
+		}
+	}
+}
+
+// survey keeps what the survey of a run of a chain has found.
+func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *findings) {
+	if plan.Chain == nil {
+		return
+	}
+	c.sum, c.messages, c.skipped, c.increments = sum, found.messages, found.skipped, found.increments
+	for _, span := range plan.Spans {
+		c.covered = append(c.covered, found.covered[span.Partition])
+	}
+	for i := range c.increments {
+		for _, s := range c.skipped {
+			if covered, any := c.increments[i].On(s.Partition); any && covered.Spans[0].From <= s.From && s.To <= covered.Spans[0].To {
+				c.increments[i].Skipped = append(c.increments[i].Skipped, s)
+			}
+		}
+	}
+}
+
+// keepGram keeps the Gram matrix of a stage of a full run of a chain.
+func (s *Solver) keepGram(stage int, sums schemas.Tensors[float64]) {
+	if s.plan.Chain == nil || s.plan.Update() != nil {
+		return
+	}
+	gram, _ := sums.Find(schemas.FieldGram)
+	s.chained.grams = append(s.chained.grams[:min(stage, len(s.chained.grams))], slices.Clone(gram.Data))
+}
+
+// update returns the fit of a stage of an update.
+func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
+	c, u := &s.chained, s.plan.Update()
+	moments := c.before.moments[number]
+	moments.Decay(u.Decay)
+	weight := 0.0
+	for i := range c.before.window.Increments {
+		increment := &c.before.window.Increments[i]
+		if leaving(u, increment.Increment.Number) < 0 {
+			weight += increment.Increment.Weight * u.Decay * increment.Fitted
+		}
+	}
+	for i := range u.Leave {
+		moments.AddTerms(-u.Leave[i].Weight, c.leaving(i, number, u))
+	}
+	visited := []solve.Visited{{Weight: 1}}
+	for i := range u.Refresh {
+		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Terms: c.refreshed[i][number]})
+	}
+	fit := solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, &s.factors)
+	if c.updates == nil {
+		c.updates = map[int]*solve.Update{}
+	}
+	c.updates[number] = fit
+	return fit, nil
+}
+
+// leaving returns the terms of an increment that leaves. They come after those of increments that are visited again.
+func (c *chained) leaving(i, stage int, u *schemas.Update) solve.Terms {
+	return c.refreshed[len(u.Refresh)+i][stage]
+}
+
+// leaving returns the place of an increment among those that leave, or −1.
+func leaving(u *schemas.Update, number int) int {
+	return slices.IndexFunc(u.Leave, func(c schemas.Increment) bool { return c.Number == number })
+}
+
+// endChained keeps what a stage of a run of a chain leaves to the next run. sum is the last visit's, or for a full run that of the seals.
+func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
+	c := &s.chained
+	switch {
+	case s.plan.Chain == nil:
+		return nil
+	case s.plan.Update() != nil:
+		moments, terms, fitted := c.updates[f.number].After()
+		c.after.moments, c.terms, c.fitted = append(c.after.moments, moments), append(c.terms, terms), fitted
+		if f.number == len(s.plan.Stages)-1 {
+			s.last = c.sum // how the rows were predicted before they were learnt
+		}
+		return nil
+	case f.stage.Link.Learnt:
+		return nil // every version is full
+	}
+	p, k, m := f.shape.Columns, f.shape.Classes, len(c.increments)
+	both, ok := sum.Take(schemas.FieldTerms)
+	visited, err := sum.Tensors().Shaped(schemas.FieldVisited, m, 2)
+	if err != nil {
+		return err
+	}
+	if !ok || !slices.Equal(both.Shape, []int{m, 2, p, k}) {
+		return &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: both.Shape, Want: []int{m, 2, p, k}}
+	}
+	sum.Take(schemas.FieldVisited)
+	moments := &solve.Moments{Gram: c.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
+	terms := make([]solve.Terms, m)
+	c.fitted = make([]float64, m)
+	for i := range m {
+		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
+		w, at := c.increments[i].Weight, both.Data[2*i*p*k:2*(i+1)*p*k]
+		for j := range at {
+			at[j] /= w
+		}
+		terms[i] = solve.TermsOf(at[:p*k], at[p*k:])
+		moments.AddTerms(w, terms[i])
+		c.fitted[i] = visited[2*i] / w
+	}
+	c.after.moments, c.terms = append(c.after.moments, moments), append(c.terms, terms)
+	return nil
+}
+
+// publishWindow writes to the state topic what the next run of the chain goes on from, and returns where its window is; nil if the run is of
+// no chain, or the next run can only be full.
+func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*schemas.StatePlace, error) {
+	c := &s.chained
+	if s.plan.Chain == nil {
+		return nil, nil
+	}
+	w := s.window()
+	c.after.window = w
+	visited := s.visitedIncrements(w)
+	for i, increment := range visited {
+		increment.Visited = s.plan.Chain.Number
+		if len(c.terms) < len(s.plan.Stages) {
+			continue // a learnt link: every version is full
+		}
+		var records []*schemas.Record[float64]
+		for t := range c.terms {
+			terms := c.terms[t][i]
+			id := schemas.Identity{Kind: schemas.KindTerms, Run: s.run, Stage: t, Visit: i, Parent: s.chain.Root}
+			p, k := s.shape(t)
+			records = append(records, (&schemas.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}).Record())
+		}
+		place, err := s.writeState(ctx, records)
+		if err != nil {
+			return nil, err
+		}
+		place.Index = i
+		increment.Terms = *place
+	}
+	snapshot := s.plan.Update() == nil || len(w.Since) >= snapshotEvery
+	var records []*schemas.Record[float64]
+	for t, moments := range c.after.moments {
+		id := schemas.Identity{Kind: schemas.KindMoments, Run: s.run, Stage: t, Parent: s.chain.Root}
+		p, k := s.shape(t)
+		r := &schemas.Moments{Identity: id, Scores: moments.Scores, Gradient: moments.Gradient, Columns: p, Classes: k, Curvature: moments.Curvature}
+		if snapshot {
+			r.Gram = moments.Gram
+		}
+		records = append(records, r.Record())
+	}
+	place, err := s.writeState(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	if w.Moments = *place; snapshot {
+		w.Snapshot, w.Since = *place, nil
+	}
+	messages, err := w.Messages()
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
+	if err != nil {
+		return nil, err
+	}
+	report.Retrain.WindowRows = w.Rows()
+	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
+}
+
+// snapshotEvery is after how many updates the Gram matrices are written to the state topic again. Between them they are added up from the
+// statistics.
+const snapshotEvery = 16
+
+// shape returns the columns and classes of a stage.
+func (s *Solver) shape(stage int) (p, k int) {
+	of, err := s.chain.Stage(stage)
+	if err != nil {
+		panic(fmt.Sprintf("solver: a stage that was fitted: %v", err))
+	}
+	return of.Features.Size(), of.Classes
+}
+
+// writeState writes records to the state topic, and returns where they are.
+func (s *Solver) writeState(ctx context.Context, records []*schemas.Record[float64]) (*schemas.StatePlace, error) {
+	var messages []schemas.Message
+	for _, r := range records {
+		encoded, err := s.Codec.EncodeDouble(r)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, encoded...)
+	}
+	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
+	if err != nil {
+		return nil, err
+	}
+	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
+}
+
+// window returns the window after the run, without the places of its records.
+func (s *Solver) window() *schemas.Window {
+	c, chain := &s.chained, s.plan.Chain
+	w := &schemas.Window{Run: s.run, Chain: chain, Full: chain.Number}
+	if u := chain.Update; u != nil {
+		before := c.before.window
+		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot
+		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay, Partitions: s.plan.Partitions()})
+		w.Ends = slices.Clone(before.Ends)
+		w.Progress = before.Progress
+		for _, increment := range before.Increments {
+			if leaving(u, increment.Increment.Number) < 0 {
+				increment.Increment.Weight *= u.Decay
+				w.Increments = append(w.Increments, increment)
+			}
+		}
+		added := schemas.Increment{Number: chain.Number, Weight: 1, Covered: c.covered, Skipped: c.skipped}
+		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.fitted[0]})
+	} else {
+		for i, increment := range c.increments {
+			wi := schemas.WindowIncrement{Increment: increment}
+			if i < len(c.fitted) {
+				wi.Fitted = c.fitted[i]
+			}
+			w.Increments = append(w.Increments, wi)
+		}
+		w.FullRows = w.Rows()
+	}
+	for _, span := range s.plan.Spans {
+		for len(w.Ends) <= span.Partition {
+			w.Ends = append(w.Ends, 0)
+		}
+		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
+	}
+	return w
+}
+
+// visitedIncrements returns the increments of a window that the run has visited, in the order of its visits.
+func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.WindowIncrement) {
+	u := s.plan.Update()
+	if u == nil {
+		for i := range w.Increments {
+			visited = append(visited, &w.Increments[i])
+		}
+		return visited
+	}
+	visited = append(visited, &w.Increments[len(w.Increments)-1])
+	for i := range u.Refresh {
+		for j := range w.Increments {
+			if w.Increments[j].Increment.Number == u.Refresh[i].Number {
+				visited = append(visited, &w.Increments[j])
+			}
+		}
+	}
+	return visited
+}
+
+// leave keeps in memory what the next run of the chain goes on from.
+func (s *Solver) leave(m *model.Model) {
+	if s.plan.Chain == nil {
+		return
+	}
+	s.Remember(m)
+	s.options.Store.put(&s.chained.after)
+}
+
+// report adds what a run of a chain says.
+func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
+	if plan.Chain == nil {
+		return
+	}
+	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Offered: true}
+	if plan.Update() != nil {
+		retrain.Kind = schemas.RunUpdate
+		if losses := schemas.LossesOf(c.sum.Tensors())[schemas.Train]; losses.Weight > 0 {
+			e, l := losses.ErrorPercent(), losses.MeanLoss()
+			retrain.PrequentialError, retrain.PrequentialLoss = &e, &l
+		}
+	} else if plan.Chain.Number > 1 {
+		retrain.Rows = 0
+	}
+	if n := len(r.Stages); n > 0 {
+		retrain.HoldoutError = r.Stages[n-1].HoldoutError
+	}
+	r.Retrain = retrain
+}

@@ -1,0 +1,264 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// StateError says that something is gone that an update would go on from. The next version must be full.
+type StateError struct {
+	What  string // that is gone, as in "the terms of increment 3 at stage 0"
+	Topic string
+}
+
+// Error returns what is gone.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
+}
+
+// loadHead reads what an update goes on from, unless it is in memory: the sums of the stages, and the terms of the increments that are
+// visited again or leave.
+func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
+	c := &s.chained
+	if c.before = s.options.Store.take(parent.Run); c.before == nil {
+		if c.before, err = s.readHead(ctx, parent); err != nil {
+			return err
+		}
+	}
+	u := s.plan.Update()
+	for _, list := range [][]schemas.Increment{u.Refresh, u.Leave} {
+		for i := range list {
+			terms, err := s.readTerms(ctx, c.before.window, list[i].Number)
+			if err != nil {
+				return err
+			}
+			c.refreshed = append(c.refreshed, terms)
+		}
+	}
+	return nil
+}
+
+// readTerms reads the terms of an increment, by stage.
+func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) ([]solve.Terms, error) {
+	gone := &StateError{fmt.Sprintf("the terms of increment %d", number), s.Topics.State}
+	for i := range w.Increments {
+		if w.Increments[i].Increment.Number != number {
+			continue
+		}
+		place := w.Increments[i].Terms
+		terms := make([]solve.Terms, len(s.plan.Stages))
+		found := 0
+		err := s.readState(ctx, place, schemas.KindTerms, func(r *schemas.Record[float64]) error {
+			if r.Visit != place.Index || r.Stage < 0 || r.Stage >= len(terms) || terms[r.Stage].Scores != nil {
+				return nil
+			}
+			of, err := s.parentShape(r.Stage)
+			if err != nil {
+				return err
+			}
+			t, err := schemas.TermsOf(r, of.Columns, of.Classes)
+			if err != nil {
+				return err
+			}
+			terms[r.Stage] = solve.Terms{Scores: t.Scores, Gradient: t.Gradient}
+			found++
+			return nil
+		})
+		if err == nil && found < len(terms) {
+			err = gone
+		}
+		return terms, err
+	}
+	return nil, gone
+}
+
+// parentShape returns the shape of a stage of the version that the run starts from.
+func (s *Solver) parentShape(stage int) (solve.Shape, error) {
+	of, err := s.chain.Stage(stage)
+	if err != nil {
+		return solve.Shape{}, err
+	}
+	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes}, nil
+}
+
+// readState calls with for the records of a kind and a run that are at a place of the state topic.
+func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind schemas.Kind, with func(*schemas.Record[float64]) error) error {
+	collector := schemas.Collector[float64]{}
+	return s.Remaining(ctx, s.Topics.State, 0, place.From, place.To, func(m run.Message) error {
+		if m.Run() != place.Run || m.Kind() != kind || m.Value == nil {
+			return nil
+		}
+		r, err := s.Codec.CollectDouble(&collector, m.Message)
+		if err != nil || r == nil {
+			return err
+		}
+		return with(r)
+	})
+}
+
+// readHead reads the sums after the run of a version.
+func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
+	if parent.Window == nil {
+		return nil, &StateError{fmt.Sprintf("the sums of version %d", parent.Version), s.Topics.State}
+	}
+	w, err := run.ReadWindow(ctx, s.Client, *parent.Window)
+	if err != nil {
+		return nil, err
+	}
+	if w == nil {
+		return nil, &StateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
+	}
+	h := &head{window: w, moments: make([]*solve.Moments, len(s.plan.Stages))}
+	for t := range h.moments {
+		of, err := s.parentShape(t)
+		if err != nil {
+			return nil, err
+		}
+		h.moments[t] = solve.NewMoments(of)
+		h.moments[t].Gram, h.moments[t].Scores = nil, nil
+	}
+	if err := s.readMoments(ctx, w.Snapshot, h, true); err != nil {
+		return nil, err
+	}
+	for _, since := range w.Since {
+		if err := s.foldGrams(ctx, since, h); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.readMoments(ctx, w.Moments, h, false); err != nil {
+		return nil, err
+	}
+	for t, m := range h.moments {
+		if m.Gram == nil || m.Scores == nil {
+			return nil, &StateError{fmt.Sprintf("the sums of stage %d", t), s.Topics.State}
+		}
+	}
+	return h, nil
+}
+
+// readMoments reads the moments of a run: their Gram matrices, or the rest.
+func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
+	return s.readState(ctx, place, schemas.KindMoments, func(r *schemas.Record[float64]) error {
+		if r.Stage < 0 || r.Stage >= len(h.moments) {
+			return nil
+		}
+		of, err := s.parentShape(r.Stage)
+		if err != nil {
+			return err
+		}
+		m, err := schemas.MomentsOf(r, of.Columns, of.Classes)
+		if err != nil {
+			return err
+		}
+		if to := h.moments[r.Stage]; grams {
+			to.Gram = m.Gram
+		} else {
+			to.Scores, to.Gradient, to.Curvature = m.Scores, m.Gradient, m.Curvature
+		}
+		return nil
+	})
+}
+
+// foldGrams adds the Gram matrices that a run has summed, as its solver did, from the statistics topic.
+func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *head) error {
+	if since.Since == nil {
+		return &StateError{"the Gram matrices of run " + since.Run, s.Topics.Statistics}
+	}
+	found := map[schemas.Identity]*accumulate.Sum{}
+	for n, from := range since.Since.Statistics {
+		if err := s.readGrams(ctx, since.Run, n, from, found); err != nil {
+			return err
+		}
+	}
+	for t, m := range h.moments {
+		if m.Gram == nil {
+			continue
+		}
+		reduction := accumulate.NewReduction(len(since.Partitions))
+		for group := range reduction.Groups() {
+			for ordinal, more := reduction.Next(group); more; ordinal, more = reduction.Next(group) {
+				id := schemas.Identity{Run: since.Run, Stage: t, Partition: since.Partitions[ordinal]}
+				sum := found[id]
+				if sum == nil || sum.Messages == 0 {
+					return &StateError{fmt.Sprintf("the Gram matrices of run %s", since.Run), s.Topics.Statistics}
+				}
+				sum.Coverage = schemas.Coverage{}
+				if err := reduction.Add(group, sum); err != nil {
+					return err
+				}
+			}
+		}
+		sum, err := reduction.Sum()
+		if err != nil {
+			return err
+		}
+		m.Decay(since.Decay) // of the Gram matrix: the rest is read after it
+		for _, part := range []struct {
+			field  string
+			weight float64
+		}{{schemas.FieldGram, 1}, {schemas.FieldLeave, -1}} {
+			if gram, any := sum.Tensors().Find(part.field); any {
+				floats.AddScaled(m.Gram, part.weight, gram.Data)
+			}
+		}
+	}
+	return nil
+}
+
+// readGrams reads the Gram matrices of a run from a partition of the statistics topic: of each stage and partition of the examples the first
+// of each kind. The coverage of a sum counts the Gram matrices of new rows.
+func (s *Solver) readGrams(ctx context.Context, id string, partition int, from int64, found map[schemas.Identity]*accumulate.Sum) error {
+	singles, doubles, seen := schemas.Collector[float32]{}, schemas.Collector[float64]{}, map[schemas.Identity]bool{}
+	err := s.Remaining(ctx, s.Topics.Statistics, partition, from, 1<<62, func(m run.Message) error {
+		if m.Run() != id || m.Kind() != schemas.KindGram && m.Kind() != schemas.KindLeave {
+			return nil
+		}
+		of, err := schemas.IdentityOf(m.Message)
+		if err != nil || of.Stage < 0 || of.Visit != 0 {
+			return nil
+		}
+		key := schemas.Identity{Run: id, Stage: of.Stage, Partition: of.Partition}
+		var gram schemas.Tensors[float64]
+		if of.Kind == schemas.KindGram {
+			r, err := s.Codec.CollectSingle(&singles, m.Message)
+			if err != nil || r == nil || seen[r.Identity] {
+				return err
+			}
+			seen[r.Identity] = true
+			g, err := schemas.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
+			if err != nil {
+				return err
+			}
+			gram = gramFields(g)
+		} else {
+			r, err := s.Codec.CollectDouble(&doubles, m.Message)
+			if err != nil || r == nil || seen[r.Identity] {
+				return err
+			}
+			seen[r.Identity] = true
+			if gram = gramFields(schemas.ExactGramOf(r)); gram != nil {
+				gram[0].Name = schemas.FieldLeave
+			}
+		}
+		if found[key] == nil {
+			found[key] = &accumulate.Sum{}
+		}
+		if of.Kind == schemas.KindGram {
+			found[key].Messages++
+		}
+		return found[key].Merge(accumulate.NewSum(schemas.Coverage{}, gram))
+	})
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package worker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// surveyFirst is first, but the survey of an update, which keeps the preparation of the version before it, needs no usable message.
+func (w *Worker) surveyFirst(ctx context.Context) (*first, error) {
+	if w.plan.Update() == nil {
+		return w.first(ctx)
+	}
+	columns := w.earlier.Columns()
+	return &first{make([]float32, w.earlier.Width()), columns, columns.Text()}, nil
+}
+
+// score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it is learnt.
+func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int64, examples *schemas.Examples, rows accumulate.Rows) {
+	n := examples.Rows
+	features(&p.x, examples, len(p.shift))
+	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
+	probabilities := p.predictor.Measure(p.x, rows.Classes, p.loss, p.predicted)
+	sum.AddLosses(rows, p.loss, p.predicted)
+	sum.AddQuality(rows, probabilities, p.predicted)
+	message := schemas.MessageLosses{Offset: offset}
+	for i, class := range rows.Classes {
+		if class == schemas.Unlabelled || rows.Splits[i] != schemas.Train {
+			continue
+		}
+		w := float64(rows.Weights[i])
+		message.Rows++
+		message.Weight += w
+		message.Loss += w * float64(p.loss[i])
+		if p.predicted[i] != class {
+			message.Errors += w
+		}
+	}
+	if message.Rows > 0 {
+		found.messages = append(found.messages, message)
+	}
+}
+
+// skippedSpans returns the messages of a segment that do not count: those that were passed over, and those in quarantine.
+func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans schemas.Spans) {
+	offsets = slices.Clone(offsets)
+	for _, q := range bad {
+		offsets = append(offsets, q.Offset)
+	}
+	slices.Sort(offsets)
+	for _, at := range offsets {
+		if last := len(spans) - 1; last >= 0 && spans[last].To == at {
+			spans[last].To++
+			continue
+		}
+		spans = append(spans, schemas.Span{Partition: number, From: at, To: at + 1})
+	}
+	return spans
+}

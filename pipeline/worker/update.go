@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// An update publishes no residuals: its rows are few, and whoever visits them computes the scores before a stage from the accepted
+// weights of the stages before it.
+
+// passed is a stage whose weights are final.
+type passed struct {
+	*stageVisit
+	link link.Link // of the next stage
+}
+
+// passedStages returns the stages before one, with their final weights.
+func (w *Worker) passedStages(stage int) (list []passed, err error) {
+	for t := range stage {
+		s, err := w.chain.Stage(t)
+		if err != nil {
+			return nil, err
+		}
+		v := &stageVisit{Visit: run.Visit{Stage: t}, stage: s}
+		if v.fitted, err = w.chain.Fitted(s, t); err != nil {
+			return nil, err
+		}
+		list = append(list, passed{v, link.Named(w.plan.Stages[t+1].Link)})
+	}
+	return list, nil
+}
+
+// advance makes the scores of a batch those before the stage of the visit.
+func (p *stageProcessor) advance(b *partition.Batch) {
+	for b.At < p.visit.Stage {
+		before := p.visit.passed[b.At]
+		block, made := b.Block(before.Stage, before.stage.Features.Size(), &p.block, p.budget)
+		b.After.Reshape(b.Score.Rows, b.Score.Cols)
+		for from, to := range model.Tiles(b.Inputs.Rows) {
+			tile, score := block.Slice(from, to), b.Score.Slice(from, to)
+			if !made {
+				before.stage.Expand(p.blas, &p.workspace, &tile, b.Inputs.Slice(from, to), score)
+			}
+			before.fitted.Scores(p.blas, b.After.Slice(from, to), score, tile)
+		}
+		b.Score, b.After = b.After, b.Score
+		link.Convert(b.Score, before.stage.Link, before.link, p.workspace.Link())
+		b.At++
+	}
+}
+
+// weightOf returns what the weights of a segment's rows are multiplied by: what decay has made of 1, in a full run of a chain. An update
+// multiplies sums.
+func (w *Worker) weightOf(s *partition.Segment) float64 {
+	if w.plan.Chain == nil || len(w.plan.Chain.Increments) == 0 {
+		return 1
+	}
+	return w.plan.Chain.Increments[s.Increment].Weight
+}
+
+// partsOf reports what a round of an update sums of a segment: the Gram matrix of new rows and of those that leave, the rest of new rows
+// and of those that are visited again.
+func (p *stageProcessor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) {
+	switch {
+	case s.Leaves:
+		return gram, false
+	case s.Past:
+		return false, rest
+	}
+	return gram, rest
+}
+
+// beginTerms begins to sum the terms of a segment's increment.
+func (p *stageProcessor) beginTerms() {
+	columns, classes := p.visit.stage.Features.Size(), p.visit.stage.Classes
+	p.terms.Begin(columns, classes, false)
+	if p.plan.Update() == nil {
+		p.accumulator.Begin(columns, classes, false)
+	}
+}
+
+// addScores adds the products of rows with what the stage adds to their scores.
+func (p *stageProcessor) addScores(tile, after, before kernel.Dense, weights []float32) {
+	p.own.Reshape(after.Rows, after.Cols)
+	for i, v := range after.Data {
+		p.own.Data[i] = v - before.Data[i]
+	}
+	p.terms.Add(tile, p.own, weights)
+}
+
+// Names of the sums of an increment until its partition is whole: see stackTerms.
+func scoresOf(increment int) string  { return fmt.Sprintf("scores/%d", increment) }
+func crossOf(increment int) string   { return fmt.Sprintf("cross/%d", increment) }
+func visitedOf(increment int) string { return fmt.Sprintf("visited/%d", increment) }
+func leavesOf(increment int) string  { return fmt.Sprintf("leaves/%d", increment) }
+
+// endTerms adds the terms of a segment to a sum.
+func (p *stageProcessor) endTerms(sum, residuals *accumulate.Sum, increment int) {
+	p.rename(sum, p.terms.End(), schemas.FieldCross, scoresOf(increment))
+	p.rename(sum, residuals, schemas.FieldCross, crossOf(increment))
+}
+
+// rename moves a field of one sum to another sum, where it has another name.
+func (p *stageProcessor) rename(to, from *accumulate.Sum, name, as string) {
+	if field, ok := from.Take(name); ok {
+		copy(to.Field(as, field.Shape...), field.Data)
+	}
+}
+
+// nameSums gives what was summed of a segment the names of its increment.
+func (p *stageProcessor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
+	if s.Leaves {
+		p.rename(sum, sum, schemas.FieldGram, leavesOf(s.Increment))
+		sum.Take(schemas.FieldGramRows)
+		return
+	}
+	if rest {
+		p.endTerms(sum, sum, s.Increment)
+		p.countVisited(sum, s.Increment)
+	}
+}
+
+// countVisited notes the losses of a segment as those of its increment.
+func (p *stageProcessor) countVisited(sum *accumulate.Sum, increment int) {
+	losses := schemas.LossesOf(sum.Tensors())[schemas.Train]
+	visited := sum.Field(visitedOf(increment), 2)
+	visited[0], visited[1] = losses.Weight, losses.Loss
+}
+
+// stackTerms makes of the sums of the increments that a partition has the tensors of all n increments.
+func (w *Worker) stackTerms(sum *accumulate.Sum, stage, n int) {
+	s, err := w.chain.Stage(stage)
+	if err != nil || s.Link.Learnt {
+		return
+	}
+	p, k := s.Features.Size(), s.Classes
+	terms, visited := sum.Field(schemas.FieldTerms, n, 2, p, k), sum.Field(schemas.FieldVisited, n, 2)
+	for i := range n {
+		if field, ok := sum.Take(scoresOf(i)); ok {
+			copy(terms[2*i*p*k:], field.Data)
+		}
+		if field, ok := sum.Take(crossOf(i)); ok {
+			copy(terms[(2*i+1)*p*k:], field.Data)
+		}
+		if field, ok := sum.Take(visitedOf(i)); ok {
+			copy(visited[2*i:], field.Data)
+		}
+	}
+}
+
+// publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight. Each is rounded as it
+// was when the rows came, so that what was added is what goes.
+func (w *Worker) publishLeaving(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum) error {
+	var matrix []float64
+	for i, c := range w.plan.Update().Leave {
+		field, any := sum.Take(leavesOf(i))
+		if !any {
+			continue
+		}
+		if matrix == nil {
+			matrix = make([]float64, len(field.Data))
+		}
+		for j, x := range field.Data {
+			matrix[j] += c.Weight * float64(float32(x))
+		}
+	}
+	r := schemas.Gram{Identity: w.identity(schemas.KindLeave, v.Visit, p), Matrix: matrix}
+	return publish(ctx, w, r.ExactRecord())
+}

@@ -1,0 +1,96 @@
+package schemas
+
+import "fmt"
+
+// Chain says which place a run has in a chain of retraining: runs that each go on from the version of the one before.
+type Chain struct {
+	Number  int   `json:"number"`           // of the run in its chain: 1, 2, …
+	Parent  *Warm `json:"parent,omitempty"` // the version before it; nil for the first
+	Attempt int   `json:"attempt"`          // counts the runs with this parent that failed before this one
+	// Update says what an update visits; nil: the run is full, it fits all stages anew to the whole window.
+	Update *Update `json:"update,omitempty"`
+	// Increments are those that the window of a full run is cut into, in order. That of an update is in Update.
+	Increments []Increment `json:"increments,omitempty"`
+	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
+	// there.
+	Begins []int64 `json:"begins"`
+	// Progress is how far the sources of the plan were counted before its spans.
+	Progress []SourceProgress `json:"progress,omitempty"`
+}
+
+// Update says what a run visits that goes on from a version: the new rows in the spans of its plan, and what is listed here.
+type Update struct {
+	Passes  int         `json:"passes"`            // visits to each stage
+	Decay   float64     `json:"decay"`             // what the weights of all earlier increments are multiplied by
+	Refresh []Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
+	Leave   []Increment `json:"leave,omitempty"`   // that leave the window
+}
+
+// Increment is the examples that one run of a chain added.
+type Increment struct {
+	Number int     `json:"number"` // of that run in the chain
+	Weight float64 `json:"weight"` // w: what decay has made of 1
+	// Covered is what counts of the increment, of each partition in order. In a full run only the spans are known.
+	Covered []Coverage `json:"covered"`
+	// Skipped are messages in the spans that do not count.
+	Skipped Spans `json:"skipped,omitempty"`
+}
+
+// SourceProgress says how far a source was counted.
+type SourceProgress struct {
+	Source  string  `json:"source"`  // its ID
+	Attempt string  `json:"attempt"` // of its ingest
+	Next    []int64 `json:"next"`    // by partition: the first sequence that was not counted
+}
+
+// On returns what of an increment is in a partition.
+func (c *Increment) On(partition int) (Coverage, bool) {
+	for _, covered := range c.Covered {
+		if len(covered.Spans) > 0 && covered.Spans[0].Partition == partition {
+			return covered, true
+		}
+	}
+	return Coverage{}, false
+}
+
+// Skips reports whether a message does not count.
+func (c *Increment) Skips(partition int, offset int64) bool {
+	for _, s := range c.Skipped {
+		if s.Partition == partition && s.From <= offset && offset < s.To {
+			return true
+		}
+	}
+	return false
+}
+
+// Rows returns how many rows count, whatever their split.
+func (c *Increment) Rows() (rows int64) {
+	for _, covered := range c.Covered {
+		rows += covered.Rows
+	}
+	return rows
+}
+
+// check returns an error for impossible values.
+func (c *Increment) check() error {
+	for _, covered := range c.Covered {
+		if len(covered.Spans) != 1 {
+			return fmt.Errorf("increment %d: %d spans of a partition, expected one", c.Number, len(covered.Spans))
+		}
+		if err := checkSpans(covered.Spans); err != nil {
+			return fmt.Errorf("increment %d: %w", c.Number, err)
+		}
+	}
+	if !(c.Weight >= 0 && c.Weight <= 1) {
+		return fmt.Errorf("increment %d: weight %g, expected one from 0 to 1", c.Number, c.Weight)
+	}
+	return nil
+}
+
+// increments returns all increments that the chain names.
+func (c *Chain) increments() []Increment {
+	if c.Update == nil {
+		return c.Increments
+	}
+	return append(append([]Increment(nil), c.Update.Refresh...), c.Update.Leave...)
+}

@@ -1,0 +1,63 @@
+package schemas
+
+import "slices"
+
+// KindWindow is the kind of a [Window] document.
+const KindWindow Kind = "window"
+
+// Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
+type Window struct {
+	Run        string            `json:"run"`                // id of the run
+	Chain      *Chain            `json:"chain"`              // of the run's plan
+	Full       int               `json:"full"`               // number of the last full run in the chain
+	FullRows   int64             `json:"full_rows"`          // rows of the window at that run
+	Ends       []int64           `json:"ends"`               // by partition: the offset after the last that was looked at
+	Increments []WindowIncrement `json:"increments"`         // in the order in which they came
+	Progress   []SourceProgress  `json:"progress,omitempty"` // of the sources
+	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
+	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.
+	Moments  StatePlace   `json:"moments"`
+	Snapshot StatePlace   `json:"snapshot"`        // of the Gram matrices
+	Since    []StatePlace `json:"since,omitempty"` // the runs after the snapshot, whose Gram matrices are on the statistics topic
+}
+
+// WindowIncrement is an increment of a window, and where its terms are.
+type WindowIncrement struct {
+	Increment Increment  `json:"increment"` // with its weight after the run
+	Visited   int        `json:"visited"`   // number of the run that visited it last
+	Fitted    float64    `json:"fitted"`    // Σw of its training rows
+	Terms     StatePlace `json:"terms"`     // on the state topic
+}
+
+// StatePlace says where records of a run are.
+type StatePlace struct {
+	Run  string `json:"run"`  // id of the run
+	From int64  `json:"from"` // the first offset
+	To   int64  `json:"to"`   // the offset after the last
+	// Index is the place of an increment among those that the run visited.
+	Index int `json:"index,omitempty"`
+	// Since is where the statistics of the run begin; nil for records on the state topic.
+	Since *Since `json:"since,omitempty"`
+	// Partitions are those of which the run has Gram matrices.
+	Partitions []int `json:"partitions,omitempty"`
+	// Decay is what the Gram matrix before the run was multiplied by.
+	Decay float64 `json:"decay,omitempty"`
+}
+
+// Messages encodes the window for the state topic. The error is a *[DocumentError].
+func (w *Window) Messages() ([]Message, error) { return documentMessages(KindWindow, w.Run, w) }
+
+// Rows returns how many rows the window has.
+func (w *Window) Rows() (rows int64) {
+	for i := range w.Increments {
+		rows += w.Increments[i].Increment.Rows()
+	}
+	return rows
+}
+
+// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.
+func (w *Window) Longest(n int) []WindowIncrement {
+	list := slices.Clone(w.Increments)
+	slices.SortStableFunc(list, func(a, b WindowIncrement) int { return a.Visited - b.Visited })
+	return list[:min(max(n, 0), len(list))]
+}

@@ -1,0 +1,245 @@
+package solve
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// increment is some rows in memory: what workers would sum.
+type increment struct {
+	x, y   *mat.Dense // n × p, n × k
+	weight float64    // w_c
+	terms  Terms
+	gram   []float64
+}
+
+func randomIncrement(r *rand.Rand, n, p, k int) *increment {
+	c := &increment{x: mat.NewDense(n, p, nil), y: mat.NewDense(n, k, nil), weight: 1}
+	for i := range n {
+		for j := range p {
+			c.x.Set(i, j, r.NormFloat64())
+		}
+		c.y.Set(i, r.IntN(k), 1)
+	}
+	c.gram = make([]float64, p*(p+1)/2)
+	at := 0
+	for i := range p {
+		for j := range i + 1 {
+			c.gram[at] = mat.Dot(c.x.ColView(i), c.x.ColView(j))
+			at++
+		}
+	}
+	return c
+}
+
+// visit returns the terms of an increment at W, and its losses.
+func (c *increment) visit(w []float32, softmax bool) (Terms, schemas.Losses) {
+	n, p := c.x.Dims()
+	_, k := c.y.Dims()
+	weights := mat.NewDense(p, k, nil)
+	for i, v := range w {
+		weights.Set(i/k, i%k, float64(v))
+	}
+	var score mat.Dense
+	score.Mul(c.x, weights)
+	loss, residual := 0.0, mat.NewDense(n, k, nil)
+	for i := range n {
+		sum := 0.0
+		for j := range k {
+			sum += math.Exp(score.At(i, j))
+		}
+		for j := range k {
+			g := score.At(i, j)
+			if softmax {
+				g = math.Exp(score.At(i, j)) / sum
+				loss -= c.y.At(i, j) * math.Log(g)
+			} else {
+				loss += (g - c.y.At(i, j)) * (g - c.y.At(i, j)) / 2
+			}
+			residual.Set(i, j, g-c.y.At(i, j))
+		}
+	}
+	var a, g mat.Dense
+	a.Mul(c.x.T(), &score)
+	g.Mul(c.x.T(), residual)
+	return Terms{a.RawMatrix().Data, g.RawMatrix().Data}, schemas.Losses{Weight: float64(n), Loss: loss}
+}
+
+// window is a stage that is updated, with its increments in memory.
+type window struct {
+	stage      schemas.Stage
+	shape      Shape
+	moments    *Moments
+	increments []*increment
+	w          []float32
+	objective  float64
+	rejected   int
+}
+
+func newWindow(link schemas.Link, p, k int, ridge float64) *window {
+	shape := Shape{Columns: p, Penalised: p, Classes: k}
+	return &window{stage: schemas.Stage{Link: link, Ridge: schemas.Ridge(ridge)}, shape: shape, moments: NewMoments(shape)}
+}
+
+// update visits an increment that is new, if there is one, with the first of the others.
+func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
+	t.Helper()
+	visited := append([]*increment{fresh}, o.increments[:refresh]...)
+	list, weight := []Visited{}, 0.0
+	for _, c := range visited {
+		list = append(list, Visited{c.weight, c.terms})
+	}
+	for _, c := range o.increments {
+		n, _ := c.x.Dims()
+		weight += c.weight * float64(n)
+	}
+	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &Buffer{})
+	if err := u.Precondition(schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, fresh.gram)}); err != nil {
+		t.Fatal(err)
+	}
+	for done := false; !done; {
+		var terms []Terms
+		var losses []schemas.Losses
+		for _, c := range visited {
+			at, loss := c.visit(o.w, o.stage.Link == "softmax")
+			terms, losses = append(terms, at), append(losses, loss)
+		}
+		e, err := u.observe(o.w, terms, losses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !e.Accepted {
+			o.rejected++
+		}
+		o.objective = e.Objective
+		step, err := u.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.w, done = step.W, step.Final
+	}
+	var terms []Terms
+	o.moments, terms, _ = u.After()
+	for i, c := range visited {
+		c.terms = terms[i]
+	}
+	o.increments = append(append(o.increments[refresh:], visited[1:]...), fresh)
+}
+
+// leave takes the first increment out of the window.
+func (o *window) leave() {
+	c := o.increments[0]
+	o.increments = o.increments[1:]
+	o.moments.AddTerms(-c.weight, c.terms)
+	for i, v := range c.gram {
+		o.moments.Gram[i] -= c.weight * v
+	}
+}
+
+func (o *window) decay(by float64) {
+	o.moments.Decay(by)
+	for _, c := range o.increments {
+		c.weight *= by
+	}
+}
+
+// ridgeFit fits least squares to the window from scratch.
+func (o *window) ridgeFit() []float64 {
+	p, k := o.shape.Columns, o.shape.Classes
+	s, b, n := mat.NewSymDense(p, nil), mat.NewDense(p, k, nil), 0.0
+	for _, c := range o.increments {
+		var gram, cross mat.Dense
+		gram.Mul(c.x.T(), c.x)
+		cross.Mul(c.x.T(), c.y)
+		rows, _ := c.x.Dims()
+		n += c.weight * float64(rows)
+		for i := range p {
+			for j := range i + 1 {
+				s.SetSym(i, j, s.At(i, j)+c.weight*gram.At(i, j))
+			}
+			for j := range k {
+				b.Set(i, j, b.At(i, j)+c.weight*cross.At(i, j))
+			}
+		}
+	}
+	lambda := float64(o.stage.Ridge) * max(1, earlyRidge*float64(p)/n) * mat.Trace(s) / float64(p)
+	for i := range p {
+		s.SetSym(i, i, s.At(i, i)+lambda)
+	}
+	var w mat.Dense
+	if err := w.Solve(s, b); err != nil {
+		panic(err)
+	}
+	return w.RawMatrix().Data
+}
+
+// With the identity link, whatever came, went and was visited again, the weights are those of a fit of the window from scratch.
+func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const p, k = 7, 3
+	o := newWindow("identity", p, k, 1e-3)
+	for i := range 60 {
+		if i%7 == 3 {
+			o.decay(0.9)
+		}
+		if len(o.increments) > 0 && i%3 == 1 {
+			o.leave()
+		}
+		o.update(t, randomIncrement(r, 1+r.IntN(30), p, k), r.IntN(len(o.increments)+1), 1+r.IntN(3))
+		for j, want := range o.ridgeFit() {
+			if got := float64(o.w[j]); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+				t.Fatalf("update %d: weight %d is %v, a fit from scratch has %v", i, j, got, want)
+			}
+		}
+	}
+}
+
+// With all increments visited, updates without new rows go to the minimum of the objective, which does not rise on the way, also where
+// labels are noise.
+func TestUpdatesOfEverythingFindTheMinimum(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	const p, k = 6, 2
+	o := newWindow("softmax", p, k, 1e-2)
+	for range 5 {
+		o.update(t, randomIncrement(r, 63, p, k), len(o.increments), 2)
+	}
+	n := 5 * 63.0
+	last := math.Inf(1)
+	for range 30 {
+		empty := randomIncrement(r, 1, p, k)
+		empty.x.Zero()
+		empty.y.Zero()
+		clear(empty.gram)
+		empty.weight = 0
+		o.update(t, empty, len(o.increments), 2)
+		o.increments = o.increments[:5]
+		if o.objective > last*(1+1e-6) {
+			t.Errorf("the objective rose from %v to %v", last, o.objective)
+		}
+		last = o.objective
+	}
+	gradient := make([]float64, p*k)
+	for _, c := range o.increments {
+		terms, _ := c.visit(o.w, true)
+		for i, g := range terms.Gradient {
+			gradient[i] += g / n
+		}
+	}
+	trace := 0.0
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
+		trace += o.moments.Gram[at]
+	}
+	for i, w := range o.w {
+		gradient[i] += 1e-2 * trace / n / p * float64(w)
+	}
+	for i, g := range gradient {
+		if math.Abs(g) > 1e-5 {
+			t.Errorf("the gradient at the end is %v in place %d", g, i)
+		}
+	}
+}
