@@ -85,8 +85,8 @@ func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if c.factor, ok = kernel.Factor(full, p); !ok {
 		return nil, singular
 	}
-	if !(c.factor.Cond() < maxCondition) {
-		singular.Cond = c.factor.Cond()
+	if cond := c.factor.Cond(); !(cond < maxCondition) {
+		singular.Cond = cond
 		return nil, singular
 	}
 	return c, nil
