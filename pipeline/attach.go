@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
@@ -58,11 +59,15 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
 	if l.End(id) == nil {
-		if err := p.tellWaits(ctx, plan, l, rec); err != nil {
+		chain := run.NewChain(plan, p.Codec, event.Ignore{})
+		if _, err := chain.Read(ctx, p.Client); err != nil {
 			return nil, nil, err
 		}
+		p.tellWaits(ctx, chain, l, 0, rec)
 	}
-	report, err := p.follow(ctx, plan, l, rec)
+	f := p.newFollower(plan, l, rec)
+	f.attached = true
+	report, err := f.follow(ctx, l)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,14 +75,10 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	return report, m, err
 }
 
-// tellWaits records what a run that others work on waits for, and who they are.
-func (p *pipeline) tellWaits(ctx context.Context, plan *schemas.Plan, l *run.Ledger, rec event.Recorder) error {
-	chain := run.NewChain(plan, p.Codec, event.Ignore{})
-	if _, err := chain.Read(ctx, p.Client); err != nil {
-		return err
-	}
+// tellWaits records what a run that others work on waits for, and who they are. Nothing has come of the run for so long.
+func (p *pipeline) tellWaits(ctx context.Context, chain *run.Chain, l *run.Ledger, quiet time.Duration, rec event.Recorder) {
 	due, _ := chain.Due()
-	waits := event.Followed{Run: chain.Run, Stage: due.Stage, Visit: due.Number, Staff: p.staff(ctx)}
+	waits := event.Followed{Run: chain.Run, Stage: due.Stage, Visit: due.Number, Staff: p.staff(ctx), Quiet: quiet}
 	for id := range l.Unfinished() {
 		if id == chain.Run {
 			break
@@ -85,7 +86,6 @@ func (p *pipeline) tellWaits(ctx context.Context, plan *schemas.Plan, l *run.Led
 		waits.Behind = append(waits.Behind, id)
 	}
 	rec.Record(waits)
-	return nil
 }
 
 // staff asks the brokers who works on the runs of the pipeline. Who may not know that can follow a run all the same.
@@ -102,19 +102,26 @@ func (p *pipeline) staff(ctx context.Context) (s event.Staff) {
 
 // follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
 func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger, rec event.Recorder) (*schemas.Report, error) {
+	return p.newFollower(plan, l, rec).follow(ctx, l)
+}
+
+func (p *pipeline) newFollower(plan *schemas.Plan, l *run.Ledger, rec event.Recorder) *follower {
 	chain := run.NewChain(plan, p.Codec, event.Ignore{})
-	f := &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, end: l.End(chain.Run)}
+	return &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, end: l.End(chain.Run)}
+}
+
+func (f *follower) follow(ctx context.Context, l *run.Ledger) (*schemas.Report, error) {
 	if f.end == nil {
 		if err := f.untilEnd(ctx, l.Next); err != nil {
 			return nil, err
 		}
 	}
-	l, err := p.ReadLedger(ctx)
+	l, err := f.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f.end = l.Counting(f.end)
-	rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
+	f.rec.Record(event.Ended{Run: f.run, State: f.end.State, Reason: f.end.Reason})
 	if f.end.State != schemas.Done {
 		return nil, &RunError{f.run, f.end.State, f.end.Reason}
 	}
@@ -124,7 +131,7 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 		}
 	}
 	if f.report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is no longer on %s", f.run, p.Topics.Weights)
+		return nil, fmt.Errorf("run %s is done, but its report is no longer on %s", f.run, f.Topics.Weights)
 	}
 	return f.report, nil
 }
@@ -139,6 +146,8 @@ type follower struct {
 	reports schemas.Documents // chunks of the report
 	report  *schemas.Report   // nil: not read yet
 	end     *schemas.End      // nil: not read yet
+	// attached says that the roles of the run are in other processes only. Those of this process say themselves what they wait for.
+	attached bool
 }
 
 // untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report, which was
@@ -152,6 +161,7 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 		run.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
 		run.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be made anew
 	defer subscription.Close()
+	quiet := time.Duration(0)
 	for wait := run.MinPatience; f.end == nil || f.end.State == schemas.Done && f.report == nil; {
 		delivery, late, err := subscription.Next(ctx, wait)
 		if err != nil {
@@ -161,17 +171,20 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 			return nil
 		}
 		if late {
-			if goesOn, err := f.GoesOn(ctx, f.run); err != nil || !goesOn {
+			l, err := f.ReadLedger(ctx)
+			if err != nil || !l.GoesOn(f.run) {
 				return f.missed(ctx, err)
 			}
-			v, _ := f.chain.Due()
-			event.Notice(f.rec, "run %s waits for visit %d of %s: check that workers and a solver are running", f.run, v.Number, run.StageName(v.Stage))
+			quiet += wait
+			if f.attached {
+				f.tellWaits(ctx, f.chain, l, quiet, f.rec)
+			}
 			wait = run.Patience(wait)
 		}
 		if delivery == nil {
 			continue
 		}
-		wait = run.MinPatience
+		wait, quiet = run.MinPatience, 0
 		switch m := delivery.Message.Message; {
 		case m.Run() != f.run:
 		case delivery.Topic == f.Topics.Weights:

@@ -1,10 +1,16 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
+	"io"
+	"reflect"
 	"testing"
+	"time"
 
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Attach returns the report and the model of a run that has ended, and an error for a run that does not exist.
@@ -20,5 +26,53 @@ func TestAttach(t *testing.T) {
 	}
 	if _, _, err := Attach(t.Context(), log, job.Name, "0123", event.Ignore{}); !errors.As(err, new(*UnknownRunError)) {
 		t.Errorf("got error %v, expected an *UnknownRunError", err)
+	}
+}
+
+// silentLog is a log of which nothing comes: its subscriptions are late twice, and then end.
+type silentLog struct{ run.Log }
+
+func (silentLog) Subscribe(context.Context, <-chan struct{}, ...run.Position) run.Subscription {
+	return &silence{waits: 2}
+}
+
+type silence struct{ waits int }
+
+func (s *silence) Next(context.Context, time.Duration) (d *run.Delivery, late bool, err error) {
+	if s.waits == 0 {
+		return nil, false, io.EOF
+	}
+	s.waits--
+	return nil, true, nil
+}
+
+func (*silence) Close() {}
+
+// Who is attached to a run of which nothing comes is told again what it waits for, and who works on it. Who works on it is not.
+func TestFollowerOfASilentRun(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open(log, job.Name, nil)
+	p.Log = silentLog{p.Log}
+	l, err := p.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := event.Followed{Run: id, Stage: schemas.Survey, Staff: event.Staff{Embedded: true}, Quiet: run.MinPatience}
+	longer := waits
+	longer.Quiet += 2 * run.MinPatience
+	for attached, want := range map[bool][]event.Followed{true: {waits, longer}, false: nil} {
+		rec := &eventRecorder{}
+		f := p.newFollower(l.Plan(id), l, rec)
+		f.attached = attached
+		if _, err := f.follow(t.Context(), l); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		if told := eventsOf[event.Followed](rec); !reflect.DeepEqual(told, want) {
+			t.Errorf("attached %v: got %+v, expected %+v", attached, told, want)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (l *logs) Record(e event.Event) {
 			level = slog.LevelWarn
 		}
 		l.Log(context.Background(), level, "follows", "behind", e.Behind, "stage", e.Stage, "visit", e.Visit,
-			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded)
+			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded, "waited_seconds", e.Quiet.Seconds())
 	case event.StoodAside:
 		if e.Over {
 			l.Info("no longer stands aside", "for", e.Run)

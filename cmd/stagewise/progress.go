@@ -110,13 +110,17 @@ func (p *progress) line(format string, values ...any) {
 
 // follow writes what a run waits for that others work on, and who they are.
 func (p *progress) follow(e event.Followed) {
+	who := "it"
+	if e.Quiet > 0 {
+		who = fmt.Sprintf("no news for %v: the run", e.Quiet)
+	}
 	switch {
 	case len(e.Behind) > 0:
-		p.line("it waits for %s %s to end", english.PluralWord(len(e.Behind), "run", ""), english.WordSeries(e.Behind, "and"))
+		p.line("%s waits for %s %s to end", who, english.PluralWord(len(e.Behind), "run", ""), english.WordSeries(e.Behind, "and"))
 	case e.Stage == len(p.stages):
-		p.line("it waits for its end: no visit is left")
+		p.line("%s waits for its end: no visit is left", who)
 	default:
-		p.line("it waits for visit %d of %s", e.Visit, run.StageName(e.Stage))
+		p.line("%s waits for visit %d of %s", who, e.Visit, run.StageName(e.Stage))
 	}
 	switch {
 	case e.Staff.Unknown != nil:

@@ -120,9 +120,10 @@ func TestProgressOfPassedOver(t *testing.T) {
 // What a followed run waits for, and who works on it, is on the screen.
 func TestProgressOfFollowedRun(t *testing.T) {
 	for want, e := range map[string]event.Followed{
-		"it waits for runs a and b to end\n2 workers: x, y; 1 solver: z\n":                        {Behind: []string{"a", "b"}, Staff: event.Staff{Workers: []string{"x", "y"}, Solvers: []string{"z"}}},
-		"it waits for visit 3 of stage 1\nthe process that has the embedded broker works on it\n": {Stage: 1, Visit: 3, Staff: event.Staff{Embedded: true}},
-		"it waits for its end: no visit is left\nwho works on it is not known: not allowed\n":     {Stage: 2, Staff: event.Staff{Unknown: errors.New("not allowed")}},
+		"it waits for runs a and b to end\n2 workers: x, y; 1 solver: z\n":                                                   {Behind: []string{"a", "b"}, Staff: event.Staff{Workers: []string{"x", "y"}, Solvers: []string{"z"}}},
+		"it waits for visit 3 of stage 1\nthe process that has the embedded broker works on it\n":                            {Stage: 1, Visit: 3, Staff: event.Staff{Embedded: true}},
+		"no news for 1m30s: the run waits for visit 0 of the survey\nno worker: start stagewise work -c FILE; 1 solver: z\n": {Stage: schemas.Survey, Quiet: 90 * time.Second, Staff: event.Staff{Solvers: []string{"z"}}},
+		"it waits for its end: no visit is left\nwho works on it is not known: not allowed\n":                                {Stage: 2, Staff: event.Staff{Unknown: errors.New("not allowed")}},
 	} {
 		var out bytes.Buffer
 		p := newProgress(&out, time.Now)

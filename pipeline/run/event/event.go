@@ -33,6 +33,7 @@ type (
 		Behind       []string // the runs that go first
 		Stage, Visit int      // that is due
 		Staff        Staff
+		Quiet        time.Duration // since something has come of the run; 0 when following begins
 	}
 	// StoodAside says that a run goes first that this process can't work on, or that this is over.
 	StoodAside struct {
