@@ -159,7 +159,8 @@ func TestArrowErrors(t *testing.T) {
 		{write(`[{"x":[1,2],"label":"a"},{"x":null,"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
 			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
 		{write(`[]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no rows"},
-		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: EOF"},
+		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: the file does not begin with its schema: " +
+			"write it as Parquet, or as a stream (in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())"},
 	} {
 		if _, _, _, got := readAs(t, "a.arrow", test.content, test.change); got != test.want {
 			t.Errorf("%s\nexpected %s", got, test.want)

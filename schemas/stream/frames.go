@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -18,6 +19,7 @@ type frames struct {
 	rules rules
 	// footer says that the stream is that of a file, which may have its footer in place of the mark of the stream's end.
 	footer bool
+	begun  bool // a message was read
 	ended  bool // the stream has come to its mark or footer
 }
 
@@ -45,6 +47,9 @@ func (f *frames) Message() (*ipc.Message, error) {
 		_, err = within(0, err)
 	case err == nil && length == continuation:
 		length, err = within(f.uint32())
+	case err == nil && f.footer && !f.begun: // files of Polars
+		err = errors.New("the file does not begin with its schema: write it as Parquet, or as a stream " +
+			"(in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())")
 	case err == nil && f.footer:
 		length = 0
 	}
@@ -67,6 +72,7 @@ func (f *frames) Message() (*ipc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.begun = true
 	f.last = ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body))
 	return f.last, nil
 }

@@ -129,7 +129,8 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	// Arrow does not check what unions, views and run-end encoded columns claim.
 	tag := field.GetByteSlot(fieldTypeTag, 0)
 	if tag == tagUnion || tag > tagLargeList {
-		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not read", name(field))
+		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not read: write a plain column "+
+			"(in Polars compat_level=CompatLevel.oldest())", name(field))
 	}
 	if at := field.Offset(fieldType); tag == tagTimestamp && at != 0 {
 		var timestamp flatbuffers.Table

@@ -83,3 +83,16 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 		}
 	}
 }
+
+// A file that does not begin with its schema, as Polars writes it, is an error that says what to write instead.
+func TestFileWithoutItsSchemaInFront(t *testing.T) {
+	var file bytes.Buffer
+	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	message := file.Bytes()[8:] // without the mark and the length
+	if _, err := NewReader(bytes.NewReader(message), true, meter()); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "write it as Parquet") {
+		t.Errorf("got %v, expected what to write instead", err)
+	}
+}
