@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -83,31 +84,55 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
+// block is a block of commands, or of a program in Python.
+var block = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
 
-// The commands of the page about people's own data work as they are written, one after the other, in an empty folder.
-func TestYourOwnData(t *testing.T) {
+// runPage builds stagewise and runs the blocks of a page one after the other, in an empty folder, which it returns. No key is set by the
+// environment. python runs the blocks in Python.
+func runPage(t *testing.T, page, python string) (folder string) {
+	t.Helper()
 	programs, folder := t.TempDir(), t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	script := "set -eu\n"
-	for _, block := range shell.FindAllStringSubmatch(read(t, "docs/your-own-data.md"), -1) {
-		script += block[1]
+	for _, b := range block.FindAllStringSubmatch(page, -1) {
+		if b[1] == "python" {
+			b[2] = "\"$PYTHON\" - <<'PYTHON'\n" + b[2] + "PYTHON\n"
+		}
+		script += b[2]
 	}
 	commands := exec.CommandContext(t.Context(), "sh", "-c", script)
-	commands.Dir, commands.Env = folder, append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	commands.Dir = folder
+	commands.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") })
+	commands.Env = append(commands.Env, "PYTHON="+python, "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out, err := commands.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var labels []string
-	for _, line := range strings.Split(strings.TrimSpace(read(t, filepath.Join(folder, "predictions.csv"))), "\n") {
-		label, _, _ := strings.Cut(line, ",")
-		labels = append(labels, label)
+	return folder
+}
+
+// checkKinds checks that a column of a CSV begins with these values.
+func checkKinds(t *testing.T, file string, column int, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(read(t, file)), "\n") {
+		got = append(got, strings.Split(line, ",")[column])
 	}
-	if len(labels) != 4 || labels[0] != "label" || labels[1] != "rose" || labels[2] != "iris" {
-		t.Errorf("the predictions are %q", labels)
+	if !slices.Equal(got[:min(len(got), len(want))], want) {
+		t.Errorf("column %d of %s is %q, expected %q", column, file, got, want)
 	}
+}
+
+// The commands of the page about people's own data work as they are written, one after the other, in an empty folder. Those that need
+// Python or brokers are in TestKafkaYourOwnData.
+func TestYourOwnData(t *testing.T) {
+	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## A Parquet file")
+	if !found {
+		t.Fatal("the page has no section about Parquet")
+	}
+	folder := runPage(t, page, "")
+	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
 }
 
 func read(t *testing.T, file string) string {

@@ -4,7 +4,7 @@
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (10000)
-#   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers
+#   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
 #   chaos   a fault campaign of two runs, on three brokers
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
@@ -74,8 +74,9 @@ mnist() {
 }
 
 kafka() {
-  local packages bootstrap secured
+  local packages bootstrap secured python
   packages=$(tagged kafka)
+  python=$(scripts/python.sh)
   broker=$(mktemp -d)
   trap 'scripts/kafka.sh wipe --dir "$broker/open"; scripts/kafka.sh wipe --dir "$broker/secured"; rmdir "$broker"' EXIT
   trap 'exit 1' INT TERM
@@ -83,7 +84,7 @@ kafka() {
   secured=$(scripts/kafka.sh start --dir "$broker/secured" --port free --secure)
   say "Kafka is at ${bootstrap#BOOTSTRAP=}, the files for a secured one are in ${secured#*SECURITY=}"
   # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} \
+  STAGEWISE_PYTHON=$python STAGEWISE_KAFKA=${bootstrap#BOOTSTRAP=} STAGEWISE_KAFKA_SECURITY=${secured#*SECURITY=} \
     go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
 }
 

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# python.sh makes a virtual environment with the Python packages of docs/your-own-data.md in .demo/python, once, and prints the path of
+# its Python. It needs Python 3.11 or newer with venv, and installs it if that needs no password.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/install.sh
+. scripts/install.sh
+
+packages="confluent-kafka==2.16.1 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1"
+
+fail() { echo "python: $*" >&2; exit 1; }
+
+# Python with venv. On Debian ensurepip, which venv needs, is a package of its own.
+usable() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+# The folder's name has the packages, so another version is another folder. It gets its name when it is complete.
+folder=$PWD/.demo/python/$(echo "$packages" | cksum | cut -d ' ' -f 1)
+if [ ! -d "$folder" ]; then
+  usable || install_packages "python3 python3-venv" python3 || true
+  usable || fail "needs Python 3.11 or newer with venv: $(how_to_install "python3 python3-venv" python3)"
+  mkdir -p "${folder%/*}"
+  work=$(mktemp -d "${folder%/*}/.python.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  echo "python: installing $packages" >&2
+  python3 -m venv "$work"
+  # shellcheck disable=SC2086 # a list of packages
+  "$work/bin/python" -m pip install --quiet --disable-pip-version-check $packages >&2 ||
+    fail "pip could not install the packages: $packages"
+  mv "$work" "$folder"
+fi
+echo "$folder/bin/python"
