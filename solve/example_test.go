@@ -30,7 +30,7 @@ func sums(w float64) schemas.Tensors[float64] {
 func ExampleNewFit() {
 	stage := solve.Defaults()
 	stage.Link, stage.Ridge = link.Identity, 0
-	fit := solve.NewFit([]schemas.Stage{stage}, 0, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
+	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
 
 	first := sums(0)
 	if err := fit.Precondition(first); err != nil {
@@ -49,7 +49,7 @@ func ExampleNewFit() {
 func ExampleSingularError() {
 	stage := solve.Defaults()
 	stage.Link, stage.Ridge = link.Identity, 0
-	fit := solve.NewFit([]schemas.Stage{stage}, 0, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
+	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
 
 	constant := sums(0)
 	constant[1].Data[0] = 0 // the only feature is always 0

@@ -72,10 +72,14 @@ type Fit interface {
 	Next() (Step, error)
 }
 
-// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its number among them.
-// The fit uses buffer until the next fit is started with it.
-func NewFit(stages []schemas.Stage, number int, shape Shape, buffer *Buffer) Fit {
+// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its number among them. updated says
+// that updates with many more rows go on from it: it then makes at most [updatedPasses]. The fit uses buffer until the next fit is started
+// with it.
+func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *Buffer) Fit {
 	stage := stages[number]
+	if updated {
+		stage.Passes = min(stage.Passes, updatedPasses)
+	}
 	common := common{
 		stage: stage, place: place{last: number == len(stages)-1, only: len(stages) == 1},
 		link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer,
@@ -88,6 +92,15 @@ func NewFit(stages []schemas.Stage, number int, shape Shape, buffer *Buffer) Fit
 	}
 	return &generalized{common: common}
 }
+
+// updatedPasses is how many passes the first version of a chain makes. Its few rows are nearly fitted to the letter at the minimum, and the
+// quadratics of updates keep what they were fitted to. Measured on MNIST as a stream in file order, prequential error in percent, medians of
+// seeds 1 and 2:
+//
+//	passes                                2     3     4     5     to the minimum
+//	1 × 512, 4096 rows, refresh 0      5.14  4.90  4.87  4.92  5.37
+//	2 × 1024, 2048 rows, refresh 2     2.90  2.96  2.98  3.00  3.2
+const updatedPasses = 3
 
 // NoWeightError says that there is nothing to fit to.
 type NoWeightError struct{}

@@ -201,7 +201,7 @@ type visited struct {
 
 // fit starts the fit of a run's only stage.
 func (pr *problem) fit(stage schemas.Stage) Fit {
-	return NewFit([]schemas.Stage{stage}, 0, pr.shape, new(Buffer))
+	return NewFit([]schemas.Stage{stage}, 0, false, pr.shape, new(Buffer))
 }
 
 // run makes all visits of the fit of a run's only stage, which has a known link.
@@ -214,7 +214,7 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
 	stage := stages[number]
-	fit = NewFit(stages, number, pr.shape, new(Buffer))
+	fit = NewFit(stages, number, false, pr.shape, new(Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {

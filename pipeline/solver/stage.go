@@ -63,7 +63,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 			return nil, err
 		}
 	} else {
-		f.fit = solve.NewFit(s.withRidges(number), number, f.shape, &s.factors)
+		f.fit = solve.NewFit(s.withRidges(number), number, s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, &s.factors)
 	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
