@@ -166,6 +166,17 @@ func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
 	return missing, nil
 }
 
+// Progress returns how far the sources that were seen are counted in the partition, in the order of the plan.
+func (r *Replay) Progress() (progress []schemas.PartitionProgress) {
+	for i := range r.plan.Sources {
+		seal := &r.plan.Sources[i]
+		if p := r.seen[seal]; p != nil {
+			progress = append(progress, schemas.PartitionProgress{Source: seal.ID, Attempt: seal.Attempt, Next: p.next})
+		}
+	}
+	return progress
+}
+
 // beginsAfter reports whether the span begins after the messages of a source.
 func (r *Replay) beginsAfter(seal *schemas.SourceSeal) bool {
 	for _, span := range seal.Spans {

@@ -94,3 +94,25 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 		})
 	}
 }
+
+// A message that a client wrote twice counts once, also where the copy comes after the run that counted it.
+func TestChainCountsRepeatedMessagesOnce(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	before := digests(t, log, job.Name)
+	for _, m := range readTopic(t, log, job.Name+".examples") {
+		if m.Offset%3 == 0 {
+			produce(t, log, job, m.Partition, m)
+		}
+	}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := digests(t, log, job.Name)
+	if report.Rows != 0 || len(after) <= len(before) {
+		t.Errorf("%d rows in %d versions after %d, expected none in one or more", report.Rows, len(after), len(before))
+	}
+}

@@ -42,10 +42,19 @@ type SurveyVisit struct {
 	PassedOver  PassedOver
 	Columns     Columns // of the run's first message; nil: it doesn't say
 	Skipped     Spans   // of a chain: messages in the span that do not count
+	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
+	Progress []PartitionProgress
 	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
 	Increments []Coverage
 	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
 	Messages []MessageLosses
+}
+
+// PartitionProgress says how far a source is counted in one partition.
+type PartitionProgress struct {
+	Source  string `json:"source"`  // its ID
+	Attempt string `json:"attempt"` // of its ingest
+	Next    int64  `json:"next"`    // the first sequence that is not counted
 }
 
 // MessageLosses is how well the training rows of one message were predicted before a run learnt them.
@@ -60,6 +69,7 @@ const (
 	tensorColumns    = "columns" // of a survey's result too
 	noteQuarantined  = "quarantined"
 	noteSkipped      = "skipped"
+	noteProgress     = "progress"
 	tensorIncrements = "increments" // text
 	tensorMessages   = "messages"   // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
@@ -78,6 +88,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	}
 	if v.Skipped != nil {
 		r.Notes = append(r.Notes, Header{noteSkipped, string(mustJSON(v.Skipped))})
+	}
+	if v.Progress != nil {
+		r.Notes = append(r.Notes, Header{noteProgress, string(mustJSON(v.Progress))})
 	}
 	if v.Increments != nil {
 		covered := make([]string, len(v.Increments))
@@ -107,6 +120,11 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	}
 	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
 		return nil, r.damaged(err)
+	}
+	if text := r.Note(noteProgress); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Progress); err != nil {
+			return nil, r.damaged(fmt.Errorf("progress %s: %w", stream.Quote(text), err))
+		}
 	}
 	v.Sums = nil
 	for _, t := range r.Tensors {

@@ -62,6 +62,7 @@ type chained struct {
 	increments []schemas.Increment // of a full run
 	covered    []schemas.Coverage  // of the new increment, by partition
 	skipped    schemas.Spans
+	progress   []schemas.SourceProgress
 	sum        *accumulate.Sum // of the survey
 }
 
@@ -90,6 +91,9 @@ func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.
 		return
 	}
 	f.skipped = append(f.skipped, visit.Skipped...)
+	for _, p := range visit.Progress {
+		f.progress = advance(f.progress, partition, p)
+	}
 	for _, m := range visit.Messages {
 		f.messages = append(f.messages, partitionMessage{partition, m})
 	}
@@ -112,11 +116,27 @@ func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.
 	}
 }
 
+// advance notes how far a source is counted in a partition.
+func advance(progress []schemas.SourceProgress, partition int, p schemas.PartitionProgress) []schemas.SourceProgress {
+	i := slices.IndexFunc(progress, func(s schemas.SourceProgress) bool { return s.Source == p.Source && s.Attempt == p.Attempt })
+	if i < 0 {
+		progress, i = append(progress, schemas.SourceProgress{Source: p.Source, Attempt: p.Attempt}), len(progress)
+	}
+	next := slices.Clone(progress[i].Next)
+	for len(next) <= partition {
+		next = append(next, 0)
+	}
+	next[partition] = max(next[partition], p.Next)
+	progress[i].Next = next
+	return progress
+}
+
 // survey keeps what the survey of a run of a chain has found.
 func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *findings) {
 	if plan.Chain == nil {
 		return
 	}
+	c.progress = found.progress
 	c.sum, c.messages, c.skipped, c.increments = sum, found.messages, found.skipped, found.increments
 	for _, span := range plan.Spans {
 		c.covered = append(c.covered, found.covered[span.Partition])
@@ -317,7 +337,7 @@ func (s *Solver) window() *schemas.Window {
 		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot
 		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay, Partitions: s.plan.Partitions()})
 		w.Ends = slices.Clone(before.Ends)
-		w.Progress = before.Progress
+		w.Progress = slices.Clone(before.Progress)
 		for _, increment := range before.Increments {
 			if leaving(u, increment.Increment.Number) < 0 {
 				increment.Increment.Weight *= u.Decay
@@ -335,6 +355,13 @@ func (s *Solver) window() *schemas.Window {
 			w.Increments = append(w.Increments, wi)
 		}
 		w.FullRows = w.Rows()
+	}
+	for _, p := range c.progress {
+		for partition, next := range p.Next {
+			if next > 0 {
+				w.Progress = advance(w.Progress, partition, schemas.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
+			}
+		}
 	}
 	for _, span := range s.plan.Spans {
 		for len(w.Ends) <= span.Partition {

@@ -85,6 +85,7 @@ type findings struct {
 	quarantined int64
 	passedOver  schemas.PassedOver
 	skipped     schemas.Spans
+	progress    []schemas.SourceProgress
 	increments  []schemas.Increment // of a full run of a chain
 	messages    []partitionMessage  // of an update
 }

@@ -64,9 +64,10 @@ type load struct {
 	messages  []partition.Message
 	// passedOver counts the messages that were read and do not count; in a whole scan also those that are not there.
 	passedOver schemas.PassedOver
-	skipped    []int64        // their offsets
-	scores     []kernel.Dense // of the messages, if the scan reads scores
-	bytes      int64          // taken from readAhead, until the outcome is collected
+	skipped    []int64                     // their offsets
+	progress   []schemas.PartitionProgress // of the sources, after the last segment of a whole scan
+	scores     []kernel.Dense              // of the messages, if the scan reads scores
+	bytes      int64                       // taken from readAhead, until the outcome is collected
 }
 
 func (l *load) segment() *partition.Segment { return l.partition.Segments()[l.index] }
@@ -167,6 +168,7 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 				var missing schemas.PassedOver
 				missing, err = r.replay.Complete()
 				l.passedOver.Add(missing)
+				l.progress = r.replay.Progress()
 			}
 			if !yield(l, err) || err != nil {
 				return

@@ -26,9 +26,10 @@ type findings struct {
 	quarantined []event.Quarantined // of a segment, until they are recorded
 	bad         int                 // how many messages are in quarantine
 	passedOver  schemas.PassedOver
-	skipped     schemas.Spans           // of a chain: messages that do not count
-	messages    []schemas.MessageLosses // of an update
-	increments  []schemas.Coverage      // of a full run of a chain: what counts of each
+	skipped     schemas.Spans               // of a chain: messages that do not count
+	messages    []schemas.MessageLosses     // of an update
+	progress    []schemas.PartitionProgress // of a chain
+	increments  []schemas.Coverage          // of a full run of a chain: what counts of each
 }
 
 // first is what the survey takes from the plan's first usable message.
@@ -172,6 +173,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				found[p].passedOver.Add(o.findings.passedOver)
 				found[p].skipped = append(found[p].skipped, o.findings.skipped...)
 				found[p].messages = append(found[p].messages, o.findings.messages...)
+				found[p].progress = o.findings.progress
 				for i := range o.findings.increments {
 					if err := found[p].increments[i].Merge(o.findings.increments[i]); err != nil {
 						return nil, err
@@ -253,7 +255,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 		}
 	}
 	if p.plan.Chain != nil {
-		found.skipped = skippedSpans(number, l.skipped, bad)
+		found.skipped, found.progress = skippedSpans(number, l.skipped, bad), l.progress
 	}
 	if err := p.quarantine.put(ctx, number, bad); err != nil {
 		return nil, err
@@ -383,7 +385,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
 		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
-		Skipped: found.skipped, Messages: found.messages, Increments: found.increments,
+		Skipped: found.skipped, Progress: found.progress, Messages: found.messages, Increments: found.increments,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err
