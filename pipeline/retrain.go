@@ -149,7 +149,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 
 // execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
 func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) error {
-	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages})
+	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
 	report, err := r.members.execute(ctx, plan, l)
 	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)

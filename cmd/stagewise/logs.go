@@ -32,6 +32,15 @@ func (l *logs) Record(e event.Event) {
 	case event.Began:
 		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
+	case event.Retrained:
+		attributes := []any{"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds}
+		if e.PrequentialError != nil && e.PrequentialLoss != nil {
+			attributes = append(attributes, "prequential_error", *e.PrequentialError, "prequential_loss", *e.PrequentialLoss)
+		}
+		if e.HoldoutError != nil {
+			attributes = append(attributes, "holdout_error", *e.HoldoutError)
+		}
+		l.Info("retrained", attributes...)
 	case event.Quarantined:
 		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:

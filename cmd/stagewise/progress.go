@@ -27,6 +27,7 @@ type progress struct {
 	lastPass    string             // number, loss and error of the last pass of the stage
 	fraction    float64            // the largest fraction of the run that was drawn
 	quarantined int                // messages
+	chained     bool               // the run is of a chain, which has a row for each version
 }
 
 // newProgress returns a recorder that writes to w.
@@ -48,8 +49,10 @@ func (p *progress) Record(e event.Event) {
 	case event.Ingested:
 		p.ingest(e)
 	case event.Began:
-		p.stages = e.Stages
-		if e.Followed {
+		p.stages, p.fraction, p.chained = e.Stages, 0, e.Chained
+		if e.Chained {
+			return
+		} else if e.Followed {
 			p.line("run %s, which other processes work on", e.Run)
 		} else if e.Resumed {
 			p.line("run %s, resumed", e.Run)
@@ -70,7 +73,13 @@ func (p *progress) Record(e event.Event) {
 		} else if p.quarantined == maxQuarantined+1 {
 			p.line("more messages are quarantined; the quarantine topic has all of them")
 		}
+	case event.Retrained:
+		p.retrained(e)
 	case event.Surveyed:
+		if p.chained {
+			p.surveyed = true
+			return
+		}
 		p.survey(e)
 		p.flush()
 	case event.Passed:
@@ -82,6 +91,9 @@ func (p *progress) Record(e event.Event) {
 			p.lastPass += fmt.Sprintf("  holdout %.2f %%", s.Error)
 		}
 	case event.StageEnded:
+		if p.chained {
+			return
+		}
 		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
 		if p.pending = append(p.pending, e); p.surveyed {
 			p.flush()
@@ -138,6 +150,28 @@ func present(role, command string, hosts []string) string {
 		return fmt.Sprintf("no %s: start stagewise %s -c FILE", role, command)
 	}
 	return english.Plural(len(hosts), role, "") + ": " + strings.Join(hosts, ", ")
+}
+
+// retrained writes the row of a version of a chain.
+func (p *progress) retrained(e event.Retrained) {
+	if !p.titled {
+		p.line("%8s  %-6s  %9s  %11s  %12s  %8s  %7s", "version", "", "new rows", "window", "error before", "holdout", "seconds")
+		p.titled = true
+	}
+	percent := func(x *float64) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f %%", *x)
+	}
+	note := ""
+	if e.Drift {
+		note += "  the stream has changed"
+	}
+	if !e.Offered {
+		note += "  not offered"
+	}
+	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows), percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
 }
 
 func (p *progress) ingest(e event.Ingested) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/config"
@@ -58,6 +60,9 @@ func newRun() *cobra.Command {
 				if finish(); err != nil {
 					return err
 				}
+				if show.onScreen() {
+					concludeChain(cmd.ErrOrStderr(), result)
+				}
 				return writeRetraining(report, cmd.OutOrStdout(), result, c)
 			}))
 		},
@@ -67,6 +72,16 @@ func newRun() *cobra.Command {
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop when all that the examples topic has now is learnt")
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	return cmd
+}
+
+// concludeChain writes what a chain has learnt.
+func concludeChain(w io.Writer, r *pipeline.Retraining) {
+	if r.PrequentialError == nil {
+		fmt.Fprintf(w, "%s of %s rows in %.1f s\n", english.Plural(len(r.Updates), "version", ""), humanize.Comma(r.Rows), r.Seconds)
+		return
+	}
+	fmt.Fprintf(w, "%s of %s rows in %.1f s, %s rows a second: %.2f %% were predicted wrong before they were learnt\n",
+		english.Plural(len(r.Updates), "version", ""), humanize.Comma(r.Rows), r.Seconds, humanize.Comma(int64(r.RowsPerSecond)), *r.PrequentialError)
 }
 
 // writeRetraining writes the report of a chain as JSON. An empty path stands for no file.

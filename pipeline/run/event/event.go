@@ -25,6 +25,7 @@ type (
 		Run      string
 		Resumed  bool // it was found unfinished
 		Followed bool // others work on it
+		Chained  bool // it is of a chain, which has another event when it is done
 		Stages   []schemas.Stage
 	}
 	// Followed says what a run that others work on waits for, and who they are. Stage is the number of stages when no visit is left.
