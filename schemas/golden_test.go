@@ -90,11 +90,11 @@ func samples(t testing.TB) map[string]Message {
 			PassedOver: PassedOver{Repeated: 3}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
-			Matrix(FieldVisited, 1, 2, []float64{80, 9})}}).Record(),
+			Matrix(FieldVisited, 1, 3, []float64{0, 80, 9})}}).Record(),
 		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, final}, Shift: []float32{0, 0},
 			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
-			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 2, []float64{80, 9}))}).Record(),
+			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 3, []float64{0, 80, 9}))}).Record(),
 		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"moments":    (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
 		"terms":      (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),

@@ -23,8 +23,8 @@ type Moments struct {
 const (
 	// FieldTerms are the sums of each visited increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ.
 	FieldTerms = "terms" // [m, 2, p, k]
-	// FieldVisited are the losses of each visited increment.
-	FieldVisited  = "visited" // [m, 2]: Σw, Σw·loss of the training rows
+	// FieldVisited are the losses of each visited increment that a partition has.
+	FieldVisited  = "visited" // [m, 3]: its place, Σw, Σw·loss of the training rows
 	noteCurvature = "curvature"
 )
 

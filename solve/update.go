@@ -90,6 +90,7 @@ type Terms struct {
 // Visited is an increment that an update visits.
 type Visited struct {
 	Weight float64 // w_c
+	Rows   float64 // Σw of its training rows; of the new increment it comes with its Gram matrix
 	Terms  Terms   // of its last visit
 }
 
@@ -122,7 +123,8 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 }
 
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of increments that leave, the
-// field leave, which is already times their weights. Both may be absent.
+// field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows. It factors the
+// matrix of the update's steps.
 func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 	for _, part := range []struct {
 		field  string
@@ -137,7 +139,12 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 		}
 		floats.AddScaled(u.before.Gram, part.weight, gram)
 	}
-	return nil
+	rows, err := sums.Shaped(schemas.FieldGramRows, 1)
+	if err != nil {
+		return err
+	}
+	u.visited[0].Rows = rows[0]
+	return u.begin()
 }
 
 // Ridge returns the ridge of the stage.
@@ -192,8 +199,8 @@ func (u *Update) observe(w []float32, terms []Terms, losses []schemas.Losses) (*
 		return nil, &NotFiniteError{"the loss of the visited rows"}
 	}
 	if u.seen == 0 {
-		if err := u.begin(losses); err != nil {
-			return nil, err
+		for _, l := range losses {
+			u.weights = append(u.weights, l.Weight)
 		}
 	}
 	u.seen++
@@ -214,13 +221,12 @@ func (u *Update) observe(w []float32, terms []Terms, losses []schemas.Losses) (*
 }
 
 // begin computes n, ρ, λ and L, and factors the matrix of the step.
-func (u *Update) begin(losses []schemas.Losses) error {
+func (u *Update) begin() error {
 	visited := 0.0
-	for i, l := range losses {
-		u.weights = append(u.weights, l.Weight)
-		visited += u.visited[i].Weight * l.Weight
+	for _, v := range u.visited {
+		visited += v.Weight * v.Rows
 	}
-	u.weight += u.visited[0].Weight * losses[0].Weight
+	u.weight += u.visited[0].Weight * u.visited[0].Rows
 	if u.weight <= 0 {
 		return NoWeightError{}
 	}

@@ -92,14 +92,16 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	visited := append([]*increment{fresh}, o.increments[:refresh]...)
 	list, weight := []Visited{}, 0.0
 	for _, c := range visited {
-		list = append(list, Visited{c.weight, c.terms})
+		n, _ := c.x.Dims()
+		list = append(list, Visited{c.weight, float64(n), c.terms})
 	}
 	for _, c := range o.increments {
 		n, _ := c.x.Dims()
 		weight += c.weight * float64(n)
 	}
+	rows := list[0].Rows
 	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &Buffer{})
-	if err := u.Precondition(schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, fresh.gram)}); err != nil {
+	if err := u.Precondition(schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, fresh.gram), schemas.Vector(schemas.FieldGramRows, []float64{rows})}); err != nil {
 		t.Fatal(err)
 	}
 	for done := false; !done; {

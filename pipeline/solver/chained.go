@@ -176,7 +176,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 	}
 	visited := []solve.Visited{{Weight: 1}}
 	for i := range u.Refresh {
-		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Terms: c.refreshed[i][number]})
+		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Rows: c.fittedOf(u.Refresh[i].Number), Terms: c.refreshed[i][number]})
 	}
 	fit := solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, &s.factors)
 	if c.updates == nil {
@@ -184,6 +184,16 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 	}
 	c.updates[number] = fit
 	return fit, nil
+}
+
+// fittedOf returns Σw of the training rows of an increment.
+func (c *chained) fittedOf(number int) float64 {
+	for i := range c.before.window.Increments {
+		if increment := &c.before.window.Increments[i]; increment.Increment.Number == number {
+			return increment.Fitted
+		}
+	}
+	return 0
 }
 
 // leaving returns the terms of an increment that leaves. They come after those of increments that are visited again.
@@ -213,6 +223,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		return nil // every version is full
 	}
 	p, k, m := f.shape.Columns, f.shape.Classes, len(c.increments)
+	s.stack(sum, p, k)
 	both, ok := sum.Take(schemas.FieldTerms)
 	visited, err := sum.Tensors().Shaped(schemas.FieldVisited, m, 2)
 	if err != nil {

@@ -115,6 +115,9 @@ func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.C
 	if !slices.Equal(covered.Spans, want) {
 		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, want)
 	}
+	if s.plan.Chain != nil {
+		return s.unstacked(covered, sums)
+	}
 	return accumulate.NewSum(covered, sums), nil
 }
 

@@ -142,7 +142,7 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		return nil, err
 	}
 	sum, o := &accumulate.Sum{}, &outcome{}
-	chained := p.plan.Chain != nil
+	chained := p.plan.Chain != nil && !p.visit.stage.Link.Learnt
 	if chained {
 		p.beginTerms()
 	}
@@ -161,7 +161,7 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 			}
 			after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
 			p.finish(sum, b.Rows.Slice(from, to), after, residual, before, tile)
-			if chained && !p.visit.stage.Link.Learnt {
+			if chained {
 				p.addScores(tile, after, before, b.Fitted[from:to])
 				p.accumulator.Add(tile, residual, b.Fitted[from:to])
 			}

@@ -135,25 +135,27 @@ func (p *stageProcessor) countVisited(sum *accumulate.Sum, increment int) {
 	visited[0], visited[1] = losses.Weight, losses.Loss
 }
 
-// stackTerms makes of the sums of the increments that a partition has the tensors of all n increments.
+// stackTerms makes of the sums of the increments that a partition has, of n, two tensors.
 func (w *Worker) stackTerms(sum *accumulate.Sum, stage, n int) {
 	s, err := w.chain.Stage(stage)
 	if err != nil || s.Link.Learnt {
 		return
 	}
 	p, k := s.Features.Size(), s.Classes
-	terms, visited := sum.Field(schemas.FieldTerms, n, 2, p, k), sum.Field(schemas.FieldVisited, n, 2)
+	var terms, visited []float64
 	for i := range n {
-		if field, ok := sum.Take(scoresOf(i)); ok {
-			copy(terms[2*i*p*k:], field.Data)
+		losses, any := sum.Take(visitedOf(i))
+		if !any {
+			continue
 		}
-		if field, ok := sum.Take(crossOf(i)); ok {
-			copy(terms[(2*i+1)*p*k:], field.Data)
-		}
-		if field, ok := sum.Take(visitedOf(i)); ok {
-			copy(visited[2*i:], field.Data)
-		}
+		scores, _ := sum.Take(scoresOf(i))
+		cross, _ := sum.Take(crossOf(i))
+		terms = append(append(terms, scores.Data...), cross.Data...)
+		visited = append(visited, float64(i), losses.Data[0], losses.Data[1])
 	}
+	m := len(visited) / 3
+	copy(sum.Field(schemas.FieldTerms, m, 2, p, k), terms)
+	copy(sum.Field(schemas.FieldVisited, m, 3), visited)
 }
 
 // publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight. Each is rounded as it

@@ -1,0 +1,60 @@
+package solver
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A record has the terms of the increments that its partition has. They are summed by increment.
+
+// Names of the sums of an increment, given its place among those that are visited.
+func termsOf(place int) string   { return fmt.Sprintf("terms/%d", place) }
+func visitedOf(place int) string { return fmt.Sprintf("visited/%d", place) }
+
+// places returns how many increments a visit to a stage has.
+func (s *Solver) places() int {
+	if u := s.plan.Update(); u != nil {
+		return 1 + len(u.Refresh)
+	}
+	return max(len(s.plan.Chain.Increments), 1)
+}
+
+// unstacked returns the sum of a record with the sums of each increment apart.
+func (s *Solver) unstacked(covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
+	sum := accumulate.NewSum(covered, sums)
+	terms, any := sum.Take(schemas.FieldTerms)
+	visited, _ := sum.Take(schemas.FieldVisited)
+	if !any {
+		return sum, nil // of a survey, or of a stage with a learnt link
+	}
+	if len(terms.Shape) != 4 || len(visited.Shape) != 2 || visited.Shape[1] != 3 || visited.Shape[0] != terms.Shape[0] || terms.Shape[1] != 2 {
+		return nil, &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: terms.Shape, Want: []int{-1, 2, -1, -1}}
+	}
+	size := 2 * terms.Shape[2] * terms.Shape[3]
+	fields := sum.Tensors()
+	for i := range visited.Shape[0] {
+		place, losses := int(visited.Data[3*i]), visited.Data[3*i+1:3*i+3]
+		if place < 0 || place >= s.places() {
+			return nil, fmt.Errorf("%w: terms of increment %d of %d", schemas.ErrDamaged, place, s.places())
+		}
+		fields = append(fields, schemas.Tensor[float64]{Name: termsOf(place), Shape: terms.Shape[1:], Data: terms.Data[i*size : (i+1)*size]},
+			schemas.Vector(visitedOf(place), losses))
+	}
+	return accumulate.NewSum(covered, fields), nil
+}
+
+// stack puts the terms of all increments into two fields of a sum, given the shape of the stage: terms [m, 2, p, k] and visited [m, 2].
+func (s *Solver) stack(sum *accumulate.Sum, p, k int) {
+	m := s.places()
+	terms, visited := sum.Field(schemas.FieldTerms, m, 2, p, k), sum.Field(schemas.FieldVisited, m, 2)
+	for i := range m {
+		if field, any := sum.Take(termsOf(i)); any {
+			copy(terms[2*i*p*k:], field.Data)
+		}
+		if field, any := sum.Take(visitedOf(i)); any {
+			copy(visited[2*i:], field.Data)
+		}
+	}
+}
