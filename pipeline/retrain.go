@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -243,6 +244,9 @@ func (r *runner) newestOfChain(ctx context.Context) (*schemas.Manifest, error) {
 
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
+	if r.window != nil && r.job.Retrain.OnNewClass == NewClassStop && len(r.newClasses()) > 0 {
+		return nil, &NewClassError{r.newClasses()}
+	}
 	if r.window != nil && r.fullIsDue() {
 		return r.fullPlan(ctx)
 	}
@@ -296,12 +300,32 @@ func (r *runner) fullIsDue() bool {
 	switch {
 	case r.attempt > 0, r.head.Window == nil:
 		return true
+	case len(r.newClasses()) > 0 && r.job.Retrain.OnNewClass == NewClassFull:
+		return true
 	case since == 0:
 		return false
 	case o.Every > 0 && since >= o.Every:
 		return true
 	}
 	return o.Growth > 0 && float64(r.window.Rows()) >= o.Growth*float64(r.window.FullRows)
+}
+
+// newClasses returns the labels of the window that are no class of the newest version, but have enough rows to be one.
+func (r *runner) newClasses() (labels []string) {
+	for _, unknown := range r.window.Unknown {
+		if unknown.Rows >= r.job.Retrain.NewClassRows {
+			labels = append(labels, unknown.Label)
+		}
+	}
+	return labels
+}
+
+// NewClassError says that examples have labels that are no class, and that the configuration wants to stop then.
+type NewClassError struct{ Labels []string }
+
+// Error names the labels.
+func (e *NewClassError) Error() string {
+	return fmt.Sprintf("examples have labels %q, which are no class of the newest version (retrain.on_new_class: stop): set it to full to learn them, or to quarantine to leave them out", e.Labels)
 }
 
 // chainPlan returns what all plans of the chain have in common.
@@ -311,7 +335,7 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: arithmetic(r.blas), Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
-		Chain: &schemas.Chain{Number: 1, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins)},
+		Chain: &schemas.Chain{Number: 1, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if r.head != nil {
@@ -377,8 +401,22 @@ func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
 	for i := range r.window.Increments {
 		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
 	}
-	plan.Chain.Progress = nil
+	plan.Chain.Progress, plan.Classes = nil, r.classes()
 	return plan, nil
+}
+
+// classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
+// ones.
+func (r *runner) classes() []string {
+	if len(r.job.Examples.Classes) > 0 {
+		return r.job.Examples.Classes
+	}
+	labels := slices.Clone(r.head.Labels)
+	if r.job.Retrain.OnNewClass == NewClassFull {
+		labels = append(labels, r.newClasses()...)
+		schemas.SortLabels(labels)
+	}
+	return labels
 }
 
 // hull returns of each partition one span from the first offset to the last.
@@ -433,7 +471,7 @@ func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Pla
 	if err != nil {
 		return nil, err
 	}
-	plan.Spans, plan.Chain.Progress = hull(all), nil
+	plan.Spans, plan.Chain.Progress, plan.Classes = hull(all), nil, r.classes()
 	plan.Chain.Increments = append(plan.Chain.Increments, increment)
 	return plan, nil
 }

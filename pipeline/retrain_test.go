@@ -116,3 +116,53 @@ func TestChainCountsRepeatedMessagesOnce(t *testing.T) {
 		t.Errorf("%d rows in %d versions after %d, expected none in one or more", report.Rows, len(after), len(before))
 	}
 }
+
+// Rows of a label that is no class are left out until they are enough; then a full run learns them.
+func TestChainLearnsNewClasses(t *testing.T) {
+	data, late := rings(1500, 4, 3, 1), table{}
+	early := table{}
+	for i, label := range data.labels {
+		to := &early
+		if label == "ring2" || i >= 900 {
+			to = &late
+		}
+		to.rows, to.labels = append(to.rows, data.rows[i]), append(to.labels, label)
+	}
+	early.rows, early.labels = append(early.rows, late.rows...), append(early.labels, late.labels...)
+	stage := rffStage("softmax", 24, 6)
+	job := newJob(t, early, table{}, stage)
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Keep = 128, FullOptions{}, 1000
+	for _, test := range []struct {
+		do      string
+		classes int
+		full    int
+	}{{NewClassFull, 3, 2}, {NewClassQuarantine, 2, 1}} {
+		log := openEmbedded(t)
+		job.Retrain.OnNewClass, job.Retrain.NewClassRows = test.do, 100
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		full := 0
+		for _, u := range report.Updates {
+			if u.Kind == schemas.RunFull {
+				full++
+			}
+		}
+		versions, err := Versions(t.Context(), log, job.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := versions[len(versions)-1]; len(last.Labels) != test.classes || full != test.full {
+			t.Errorf("%s: classes %q after %d full runs, expected %d after %d", test.do, last.Labels, full, test.classes, test.full)
+		}
+		if quarantined := readTopic(t, log, job.Name+".quarantine"); len(quarantined) == 0 {
+			t.Errorf("%s: nothing is in quarantine", test.do)
+		}
+	}
+	job.Retrain.OnNewClass = NewClassStop
+	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); !errors.As(err, new(*NewClassError)) {
+		t.Errorf("stop: %v", err)
+	}
+}

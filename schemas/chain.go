@@ -1,6 +1,10 @@
 package schemas
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Chain says which place a run has in a chain of retraining: runs that each go on from the version of the one before.
 type Chain struct {
@@ -14,6 +18,8 @@ type Chain struct {
 	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
 	// there.
 	Begins []int64 `json:"begins"`
+	// Open says that the classes were found, so more may come: rows of other labels are left out, and counted, until they are enough.
+	Open bool `json:"open,omitempty"`
 	// Progress is how far the sources of the plan were counted before its spans.
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
@@ -34,6 +40,25 @@ type Increment struct {
 	Covered []Coverage `json:"covered"`
 	// Skipped are messages in the spans that do not count.
 	Skipped Spans `json:"skipped,omitempty"`
+}
+
+// LabelRows is how many rows have a label.
+type LabelRows struct {
+	Label string `json:"label"` // the label
+	Rows  int64  `json:"rows"`  // their number
+}
+
+// AddLabelRows adds numbers of rows to others. Both are in the order of their labels.
+func AddLabelRows(to, more []LabelRows) []LabelRows {
+	sum := slices.Clone(to)
+	for _, m := range more {
+		i, found := slices.BinarySearchFunc(sum, m.Label, func(r LabelRows, label string) int { return strings.Compare(r.Label, label) })
+		if !found {
+			sum = slices.Insert(sum, i, LabelRows{Label: m.Label})
+		}
+		sum[i].Rows += m.Rows
+	}
+	return sum
 }
 
 // SourceProgress says how far a source was counted.

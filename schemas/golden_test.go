@@ -92,7 +92,7 @@ func samples(t testing.TB) map[string]Message {
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
 			Matrix(FieldVisited, 1, 3, []float64{0, 80, 9})}}).Record(),
 		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, final}, Shift: []float32{0, 0},
-			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
+			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Unknown: []LabelRows{{"c", 2}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
 			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 3, []float64{0, 80, 9}))}).Record(),
 		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
@@ -132,7 +132,7 @@ func updatePlan() *Plan {
 	}
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
-		Number: 3, Parent: p.Warm, Begins: []int64{0, 4}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Number: 3, Parent: p.Warm, Open: true, Begins: []int64{0, 4}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
 			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
 	}
@@ -146,7 +146,7 @@ func windowAfter(p *Plan) *Window {
 	chain := *p.Chain
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
-		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
 		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
 		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Terms: at}},
 	}

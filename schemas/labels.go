@@ -87,7 +87,27 @@ const Unlabelled = -1
 
 // Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
 // *[UnknownLabelError] for a label that l does not have. dst has a place for each row.
-func (e *Examples) Classes(dst []int32, l *Labels) error {
+func (e *Examples) Classes(dst []int32, l *Labels) (err error) {
+	e.classes(dst, l, func(row int) bool {
+		err = &UnknownLabelError{row, e.Label(row)}
+		return false
+	})
+	return err
+}
+
+// KnownClasses is Classes for rows of which some may have a label that l does not have: those are [Unlabelled]. It calls unknown with each
+// such label.
+func (e *Examples) KnownClasses(dst []int32, l *Labels, unknown func(label string)) {
+	e.classes(dst, l, func(row int) bool {
+		unknown(e.Label(row))
+		dst[row] = Unlabelled
+		return true
+	})
+}
+
+// classes writes the class of each row into dst. It calls unknown with the row of a label that l does not have, and goes on if that returns
+// true.
+func (e *Examples) classes(dst []int32, l *Labels, unknown func(row int) bool) {
 	for row := range e.Rows {
 		if !e.Labelled(row) {
 			dst[row] = Unlabelled
@@ -99,10 +119,8 @@ func (e *Examples) Classes(dst []int32, l *Labels) error {
 		} else {
 			class, ok = l.numbers[e.labels.numbers(row)]
 		}
-		if !ok {
-			return &UnknownLabelError{row, e.Label(row)}
+		if dst[row] = class; !ok && !unknown(row) {
+			return
 		}
-		dst[row] = class
 	}
-	return nil
 }

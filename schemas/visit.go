@@ -44,6 +44,7 @@ type SurveyVisit struct {
 	Skipped     Spans   // of a chain: messages in the span that do not count
 	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
 	Progress []PartitionProgress
+	Unknown  []LabelRows // rows of labels that are no class
 	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
 	Increments []Coverage
 	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
@@ -70,6 +71,7 @@ const (
 	noteQuarantined  = "quarantined"
 	noteSkipped      = "skipped"
 	noteProgress     = "progress"
+	noteUnknown      = "unknown"
 	tensorIncrements = "increments" // text
 	tensorMessages   = "messages"   // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
@@ -91,6 +93,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	}
 	if v.Progress != nil {
 		r.Notes = append(r.Notes, Header{noteProgress, string(mustJSON(v.Progress))})
+	}
+	if v.Unknown != nil {
+		r.Notes = append(r.Notes, Header{noteUnknown, string(mustJSON(v.Unknown))})
 	}
 	if v.Increments != nil {
 		covered := make([]string, len(v.Increments))
@@ -120,6 +125,11 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	}
 	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
 		return nil, r.damaged(err)
+	}
+	if text := r.Note(noteUnknown); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Unknown); err != nil {
+			return nil, r.damaged(fmt.Errorf("unknown %s: %w", stream.Quote(text), err))
+		}
 	}
 	if text := r.Note(noteProgress); text != "" {
 		if err := json.Unmarshal([]byte(text), &v.Progress); err != nil {

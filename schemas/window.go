@@ -13,6 +13,7 @@ type Window struct {
 	FullRows   int64             `json:"full_rows"`          // rows of the window at that run
 	Ends       []int64           `json:"ends"`               // by partition: the offset after the last that was looked at
 	Increments []WindowIncrement `json:"increments"`         // in the order in which they came
+	Unknown    []LabelRows       `json:"unknown,omitempty"`  // rows of labels that are no class
 	Progress   []SourceProgress  `json:"progress,omitempty"` // of the sources
 	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
 	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.

@@ -63,6 +63,7 @@ type chained struct {
 	covered    []schemas.Coverage  // of the new increment, by partition
 	skipped    schemas.Spans
 	progress   []schemas.SourceProgress
+	unknown    []schemas.LabelRows
 	sum        *accumulate.Sum // of the survey
 }
 
@@ -91,6 +92,7 @@ func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.
 		return
 	}
 	f.skipped = append(f.skipped, visit.Skipped...)
+	f.unknown = schemas.AddLabelRows(f.unknown, visit.Unknown)
 	for _, p := range visit.Progress {
 		f.progress = advance(f.progress, partition, p)
 	}
@@ -136,7 +138,7 @@ func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *finding
 	if plan.Chain == nil {
 		return
 	}
-	c.progress = found.progress
+	c.progress, c.unknown = found.progress, found.unknown
 	c.sum, c.messages, c.skipped, c.increments = sum, found.messages, found.skipped, found.increments
 	for _, span := range plan.Spans {
 		c.covered = append(c.covered, found.covered[span.Partition])
@@ -366,6 +368,10 @@ func (s *Solver) window() *schemas.Window {
 			w.Increments = append(w.Increments, wi)
 		}
 		w.FullRows = w.Rows()
+	}
+	w.Unknown = c.unknown
+	if c.before != nil {
+		w.Unknown = schemas.AddLabelRows(c.before.window.Unknown, c.unknown)
 	}
 	for _, p := range c.progress {
 		for partition, next := range p.Next {

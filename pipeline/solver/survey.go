@@ -86,6 +86,7 @@ type findings struct {
 	passedOver  schemas.PassedOver
 	skipped     schemas.Spans
 	progress    []schemas.SourceProgress
+	unknown     []schemas.LabelRows
 	increments  []schemas.Increment // of a full run of a chain
 	messages    []partitionMessage  // of an update
 }

@@ -78,7 +78,9 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
 	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
-	if err := examples.Classes(b.Rows.Classes, prepared.Labels); err != nil {
+	if p.plan.Chain != nil && p.plan.Chain.Open {
+		examples.KnownClasses(b.Rows.Classes, prepared.Labels, func(string) {})
+	} else if err := examples.Classes(b.Rows.Classes, prepared.Labels); err != nil {
 		return nil, err
 	}
 	for i, class := range b.Rows.Classes {

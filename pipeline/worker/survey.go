@@ -29,6 +29,7 @@ type findings struct {
 	skipped     schemas.Spans               // of a chain: messages that do not count
 	messages    []schemas.MessageLosses     // of an update
 	progress    []schemas.PartitionProgress // of a chain
+	unknown     map[string]int64            // rows of labels that are no class
 	increments  []schemas.Coverage          // of a full run of a chain: what counts of each
 }
 
@@ -174,6 +175,9 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				found[p].skipped = append(found[p].skipped, o.findings.skipped...)
 				found[p].messages = append(found[p].messages, o.findings.messages...)
 				found[p].progress = o.findings.progress
+				for label, rows := range o.findings.unknown {
+					found[p].unknown[label] += rows
+				}
 				for i := range o.findings.increments {
 					if err := found[p].increments[i].Merge(o.findings.increments[i]); err != nil {
 						return nil, err
@@ -231,18 +235,25 @@ type surveyProcessor struct {
 // segment surveys one segment.
 func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error) {
 	number := l.partition.Partition()
-	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}, passedOver: l.passedOver}
+	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}, passedOver: l.passedOver, unknown: map[string]int64{}}
 	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepares() && p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
-	var bad []schemas.Quarantined
+	var bad, unknown []schemas.Quarantined
 	good, counted := l.messages[:0], make([]partition.Counted, 0, len(l.messages))
 	for _, m := range l.messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		before := len(found.unknown)
 		checksum, err := p.message(sum, found, number, m)
 		switch {
 		case err == nil:
+			if len(found.unknown) > before { // the first rows of a label show where it comes from
+				unknown = append(unknown, schemas.Quarantined{
+					Topic: p.Topics.Examples, Partition: number, Offset: m.Offset, Reason: unknownReason(found.unknown),
+					Key: m.Key, Bytes: len(m.Value), Value: m.Value,
+				})
+			}
 			good = append(good, m)
 			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
 		case concernsRun(err) || p.plan.OnBadMessage == schemas.StopOnBadMessage:
@@ -257,6 +268,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	if p.plan.Chain != nil {
 		found.skipped, found.progress = skippedSpans(number, l.skipped, bad), l.progress
 	}
+	bad = append(bad, unknown...)
 	if err := p.quarantine.put(ctx, number, bad); err != nil {
 		return nil, err
 	}
@@ -291,13 +303,17 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		return 0, nil // no message of the run has rows
 	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
-	if p.labels != nil {
+	switch {
+	case p.labels == nil:
+	case p.plan.Chain != nil && p.plan.Chain.Open:
+		examples.KnownClasses(rows.Classes, p.labels, func(label string) { found.unknown[label]++ })
+	default:
 		if err := examples.Classes(rows.Classes, p.labels); err != nil {
 			return 0, err
 		}
 	}
 	for i := range rows.Classes {
-		if !examples.Labelled(i) {
+		if !examples.Labelled(i) || p.labels != nil && rows.Classes[i] == schemas.Unlabelled {
 			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
 		} else if p.labels == nil {
 			found.labels.Add(examples.Label(i))
@@ -385,7 +401,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
 		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
-		Skipped: found.skipped, Progress: found.progress, Messages: found.messages, Increments: found.increments,
+		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Messages: found.messages, Increments: found.increments,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err
