@@ -1,0 +1,263 @@
+package solve
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+// rows returns inputs of size rows each that are wrong independently, row i at the rate rate(i).
+func rows(seed uint64, size, inputs int, rate func(row int) float64) []Bucket {
+	r := rand.New(rand.NewPCG(seed, 1))
+	result := make([]Bucket, inputs)
+	for i := range result {
+		result[i].Rows = float64(size)
+		for j := range size {
+			if r.Float64() < rate(i*size+j) {
+				result[i].Wrong++
+			}
+		}
+	}
+	return result
+}
+
+// alarms returns the number of each input that is an alarm, from 0 on, and how many inputs belong to what the stream is then.
+func alarms(inputs []Bucket) (at, since []int) {
+	var d Drift
+	for i, input := range inputs {
+		if n := d.Observe(input.Rows, input.Wrong); n > 0 {
+			at, since = append(at, i), append(since, int(n))
+		}
+	}
+	return at, since
+}
+
+func steady(rate float64) func(int) float64 { return func(int) float64 { return rate } }
+
+// learning is the error rate of a model of MNIST when it has learnt so many rows: 90 %, 10 % after 2500, 4 % after 20,000.
+func learning(row int) float64 { return 0.03 + 0.87*math.Pow(1+float64(row)/600, -1.3) }
+
+// From changed on, the rate is another.
+func then(before func(int) float64, changed int, after func(int) float64) func(int) float64 {
+	return func(row int) float64 {
+		if row < changed {
+			return before(row)
+		}
+		return after(row - changed)
+	}
+}
+
+// weighted returns inputs with weights, of every kind: with a drift or two, without errors, without rows.
+func weighted(seed uint64) []Bucket {
+	r := rand.New(rand.NewPCG(seed, 2))
+	result, rate := make([]Bucket, 300), 0.5
+	for i := range result {
+		if r.IntN(50) == 0 {
+			rate = r.Float64() * r.Float64()
+		}
+		result[i].Rows = 500 * r.Float64() * float64(min(1, r.IntN(5)))
+		result[i].Wrong = result[i].Rows * rate * (0.9 + 0.1*r.Float64())
+	}
+	return result
+}
+
+// A detector that is saved and restored before every input, and one that is copied, go on as if it had not happened.
+func TestDriftIsAFold(t *testing.T) {
+	total := 0
+	for seed := range uint64(20) {
+		var whole, restored Drift
+		for i, input := range weighted(seed) {
+			saved, err := json.Marshal(restored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored = Drift{}
+			if err := json.Unmarshal(saved, &restored); err != nil {
+				t.Fatal(err)
+			}
+			kept := whole
+			want := whole.Observe(input.Rows, input.Wrong)
+			if again := kept.Observe(input.Rows, input.Wrong); again != want || !reflect.DeepEqual(kept, whole) {
+				t.Fatalf("seed %d, input %d: a copy returns %d and is %v, expected %d and %v", seed, i, again, kept, want, whole)
+			}
+			if got := restored.Observe(input.Rows, input.Wrong); got != want || !reflect.DeepEqual(restored, whole) {
+				t.Fatalf("seed %d, input %d: restored it returns %d and is %v, expected %d and %v", seed, i, got, restored, want, whole)
+			}
+			if want > 0 {
+				total++
+			}
+		}
+	}
+	if total < 20 {
+		t.Errorf("%d alarms in 20 streams that change often", total)
+	}
+}
+
+// An earlier state stays as it is while a copy of it goes on: nothing that has been saved in memory changes.
+func TestDriftLeavesItsCopies(t *testing.T) {
+	var d Drift
+	for i, input := range weighted(7) {
+		before := d
+		want, err := json.Marshal(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Observe(input.Rows, input.Wrong)
+		if got, err := json.Marshal(before); err != nil || string(got) != string(want) {
+			t.Fatalf("input %d changes an earlier state to %s (%v), expected %s", i, got, err, want)
+		}
+	}
+}
+
+// A rate that never rises is no alarm, however the rows are distributed over inputs, and none is one that is constant.
+func TestDriftIgnoresFalls(t *testing.T) {
+	for seed := range uint64(50) {
+		var falling, level Drift
+		r := rand.New(rand.NewPCG(seed, 3))
+		rate := r.Float64()
+		for i := range 500 {
+			n := math.Ceil(5000 * r.Float64())
+			if seed%2 == 0 || i%100 == 0 {
+				rate *= 1 - 0.2*r.Float64()*r.Float64()
+			}
+			if since := falling.Observe(n, n*rate); since > 0 {
+				t.Fatalf("seed %d: alarm at input %d of a falling rate", seed, i)
+			}
+			if since := level.Observe(n, n/8); since > 0 || level.inputs() != int64(i+1) {
+				t.Fatalf("seed %d: input %d of a constant rate returns %d, and %d inputs are left", seed, i, since, level.inputs())
+			}
+		}
+	}
+}
+
+func (d Drift) inputs() (n int64) {
+	for _, b := range d.Buckets {
+		n += b.Inputs
+	}
+	return n
+}
+
+// The window follows a fall: what is left is of the rate that it fell to.
+func TestDriftFollowsAFall(t *testing.T) {
+	var d Drift
+	for _, input := range rows(1, 1024, 60, then(steady(0.9), 20*1024, steady(0.03))) {
+		d.Observe(input.Rows, input.Wrong)
+	}
+	if n := d.inputs(); n != 40 {
+		t.Errorf("%d inputs are left after a fall at input 20 of 60, expected 40", n)
+	}
+}
+
+// Chance alone is no alarm: not at a constant rate, not while a model learns, not where stretches of the stream differ by a point.
+func TestDriftIgnoresChance(t *testing.T) {
+	stretches := func(row int) float64 { return 0.03 + 0.01*float64(row/5000%2) }
+	for name, rate := range map[string]func(int) float64{
+		"0.1 %": steady(0.001), "3 %": steady(0.03), "30 %": steady(0.3), "90 %": steady(0.9), "none": steady(0), "all": steady(1),
+		"learning":  learning,
+		"stretches": stretches, "learning in stretches": func(row int) float64 { return learning(row) + stretches(row) - 0.03 },
+	} {
+		for _, size := range []int{64, 256, 1024, 4096} {
+			for seed := range uint64(10) {
+				if at, _ := alarms(rows(seed, size, 60_000/size, rate)); len(at) > 0 {
+					t.Errorf("%s, inputs of %d rows, seed %d: alarms at inputs %d", name, size, seed, at)
+				}
+			}
+		}
+	}
+}
+
+// Changes are found in time, and nothing before them. Delays are in rows.
+func TestDriftFindsChanges(t *testing.T) {
+	const changed = 30 * 1024
+	slow := func(row int) float64 { return 0.05 + 0.1*min(1, float64(row)/30_000) }
+	for name, c := range map[string]struct {
+		rate  func(int) float64
+		delay int
+	}{
+		"3 % to 80 %":                     {then(steady(0.03), changed, steady(0.8)), 1024},
+		"while it learns, to 80 %":        {then(learning, changed, steady(0.8)), 1024},
+		"to all":                          {then(steady(0), changed, steady(1)), 1024},
+		"5 % to 9 %":                      {then(steady(0.05), changed, steady(0.09)), 10_000},
+		"while it learns, to 9 %":         {then(func(row int) float64 { return 0.02 + learning(row) }, changed, steady(0.09)), 10_000},
+		"5 % to 15 % over 30,000 rows":    {then(steady(0.05), changed, slow), 20_000},
+		"the same, while it still learns": {then(func(row int) float64 { return 0.02 + learning(row) }, changed, slow), 20_000},
+	} {
+		for _, size := range []int{64, 256, 1024} {
+			for seed := range uint64(10) {
+				at, since := alarms(rows(seed, size, 60*1024/size, c.rate))
+				if len(at) == 0 || at[0] < changed/size || (at[0]+1)*size-changed > c.delay {
+					t.Errorf("%s, inputs of %d rows, seed %d: alarms at inputs %d, expected the first within %d rows after input %d",
+						name, size, seed, at, c.delay, changed/size)
+				} else if c.delay == 1024 && (since[0] != at[0]+1-changed/size || len(at) > 1) {
+					t.Errorf("%s, inputs of %d rows, seed %d: alarms at %d since %d inputs, expected one since input %d",
+						name, size, seed, at, since, changed/size)
+				}
+			}
+		}
+	}
+}
+
+// After an alarm it goes on with what the stream is now: that is learnt again without an alarm, and the next change is one.
+func TestDriftAfterAnAlarm(t *testing.T) {
+	const changed = 30 * 1024
+	at, since := alarms(rows(1, 1024, 90, then(learning, changed, then(learning, changed, learning))))
+	if !reflect.DeepEqual(at, []int{30, 60}) || !reflect.DeepEqual(since, []int{1, 1}) {
+		t.Errorf("alarms at inputs %d since %d, expected 30 and 60 since 1", at, since)
+	}
+}
+
+// The state grows with the logarithm of the number of inputs: 8 buckets of each size, and the newest 7 inputs are apart.
+func TestDriftIsSmall(t *testing.T) {
+	var d Drift
+	for i := range 10_000 {
+		d.Observe(64, float64(i%2))
+		if most := bucketsOfASize * (1 + int(math.Log2(float64(i+1)))); len(d.Buckets) > most {
+			t.Fatalf("%d buckets after %d inputs, expected at most %d", len(d.Buckets), i+1, most)
+		}
+		for j, b := range d.Buckets {
+			if j >= len(d.Buckets)-7 && b.Inputs != 1 || j > 0 && b.Inputs > d.Buckets[j-1].Inputs {
+				t.Fatalf("after %d inputs bucket %d of %d has %d inputs", i+1, j, len(d.Buckets), b.Inputs)
+			}
+		}
+	}
+	if n := d.inputs(); n != 10_000 {
+		t.Errorf("%d inputs are in the window, expected 10,000", n)
+	}
+}
+
+// The likelihood is that of the rate that maximizes it.
+func TestLikelihoodIsTheMaximum(t *testing.T) {
+	for _, b := range []Bucket{{1, 10, 3}, {1, 7.5, 0.25}, {1, 4, 0}, {1, 4, 4}, {1, 0, 0}} {
+		most := math.Inf(-1)
+		for i := range 100_001 {
+			var l float64
+			for _, c := range [][2]float64{{b.Wrong, float64(i) / 100_000}, {b.Rows - b.Wrong, 1 - float64(i)/100_000}} {
+				if c[0] > 0 {
+					l += c[0] * math.Log(c[1])
+				}
+			}
+			most = max(most, l)
+		}
+		if got := b.logLikelihood(); math.Abs(got-most) > 1e-6 {
+			t.Errorf("%v: %g, expected %g", b, got, most)
+		}
+	}
+}
+
+// What can't be an input is a mistake of the caller. Rounded weights are none.
+func TestDriftChecksInputs(t *testing.T) {
+	var d Drift
+	d.Observe(0.3, 0.1+0.2)
+	for _, input := range [][2]float64{{1, -1}, {1, 2}, {math.NaN(), 0}, {1, math.NaN()}, {math.Inf(1), 0}, {-1, 0}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v is accepted", input)
+				}
+			}()
+			d.Observe(input[0], input[1])
+		}()
+	}
+}
