@@ -247,7 +247,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	if r.window != nil && r.job.Retrain.OnNewClass == NewClassStop && len(r.newClasses()) > 0 {
 		return nil, &NewClassError{r.newClasses()}
 	}
-	if r.window != nil && r.fullIsDue() {
+	if r.window != nil && !r.restarts() && r.fullIsDue() {
 		return r.fullPlan(ctx)
 	}
 	var first time.Time
@@ -442,6 +442,10 @@ func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int6
 		return r.fullWith(plan, spans)
 	}
 	plan.Warm = plan.Chain.Parent
+	if r.restarts() {
+		r.restart(plan)
+		return plan, nil
+	}
 	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay}
 	stays := r.leave(plan.Chain.Update, found)
 	w := *r.window
@@ -452,6 +456,29 @@ func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int6
 	}
 	return plan, nil
 }
+
+// restarts reports whether the stream has changed, so that what came before the change is to be dropped.
+func (r *runner) restarts() bool {
+	return r.window.Changed > 0 && r.job.Retrain.Full.Drift && r.attempt == 0
+}
+
+// restart makes a plan that of an update after a change of the stream: what came before the change leaves the window, and all that is left
+// is visited.
+func (r *runner) restart(plan *schemas.Plan) {
+	u := &schemas.Update{Passes: max(r.job.Retrain.Passes, restartPasses), Decay: 1, Restart: true}
+	for _, c := range r.window.Increments {
+		if c.Increment.Number < r.window.Changed {
+			u.Leave = append(u.Leave, c.Increment)
+			continue
+		}
+		c.Increment.Weight = 1
+		u.Refresh = append(u.Refresh, c.Increment)
+	}
+	plan.Chain.Update = u
+}
+
+// restartPasses is how many passes an update makes at least that begins with empty sums: as the first version of a chain.
+const restartPasses = 3
 
 // fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
 // before.

@@ -166,3 +166,36 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 }
+
+// When labels change their meaning, the chain drops what came before, and learns the new meaning.
+func TestChainFollowsAChangeOfTheStream(t *testing.T) {
+	data := rings(3000, 4, 3, 1)
+	other := map[string]string{"ring0": "ring1", "ring1": "ring2", "ring2": "ring0"}
+	for i := 1500; i < len(data.labels); i++ {
+		data.labels[i] = other[data.labels[i]]
+	}
+	stage := rffStage("softmax", 24, 6)
+	job := newJob(t, data, table{}, stage, stage)
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 3, DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 128, FullOptions{Drift: true}
+	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarms, seen := []int64{}, int64(0)
+	var after *schemas.RetrainReport
+	for i, u := range report.Updates {
+		if seen += u.Rows; u.Drift {
+			alarms, after = append(alarms, seen), report.Updates[i+1]
+		}
+	}
+	if len(alarms) != 1 || alarms[0] < 1500 || alarms[0] > 1500+2*128 {
+		t.Fatalf("alarms after %v rows, expected one soon after 1500", alarms)
+	}
+	if after.WindowRows > 4*128 {
+		t.Errorf("the window has %d rows after the alarm", after.WindowRows)
+	}
+	if last := report.Updates[len(report.Updates)-1]; *last.PrequentialError > 5 {
+		t.Errorf("the last rows were predicted with an error of %.1f %%", *last.PrequentialError)
+	}
+}

@@ -30,7 +30,12 @@ type Update struct {
 	Decay   float64     `json:"decay"`             // what the weights of all earlier increments are multiplied by
 	Refresh []Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
 	Leave   []Increment `json:"leave,omitempty"`   // that leave the window
+	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
+	Restart bool `json:"restart,omitempty"`
 }
+
+// TakesAway reports whether an update takes increments away from the sums.
+func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave) > 0 }
 
 // Increment is the examples that one run of a chain added.
 type Increment struct {
@@ -112,10 +117,13 @@ func (c *Increment) check() error {
 	return nil
 }
 
-// increments returns all increments that the chain names.
+// increments returns the increments whose rows the run reads, beside new ones.
 func (c *Chain) increments() []Increment {
 	if c.Update == nil {
 		return c.Increments
+	}
+	if c.Update.Restart {
+		return c.Update.Refresh
 	}
 	return append(append([]Increment(nil), c.Update.Refresh...), c.Update.Leave...)
 }

@@ -7,14 +7,18 @@ const KindWindow Kind = "window"
 
 // Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
 type Window struct {
-	Run        string            `json:"run"`                // id of the run
-	Chain      *Chain            `json:"chain"`              // of the run's plan
-	Full       int               `json:"full"`               // number of the last full run in the chain
-	FullRows   int64             `json:"full_rows"`          // rows of the window at that run
-	Ends       []int64           `json:"ends"`               // by partition: the offset after the last that was looked at
-	Increments []WindowIncrement `json:"increments"`         // in the order in which they came
-	Unknown    []LabelRows       `json:"unknown,omitempty"`  // rows of labels that are no class
-	Progress   []SourceProgress  `json:"progress,omitempty"` // of the sources
+	Run        string            `json:"run"`        // id of the run
+	Chain      *Chain            `json:"chain"`      // of the run's plan
+	Full       int               `json:"full"`       // number of the last full run in the chain
+	FullRows   int64             `json:"full_rows"`  // rows of the window at that run
+	Ends       []int64           `json:"ends"`       // by partition: the offset after the last that was looked at
+	Increments []WindowIncrement `json:"increments"` // in the order in which they came
+	// Errors are sums of the errors of messages before they were learnt, oldest first: what a detector of changes goes on from.
+	Errors []ErrorSum `json:"errors,omitempty"`
+	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
+	Changed  int              `json:"changed,omitempty"`
+	Unknown  []LabelRows      `json:"unknown,omitempty"`  // rows of labels that are no class
+	Progress []SourceProgress `json:"progress,omitempty"` // of the sources
 	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
 	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.
 	Moments  StatePlace   `json:"moments"`
@@ -27,7 +31,15 @@ type WindowIncrement struct {
 	Increment Increment  `json:"increment"` // with its weight after the run
 	Visited   int        `json:"visited"`   // number of the run that visited it last
 	Fitted    float64    `json:"fitted"`    // Σw of its training rows
+	Messages  int64      `json:"messages"`  // that have training rows
 	Terms     StatePlace `json:"terms"`     // on the state topic
+}
+
+// ErrorSum is how messages that follow each other were predicted before they were learnt.
+type ErrorSum struct {
+	Messages int64   `json:"messages"` // their number
+	Rows     float64 `json:"rows"`     // Σw of their training rows
+	Wrong    float64 `json:"wrong"`    // Σw of those that were predicted wrong
 }
 
 // StatePlace says where records of a run are.

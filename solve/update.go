@@ -21,23 +21,24 @@ import (
 //
 // It is a [Fit]. An update is not safe for concurrent use.
 type Update struct {
-	stage   schemas.Stage
-	link    link.Link
-	shape   Shape
-	passes  int
-	buffer  *Buffer
-	before  *Moments // of the window, without the terms of what is visited; with the new rows' Gram matrix
-	visited []Visited
-	weights []float64 // Σw of the training rows of each visited increment
-	weight  float64   // n: Σ w_c Σw over the window
-	share   float64   // ρ: the part of it that is visited
-	scale   float64   // nλ
-	most    float64   // the largest curvature, L of the link
-	used    float64   // L of this update
-	factor  *preconditioner
-	met     []float64 // curvatures along the steps of this update
-	seen    int       // visits
-	at      tangent   // the last accepted visit
+	stage    schemas.Stage
+	link     link.Link
+	shape    Shape
+	passes   int
+	buffer   *Buffer
+	before   *Moments // of the window, without the terms of what is visited; with the new rows' Gram matrix
+	visited  []Visited
+	weights  []float64 // Σw of the training rows of each visited increment
+	weight   float64   // n: Σ w_c Σw over the window
+	share    float64   // ρ: the part of it that is visited
+	scale    float64   // nλ
+	most     float64   // the largest curvature, L of the link
+	used     float64   // L of this update
+	factor   *preconditioner
+	met      []float64 // curvatures along the steps of this update
+	seen     int       // visits
+	restarts bool      // nothing of the window stays but what is visited
+	at       tangent   // the last accepted visit
 }
 
 // Moments is what a stage's window is known by: sums over its increments, each times its weight.
@@ -122,6 +123,18 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 	return u
 }
 
+// NewRestart starts the update of a stage of which nothing stays but what is visited: the stream has changed. The field gram of Precondition
+// then has the rows of all that is visited, whose weights are 1.
+func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *Buffer) *Update {
+	weight := 0.0
+	for _, v := range visited[1:] {
+		weight += v.Rows
+	}
+	u := NewUpdate(stage, shape, NewMoments(shape), weight, visited, passes, buffer)
+	u.restarts = true
+	return u
+}
+
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of increments that leave, the
 // field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows. It factors the
 // matrix of the update's steps.
@@ -143,7 +156,9 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
-	u.visited[0].Rows = rows[0]
+	if u.visited[0].Rows = rows[0]; u.restarts {
+		u.visited[0].Rows = max(rows[0]-u.weight, 0)
+	}
 	return u.begin()
 }
 

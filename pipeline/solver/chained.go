@@ -164,6 +164,14 @@ func (s *Solver) keepGram(stage int, sums schemas.Tensors[float64]) {
 // update returns the fit of a stage of an update.
 func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 	c, u := &s.chained, s.plan.Update()
+	if u.Restart {
+		visited := make([]solve.Visited, 1, 1+len(u.Refresh))
+		visited[0].Weight = 1
+		for i := range u.Refresh {
+			visited = append(visited, solve.Visited{Weight: 1, Rows: c.fittedOf(u.Refresh[i].Number)})
+		}
+		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, &s.factors)), nil
+	}
 	moments := c.before.moments[number]
 	moments.Decay(u.Decay)
 	weight := 0.0
@@ -180,12 +188,16 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 	for i := range u.Refresh {
 		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Rows: c.fittedOf(u.Refresh[i].Number), Terms: c.refreshed[i][number]})
 	}
-	fit := solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, &s.factors)
-	if c.updates == nil {
-		c.updates = map[int]*solve.Update{}
+	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, &s.factors)), nil
+}
+
+// keepUpdate keeps the update of a stage, for what it leaves to the next run.
+func (s *Solver) keepUpdate(number int, fit *solve.Update) *solve.Update {
+	if s.chained.updates == nil {
+		s.chained.updates = map[int]*solve.Update{}
 	}
-	c.updates[number] = fit
-	return fit, nil
+	s.chained.updates[number] = fit
+	return fit
 }
 
 // fittedOf returns Σw of the training rows of an increment.
@@ -281,7 +293,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		place.Index = i
 		increment.Terms = *place
 	}
-	snapshot := s.plan.Update() == nil || len(w.Since) >= snapshotEvery
+	snapshot := s.plan.Update() == nil || s.plan.Update().Restart || len(w.Since) >= snapshotEvery
 	var records []*schemas.Record[float64]
 	for t, moments := range c.after.moments {
 		id := schemas.Identity{Kind: schemas.KindMoments, Run: s.run, Stage: t, Parent: s.chain.Root}
@@ -307,7 +319,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err != nil {
 		return nil, err
 	}
-	report.Retrain.WindowRows = w.Rows()
+	report.Retrain.WindowRows, report.Retrain.Drift = w.Rows(), w.Changed > 0
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
 }
 
@@ -353,12 +365,21 @@ func (s *Solver) window() *schemas.Window {
 		w.Progress = slices.Clone(before.Progress)
 		for _, increment := range before.Increments {
 			if leaving(u, increment.Increment.Number) < 0 {
-				increment.Increment.Weight *= u.Decay
+				if increment.Increment.Weight *= u.Decay; u.Restart {
+					increment.Increment.Weight = 1
+				}
 				w.Increments = append(w.Increments, increment)
 			}
 		}
 		added := schemas.Increment{Number: chain.Number, Weight: 1, Covered: c.covered, Skipped: c.skipped}
-		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.fitted[0]})
+		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.fitted[0], Messages: int64(len(c.messages))})
+		if !u.Restart {
+			w.Errors = before.Errors
+		}
+		if u.Restart {
+			w.FullRows = w.Rows()
+		}
+		c.detect(w)
 	} else {
 		for i, increment := range c.increments {
 			wi := schemas.WindowIncrement{Increment: increment}

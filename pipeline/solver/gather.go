@@ -76,7 +76,7 @@ func (s *Solver) sealSum(v run.Visit) part {
 // blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(v run.Visit) part {
 	kinds, leaves := []schemas.Kind{schemas.KindGram}, false
-	if u := s.plan.Update(); u != nil && len(u.Leave) > 0 {
+	if s.plan.Update().TakesAway() {
 		kinds, leaves = append(kinds, schemas.KindLeave), true
 	}
 	return part{kinds, func(span schemas.Span) (*accumulate.Sum, error) {

@@ -35,6 +35,9 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 		}
 	}
 	u := s.plan.Update()
+	if u.Restart {
+		return nil
+	}
 	for _, list := range [][]schemas.Increment{u.Refresh, u.Leave} {
 		for i := range list {
 			terms, err := s.readTerms(ctx, c.before.window, list[i].Number)

@@ -152,7 +152,7 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 // block was summed in single precision and is sent so. That of a calibration is nearly singular, and is sent in double
 // precision.
 func (w *Worker) publishGram(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum) error {
-	if u := w.plan.Update(); u != nil && len(u.Leave) > 0 {
+	if w.plan.Update().TakesAway() {
 		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
 			return err
 		}

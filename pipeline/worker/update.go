@@ -73,7 +73,7 @@ func (p *stageProcessor) partsOf(s *partition.Segment, gram, rest bool) (bool, b
 	case s.Leaves:
 		return gram, false
 	case s.Past:
-		return false, rest
+		return gram && p.plan.Update().Restart, rest
 	}
 	return gram, rest
 }

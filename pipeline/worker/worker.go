@@ -353,6 +353,9 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
 		}
 		for i := range u.Leave {
+			if u.Restart {
+				break // nothing of the sums that they are in stays
+			}
 			p.AddPast(&u.Leave[i], i, true, w.plan.Segment)
 		}
 	}
