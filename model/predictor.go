@@ -30,6 +30,9 @@ func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
 	return &Predictor{model: m, blas: blas}
 }
 
+// Model returns the model that the predictor predicts with.
+func (p *Predictor) Model() *Model { return p.model }
+
 // Predict returns the most probable label of one row of raw features (d), and the probability of each label, in the order of
 // [Model.Labels]. A missing feature is NaN. The probabilities are valid until the next call. It panics if the number of
 // features is not [Model.Width].

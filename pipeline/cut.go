@@ -23,6 +23,7 @@ type backlog struct {
 type counted struct {
 	offset int64
 	rows   int
+	until  int64 // when it was written, in milliseconds since 1970
 }
 
 // begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions began.
@@ -88,6 +89,18 @@ func (b *backlog) cut(ctx context.Context, rows int64) (spans schemas.Spans, fou
 	return spans, found, found >= rows, nil
 }
 
+// until returns when the newest message of spans was written that were cut and are not taken.
+func (b *backlog) until(spans schemas.Spans) (newest int64) {
+	for _, s := range spans {
+		for _, c := range b.ahead[s.Partition] {
+			if c.offset < s.To {
+				newest = max(newest, c.until)
+			}
+		}
+	}
+	return newest
+}
+
 // distance returns how far the message of a partition is from where the partition began.
 func (b *backlog) distance(partition, message int) int64 {
 	return b.ahead[partition][message].offset - b.begins[partition]
@@ -110,7 +123,7 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 		if err != nil {
 			return fmt.Errorf("count the rows of %s[%d]: %w", b.Topics.Examples, partition, err)
 		}
-		c := counted{offset: m.Offset}
+		c := counted{offset: m.Offset, until: m.Time.UnixMilli()}
 		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
 			c.rows = examples.Rows
 			examples.Release()

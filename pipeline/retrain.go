@@ -304,6 +304,8 @@ func (r *runner) fullIsDue() bool {
 		return true
 	case since == 0:
 		return false
+	case r.window.Rejected == 1:
+		return true
 	case o.Every > 0 && since >= o.Every:
 		return true
 	}
@@ -346,6 +348,16 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 	if err != nil {
 		return nil, err
 	}
+	if offered, any := run.Offered(l.Versions()); any && r.head != nil {
+		manifest := r.head
+		if offered.Run != r.head.Run {
+			if manifest, err = r.Version(ctx, offered.Run); err != nil {
+				return nil, err
+			}
+		}
+		o := r.job.Retrain.Gate
+		plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: manifest.Run, Manifest: schemas.DigestJSON(manifest)}}
+	}
 	bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 	if err != nil {
 		return nil, err
@@ -380,7 +392,11 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
 func (r *runner) firstPlan(ctx context.Context, spans schemas.Spans) (*schemas.Plan, error) {
-	return r.chainPlan(ctx, spans)
+	plan, err := r.chainPlan(ctx, spans)
+	if err == nil {
+		plan.Chain.Until = r.backlog.until(spans)
+	}
+	return plan, err
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
@@ -400,6 +416,7 @@ func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
 	}
 	for i := range r.window.Increments {
 		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
+		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
 	}
 	plan.Chain.Progress, plan.Classes = nil, r.classes()
 	return plan, nil
@@ -437,6 +454,7 @@ func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int6
 	if err != nil {
 		return nil, err
 	}
+	plan.Chain.Until = r.backlog.until(spans)
 	o := r.job.Retrain
 	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
 		return r.fullWith(plan, spans)
@@ -447,7 +465,10 @@ func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int6
 		return plan, nil
 	}
 	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay}
-	stays := r.leave(plan.Chain.Update, found)
+	stays, err := r.leave(ctx, plan.Chain, found)
+	if err != nil {
+		return nil, err
+	}
 	w := *r.window
 	w.Increments = stays
 	for _, c := range w.Longest(o.Refresh) {
@@ -490,6 +511,7 @@ func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Pla
 	}
 	for i := range r.window.Increments {
 		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
+		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
 		for _, covered := range r.window.Increments[i].Increment.Covered {
 			spans = append(spans, covered.Spans...)
 		}
@@ -504,18 +526,41 @@ func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Pla
 }
 
 // leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
-func (r *runner) leave(u *schemas.Update, found int64) (stays []schemas.WindowIncrement) {
-	o, rows := r.job.Retrain.Window, r.window.Rows()+found
+func (r *runner) leave(ctx context.Context, chain *schemas.Chain, found int64) (stays []schemas.WindowIncrement, err error) {
+	o, rows, u := r.job.Retrain.Window, r.window.Rows()+found, chain.Update
+	var staying []schemas.Span // what retention does not take within the longest run
+	if r.retention.time > 0 || r.retention.bytes > 0 {
+		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+		if err != nil {
+			return nil, err
+		}
+		if staying, err = r.staying(ctx, r.retention, bounds); err != nil {
+			return nil, err
+		}
+	}
 	stays = slices.Clone(r.window.Increments)
 	for len(stays) > 0 {
 		first := stays[0]
-		if !(o.Increments > 0 && len(stays)+1 > o.Increments || o.Rows > 0 && rows-first.Increment.Rows() >= o.Rows) {
-			break
+		switch {
+		case o.Increments > 0 && len(stays)+1 > o.Increments:
+		case o.Rows > 0 && rows-first.Increment.Rows() >= o.Rows:
+		case o.Time > 0 && first.Until < chain.Until-o.Time.Milliseconds():
+		case expires(&first.Increment, staying):
+		default:
+			return stays, nil
 		}
 		rows -= first.Increment.Rows()
 		first.Increment.Weight *= u.Decay
 		u.Leave = append(u.Leave, first.Increment)
 		stays = stays[1:]
 	}
-	return stays
+	return stays, nil
+}
+
+// expires reports whether retention may take rows of an increment within the longest run. staying is what it does not take.
+func expires(c *schemas.Increment, staying []schemas.Span) bool {
+	return slices.ContainsFunc(c.Covered, func(covered schemas.Coverage) bool {
+		span := covered.Spans[0]
+		return span.Partition < len(staying) && span.From < staying[span.Partition].From
+	})
 }

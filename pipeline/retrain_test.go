@@ -199,3 +199,41 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 		t.Errorf("the last rows were predicted with an error of %.1f %%", *last.PrequentialError)
 	}
 }
+
+// A version that is worse than the one that subscribers have, on the same holdout rows, is kept, but it is not the latest.
+func TestGateWithholdsVersions(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	job.Examples.Holdout, job.Retrain.Gate.Margin, job.Keep = 0.3, 0, 1
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered, withheld := 0, 0
+	for _, u := range report.Updates {
+		if u.Offered {
+			offered = u.Version
+		} else {
+			withheld++
+		}
+	}
+	if withheld == 0 || withheld == len(report.Updates) {
+		t.Fatalf("%d of %d versions are withheld", withheld, len(report.Updates))
+	}
+	m, err := LoadModel(t.Context(), log, job.Name, "latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Manifest.Version != offered {
+		t.Errorf("latest is version %d, the last that was offered is %d", m.Manifest.Version, offered)
+	}
+
+	job.Retrain.Gate.Margin = 100
+	if report, err = Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range report.Updates {
+		if !u.Offered {
+			t.Errorf("version %d is withheld, although it may be worse by 100", u.Version)
+		}
+	}
+}

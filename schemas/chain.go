@@ -15,13 +15,27 @@ type Chain struct {
 	Update *Update `json:"update,omitempty"`
 	// Increments are those that the window of a full run is cut into, in order. That of an update is in Update.
 	Increments []Increment `json:"increments,omitempty"`
+	// Times says of the increments of a full run when their newest messages were written.
+	Times []IncrementTime `json:"times,omitempty"`
 	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
 	// there.
 	Begins []int64 `json:"begins"`
+	// Until is when the newest message of the new rows was written, in milliseconds since 1970.
+	Until int64 `json:"until,omitempty"`
+	// Gate says when subscribers get the version; nil: always.
+	Gate *Gate `json:"gate,omitempty"`
 	// Open says that the classes were found, so more may come: rows of other labels are left out, and counted, until they are enough.
 	Open bool `json:"open,omitempty"`
 	// Progress is how far the sources of the plan were counted before its spans.
 	Progress []SourceProgress `json:"progress,omitempty"`
+}
+
+// Gate withholds a version from subscribers if its loss on rows of a split in the newest increment is worse, by more than a margin, than that
+// of the version that they have, on the same rows. Without such rows they get the version.
+type Gate struct {
+	Split   string  `json:"split"`   // holdout or test
+	Margin  float64 `json:"margin"`  // by how much the mean loss may be above that of the offered version
+	Offered Warm    `json:"offered"` // the version that subscribers have
 }
 
 // Update says what a run visits that goes on from a version: the new rows in the spans of its plan, and what is listed here.
@@ -45,6 +59,20 @@ type Increment struct {
 	Covered []Coverage `json:"covered"`
 	// Skipped are messages in the spans that do not count.
 	Skipped Spans `json:"skipped,omitempty"`
+}
+
+// IncrementTime is when the newest message of an increment was written.
+type IncrementTime struct {
+	Number int   `json:"number"` // of the increment
+	Until  int64 `json:"until"`  // milliseconds since 1970
+}
+
+// Newest returns the place of the newest increment among those that the run visits: the new one of an update, the last of a full run.
+func (c *Chain) Newest() int {
+	if c.Update != nil {
+		return 0
+	}
+	return max(len(c.Increments)-1, 0)
 }
 
 // LabelRows is how many rows have a label.

@@ -44,7 +44,7 @@ func samples(t testing.TB) map[string]Message {
 	manifest.Window = &StatePlace{Run: update.Run(), From: 20, To: 21}
 	p := plan()
 	stage := stageReport()
-	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35}
+	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}
 	removed := p.Sources[0]
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
 	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Swept: 10}
@@ -90,11 +90,11 @@ func samples(t testing.TB) map[string]Message {
 			PassedOver: PassedOver{Repeated: 3}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
-			Matrix(FieldVisited, 1, 3, []float64{0, 80, 9})}}).Record(),
-		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, final}, Shift: []float32{0, 0},
+			Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
+		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, append(final[:len(final):len(final)], Vector(FieldOffered, []float64{8, 2}))}, Shift: []float32{0, 0},
 			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Unknown: []LabelRows{{"c", 2}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
-			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 3, []float64{0, 80, 9}))}).Record(),
+			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2}))}).Record(),
 		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"moments":    (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
 		"terms":      (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),
@@ -132,7 +132,7 @@ func updatePlan() *Plan {
 	}
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
-		Number: 3, Parent: p.Warm, Open: true, Begins: []int64{0, 4}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Number: 3, Parent: p.Warm, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Times: []IncrementTime{{1, 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
 			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
 	}
@@ -146,9 +146,9 @@ func windowAfter(p *Plan) *Window {
 	chain := *p.Chain
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
-		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Changed: 2, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
 		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
-		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Messages: 1, Terms: at}},
+		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Messages: 1, Until: 1700000000000, Terms: at}},
 	}
 }
 

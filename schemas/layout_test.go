@@ -30,7 +30,8 @@ func layouts() []layout {
 				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
 				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
 				{FieldTerms, "[m, 2, p, k], update: for each increment that is visited and that the partition has Σ w x (xᵀV)ᵀ at the stage's weights V, and Σ w x (y − g)ᵀ"},
-				{FieldVisited, "[m, 3], update: for each of them its place among those that are visited, Σw and Σw·loss of its training rows"},
+				{FieldVisited, "[m, 5], update: for each of them its place among those that are visited, Σw and Σw·loss of its training rows, and the same of the rows that the gate is about"},
+				{FieldOffered, "[2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows of the newest increment that the gate is about"},
 				{FieldQuality, "[3, 2], survey of an update: how the version before predicts the rows"}, {FieldBins, "[3, 15, 3], as that"}, {FieldConfusion, "[3, k, k], as that"},
 				{tensorMessages, "[n, 5], survey of an update: offset, Σw, rows, Σw of wrong rows, Σw·loss of the training rows of each message"},
 				{tensorIncrements, "text, survey of a full run of a chain: what counts of each increment, as JSON"},
@@ -58,7 +59,7 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
 				{FieldBins, "[3, 15, 3]"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
-				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 3], chain: as in `visit`"},
+				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 5], chain: as in `visit`"},
 			},
 			notes: []part{
 				{noteCovered, "what the sums cover"}, {noteFrom, "first offset on the residuals topic"}, {noteTo, "the offset after the last"}, {noteRows, "rows of these messages"},

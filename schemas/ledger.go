@@ -27,6 +27,8 @@ type Place struct {
 	To      int64  `json:"to"`                // the offset after the last
 	// Since says where the run of a plan begins to read, which may be later than the plan says; nil for a version.
 	Since *Since `json:"since,omitempty"`
+	// Withheld says that subscribers do not get the version: see [Gate].
+	Withheld bool `json:"withheld,omitempty"`
 	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
 	Manifest int64 `json:"manifest,omitempty"`
 }

@@ -24,7 +24,7 @@ const (
 	// FieldTerms are the sums of each visited increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ.
 	FieldTerms = "terms" // [m, 2, p, k]
 	// FieldVisited are the losses of each visited increment that a partition has.
-	FieldVisited  = "visited" // [m, 3]: its place, Σw, Σw·loss of the training rows
+	FieldVisited  = "visited" // [m, 5]: its place, Σw and Σw·loss of the training rows, Σw and Σw·loss of those that the gate is about
 	noteCurvature = "curvature"
 )
 

@@ -15,6 +15,8 @@ type Window struct {
 	Increments []WindowIncrement `json:"increments"` // in the order in which they came
 	// Errors are sums of the errors of messages before they were learnt, oldest first: what a detector of changes goes on from.
 	Errors []ErrorSum `json:"errors,omitempty"`
+	// Rejected counts the versions that were withheld since the last one that subscribers have got.
+	Rejected int `json:"rejected,omitempty"`
 	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
 	Changed  int              `json:"changed,omitempty"`
 	Unknown  []LabelRows      `json:"unknown,omitempty"`  // rows of labels that are no class
@@ -28,11 +30,12 @@ type Window struct {
 
 // WindowIncrement is an increment of a window, and where its terms are.
 type WindowIncrement struct {
-	Increment Increment  `json:"increment"` // with its weight after the run
-	Visited   int        `json:"visited"`   // number of the run that visited it last
-	Fitted    float64    `json:"fitted"`    // Σw of its training rows
-	Messages  int64      `json:"messages"`  // that have training rows
-	Terms     StatePlace `json:"terms"`     // on the state topic
+	Increment Increment  `json:"increment"`       // with its weight after the run
+	Visited   int        `json:"visited"`         // number of the run that visited it last
+	Fitted    float64    `json:"fitted"`          // Σw of its training rows
+	Messages  int64      `json:"messages"`        // that have training rows
+	Until     int64      `json:"until,omitempty"` // when its newest message was written, in milliseconds since 1970
+	Terms     StatePlace `json:"terms"`           // on the state topic
 }
 
 // ErrorSum is how messages that follow each other were predicted before they were learnt.

@@ -303,7 +303,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 	if c.Plan.Warm == nil {
 		return nil, nil
 	}
-	earlier, err := client.modelOf(ctx, c.Plan.Warm)
+	earlier, err := client.ModelOf(ctx, c.Plan.Warm)
 	if errors.As(err, new(*NoVersionError)) {
 		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
 	}

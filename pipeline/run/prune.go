@@ -30,6 +30,9 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 		}
 	}
 	versions := l.Versions()
+	if offered, any := Offered(versions); any {
+		needed[offered.Run] = true
+	}
 	for _, place := range versions[:max(len(versions)-max(keep, 1), 0)] {
 		if needed[place.Run] {
 			continue

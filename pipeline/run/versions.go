@@ -39,7 +39,7 @@ func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) 
 	return finished, nil
 }
 
-// Latest is the name of the finished version with the highest number.
+// Latest is the name of the finished version with the highest number that is not withheld: see [schemas.Gate].
 const Latest = "latest"
 
 // NoVersionError says that there is no such version.
@@ -97,8 +97,8 @@ func (c *Client) Remember(m *model.Model) {
 	}
 }
 
-// modelOf returns the version that a run starts from.
-func (c *Client) modelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
+// ModelOf returns the version that a plan names, from memory if it is the newest of a chain.
+func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
 	var m *model.Model
 	if c.newest != nil {
 		m = c.newest.Load()
@@ -130,12 +130,25 @@ func (c *Client) place(ctx context.Context, want string) (schemas.Place, error) 
 		return schemas.Place{}, err
 	}
 	versions := l.Versions()
-	for i := len(versions) - 1; i >= 0; i-- {
-		if p := versions[i]; want == Latest || want == p.Run || want == strconv.Itoa(p.Version) {
+	if offered, any := Offered(versions); want == Latest && any {
+		return offered, nil
+	}
+	for _, p := range versions {
+		if want == p.Run || want == strconv.Itoa(p.Version) {
 			return p, nil
 		}
 	}
 	return schemas.Place{}, &NoVersionError{want, len(versions)}
+}
+
+// Offered returns the version that subscribers have, of those that a ledger lists: the one with the highest number that is not withheld.
+func Offered(versions []schemas.Place) (schemas.Place, bool) {
+	for i := len(versions) - 1; i >= 0; i-- {
+		if !versions[i].Withheld {
+			return versions[i], true
+		}
+	}
+	return schemas.Place{}, false
 }
 
 // version is what was read of a version.

@@ -65,6 +65,7 @@ type chained struct {
 	progress   []schemas.SourceProgress
 	unknown    []schemas.LabelRows
 	sum        *accumulate.Sum // of the survey
+	judged     schemas.Losses  // of the rows that the gate is about, with the weights of the last visit
 }
 
 // partitionMessage is how a message was predicted before it was learnt.
@@ -272,6 +273,13 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		return nil, nil
 	}
 	w := s.window()
+	if s.withheld() {
+		if report.Retrain.Offered, w.Rejected = false, 1; s.plan.Update() != nil {
+			w.Rejected += c.before.window.Rejected
+		} else {
+			w.Rejected = rejectedByFull
+		}
+	}
 	c.after.window = w
 	visited := s.visitedIncrements(w)
 	for i, increment := range visited {
@@ -323,6 +331,10 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
 }
 
+// rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until a version is
+// offered.
+const rejectedByFull = 2
+
 // snapshotEvery is after how many updates the Gram matrices are written to the state topic again. Between them they are added up from the
 // statistics.
 const snapshotEvery = 16
@@ -372,7 +384,7 @@ func (s *Solver) window() *schemas.Window {
 			}
 		}
 		added := schemas.Increment{Number: chain.Number, Weight: 1, Covered: c.covered, Skipped: c.skipped}
-		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.fitted[0], Messages: int64(len(c.messages))})
+		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.fitted[0], Messages: int64(len(c.messages)), Until: chain.Until})
 		if !u.Restart {
 			w.Errors = before.Errors
 		}
@@ -382,7 +394,7 @@ func (s *Solver) window() *schemas.Window {
 		c.detect(w)
 	} else {
 		for i, increment := range c.increments {
-			wi := schemas.WindowIncrement{Increment: increment}
+			wi := schemas.WindowIncrement{Increment: increment, Until: untilOf(chain, increment.Number)}
 			if i < len(c.fitted) {
 				wi.Fitted = c.fitted[i]
 			}
@@ -410,6 +422,19 @@ func (s *Solver) window() *schemas.Window {
 	return w
 }
 
+// untilOf returns when the newest message of an increment of a full run was written.
+func untilOf(chain *schemas.Chain, number int) int64 {
+	if number == chain.Number {
+		return chain.Until
+	}
+	for _, t := range chain.Times {
+		if t.Number == number {
+			return t.Until
+		}
+	}
+	return 0
+}
+
 // visitedIncrements returns the increments of a window that the run has visited, in the order of its visits.
 func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.WindowIncrement) {
 	u := s.plan.Update()
@@ -428,6 +453,19 @@ func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.Window
 		}
 	}
 	return visited
+}
+
+// withheld reports whether the gate withholds the version from subscribers.
+func (s *Solver) withheld() bool {
+	c := &s.chained
+	if s.plan.Chain == nil || s.plan.Chain.Gate == nil || c.judged.Weight == 0 {
+		return false
+	}
+	offered, err := c.sum.Tensors().Shaped(schemas.FieldOffered, 2)
+	if err != nil || offered[0] == 0 {
+		return false
+	}
+	return c.judged.MeanLoss() > offered[1]/offered[0]+s.plan.Chain.Gate.Margin
 }
 
 // leave keeps in memory what the next run of the chain goes on from.

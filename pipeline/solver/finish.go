@@ -65,6 +65,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publish version %d: %w", report.Version, err)
 	}
+	place.Withheld = report.Retrain != nil && !report.Retrain.Offered
 	s.leave(m)
 	report.Seconds = time.Since(s.began).Seconds()
 	return &finished{report, place}, nil

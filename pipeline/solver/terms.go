@@ -29,13 +29,13 @@ func (s *Solver) unstacked(covered schemas.Coverage, sums schemas.Tensors[float6
 	if !any {
 		return sum, nil // of a survey, or of a stage with a learnt link
 	}
-	if len(terms.Shape) != 4 || len(visited.Shape) != 2 || visited.Shape[1] != 3 || visited.Shape[0] != terms.Shape[0] || terms.Shape[1] != 2 {
+	if len(terms.Shape) != 4 || len(visited.Shape) != 2 || visited.Shape[1] != 5 || visited.Shape[0] != terms.Shape[0] || terms.Shape[1] != 2 {
 		return nil, &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: terms.Shape, Want: []int{-1, 2, -1, -1}}
 	}
 	size := 2 * terms.Shape[2] * terms.Shape[3]
 	fields := sum.Tensors()
 	for i := range visited.Shape[0] {
-		place, losses := int(visited.Data[3*i]), visited.Data[3*i+1:3*i+3]
+		place, losses := int(visited.Data[5*i]), visited.Data[5*i+1:5*i+5]
 		if place < 0 || place >= s.places() {
 			return nil, fmt.Errorf("%w: terms of increment %d of %d", schemas.ErrDamaged, place, s.places())
 		}
@@ -54,7 +54,10 @@ func (s *Solver) stack(sum *accumulate.Sum, p, k int) {
 			copy(terms[2*i*p*k:], field.Data)
 		}
 		if field, any := sum.Take(visitedOf(i)); any {
-			copy(visited[2*i:], field.Data)
+			copy(visited[2*i:], field.Data[:2])
+			if i == s.plan.Chain.Newest() {
+				s.chained.judged = schemas.Losses{Weight: field.Data[2], Loss: field.Data[3]}
+			}
 		}
 	}
 }

@@ -138,6 +138,10 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	case len(w.plan.Classes) > 0:
 		labels = schemas.NewLabels(w.plan.Classes)
 	}
+	offered, err := w.offeredModel(ctx)
+	if err != nil {
+		return err
+	}
 	progress, sums, found := w.progress(v, partitions), map[*partition.State]*accumulate.Sum{}, map[*partition.State]*findings{}
 	bad := &quarantine{client: w.Client, plan: w.plan}
 	if err := w.claim(ctx); err != nil {
@@ -150,6 +154,9 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 			p := &surveyProcessor{Worker: w, first: first, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			if w.plan.Update() != nil {
 				p.predictor = w.earlier.Predictor(w.blas)
+			}
+			if offered != nil {
+				p.offered = offered.Predictor(w.blas)
 			}
 			return p.segment
 		},
@@ -228,8 +235,10 @@ type surveyProcessor struct {
 	x           kernel.Dense
 	quarantine  *quarantine
 	predictor   *model.Predictor // of the version before an update; nil in a full run
+	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
 	loss        []float32
 	predicted   []int32
+	newest      bool // the message is of the newest increment
 }
 
 // segment surveys one segment.
@@ -245,6 +254,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 			return nil, ctx.Err()
 		}
 		before := len(found.unknown)
+		p.newest = l.segment().Increment == p.newestPlace()
 		checksum, err := p.message(sum, found, number, m)
 		switch {
 		case err == nil:
@@ -323,6 +333,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		p.moments(sum, found, number, m.Offset, examples, fitted)
 	}
 	n := examples.Rows
+	if p.offered != nil && p.newest {
+		p.judge(sum, examples, rows)
+	}
 	if p.predictor != nil {
 		p.score(sum, found, m.Offset, examples, rows)
 	} else {

@@ -96,6 +96,15 @@ func (p *stageProcessor) addScores(tile, after, before kernel.Dense, weights []f
 	p.terms.Add(tile, p.own, weights)
 }
 
+// gateSplit returns the split that the gate of the run is about; false if it has none.
+func (w *Worker) gateSplit() (schemas.Split, bool) {
+	if w.plan.Chain == nil || w.plan.Chain.Gate == nil {
+		return 0, false
+	}
+	split, err := schemas.ParseSplit(w.plan.Chain.Gate.Split)
+	return split, err == nil
+}
+
 // Names of the sums of an increment until its partition is whole: see stackTerms.
 func scoresOf(increment int) string  { return fmt.Sprintf("scores/%d", increment) }
 func crossOf(increment int) string   { return fmt.Sprintf("cross/%d", increment) }
@@ -130,9 +139,12 @@ func (p *stageProcessor) nameSums(sum *accumulate.Sum, s *partition.Segment, res
 
 // countVisited notes the losses of a segment as those of its increment.
 func (p *stageProcessor) countVisited(sum *accumulate.Sum, increment int) {
-	losses := schemas.LossesOf(sum.Tensors())[schemas.Train]
-	visited := sum.Field(visitedOf(increment), 2)
-	visited[0], visited[1] = losses.Weight, losses.Loss
+	losses := schemas.LossesOf(sum.Tensors())
+	visited := sum.Field(visitedOf(increment), 4)
+	visited[0], visited[1] = losses[schemas.Train].Weight, losses[schemas.Train].Loss
+	if split, gated := p.gateSplit(); gated {
+		visited[2], visited[3] = losses[split].Weight, losses[split].Loss
+	}
 }
 
 // stackTerms makes of the sums of the increments that a partition has, of n, two tensors.
@@ -151,11 +163,11 @@ func (w *Worker) stackTerms(sum *accumulate.Sum, stage, n int) {
 		scores, _ := sum.Take(scoresOf(i))
 		cross, _ := sum.Take(crossOf(i))
 		terms = append(append(terms, scores.Data...), cross.Data...)
-		visited = append(visited, float64(i), losses.Data[0], losses.Data[1])
+		visited = append(append(visited, float64(i)), losses.Data...)
 	}
-	m := len(visited) / 3
+	m := len(visited) / 5
 	copy(sum.Field(schemas.FieldTerms, m, 2, p, k), terms)
-	copy(sum.Field(schemas.FieldVisited, m, 3), visited)
+	copy(sum.Field(schemas.FieldVisited, m, 5), visited)
 }
 
 // publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight. Each is rounded as it
