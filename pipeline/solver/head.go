@@ -60,21 +60,21 @@ func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) (
 		place := w.Increments[i].Terms
 		terms := make([]solve.Terms, len(s.plan.Stages))
 		found := 0
-		err := s.readState(ctx, place, schemas.KindTerms, func(r *schemas.Record[float64]) error {
+		err := s.readState(ctx, place, schemas.KindTerms, func(r *schemas.Record[float64]) (bool, error) {
 			if r.Visit != place.Index || r.Stage < 0 || r.Stage >= len(terms) || terms[r.Stage].Scores != nil {
-				return nil
+				return false, nil
 			}
 			of, err := s.parentShape(r.Stage)
 			if err != nil {
-				return err
+				return false, err
 			}
 			t, err := schemas.TermsOf(r, of.Columns, of.Classes)
 			if err != nil {
-				return err
+				return false, err
 			}
 			terms[r.Stage] = solve.Terms{Scores: t.Scores, Gradient: t.Gradient}
 			found++
-			return nil
+			return found == len(terms), nil
 		})
 		if err == nil && found < len(terms) {
 			err = gone
@@ -93,16 +93,13 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes}, nil
 }
 
-// readState calls with for the records of a kind and a run that are at a place of the state topic.
-func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind schemas.Kind, with func(*schemas.Record[float64]) error) error {
+// readState calls with for the records of a kind that are at a place of the state topic, until with returns true.
+func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind schemas.Kind, with func(*schemas.Record[float64]) (whole bool, err error)) error {
 	collector := schemas.Collector[float64]{}
-	return s.Remaining(ctx, s.Topics.State, 0, place.From, place.To, func(m run.Message) error {
-		if m.Run() != place.Run || m.Kind() != kind || m.Value == nil {
-			return nil
-		}
-		r, err := s.Codec.CollectDouble(&collector, m.Message)
+	return s.ReadState(ctx, place, kind, func(m schemas.Message) (bool, error) {
+		r, err := s.Codec.CollectDouble(&collector, m)
 		if err != nil || r == nil {
-			return err
+			return false, err
 		}
 		return with(r)
 	})
@@ -150,24 +147,26 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 
 // readMoments reads the moments of a run: their Gram matrices, or the rest.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
-	return s.readState(ctx, place, schemas.KindMoments, func(r *schemas.Record[float64]) error {
+	found := make(map[int]bool, len(h.moments))
+	return s.readState(ctx, place, schemas.KindMoments, func(r *schemas.Record[float64]) (bool, error) {
 		if r.Stage < 0 || r.Stage >= len(h.moments) {
-			return nil
+			return false, nil
 		}
 		of, err := s.parentShape(r.Stage)
 		if err != nil {
-			return err
+			return false, err
 		}
 		m, err := schemas.MomentsOf(r, of.Columns, of.Classes)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if to := h.moments[r.Stage]; grams {
 			to.Gram = m.Gram
 		} else {
 			to.Scores, to.Gradient, to.Curvature = m.Scores, m.Gradient, m.Curvature
 		}
-		return nil
+		found[r.Stage] = true
+		return len(found) == len(h.moments), nil
 	})
 }
 
