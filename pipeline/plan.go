@@ -135,7 +135,7 @@ func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan)
 	if err := checkFeatures(plan, m.Plan); err != nil {
 		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
 	}
-	return &schemas.Warm{Run: m.Run, Manifest: schemas.DigestJSON(m)}, nil
+	return &schemas.Warm{Run: m.Run, Manifest: m.Digest()}, nil
 }
 
 // checkFeatures returns an error unless a run has the features and links of an earlier run. Only then can it start from its

@@ -342,7 +342,7 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if r.head != nil {
 		plan.Chain.Number = r.head.Plan.Chain.Number + 1
-		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: schemas.DigestJSON(r.head)}
+		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
 	}
 	l, err := r.ReadLedger(ctx)
 	if err != nil {

@@ -30,6 +30,13 @@ type BlockDigest struct {
 	Digest Digest `json:"digest"`          // of that record
 }
 
+// Digest returns the digest of the manifest, without where the window of a chain is: two solvers of a run may each have written it.
+func (m *Manifest) Digest() Digest {
+	content := *m
+	content.Window = nil
+	return DigestJSON(content)
+}
+
 // Ridge returns the ridge that a stage of the plan was fitted with. It is [RidgeAuto] if the manifest does not say it.
 func (m *Manifest) Ridge(stage int) Ridge {
 	ridge := m.Plan.Stages[stage].Ridge

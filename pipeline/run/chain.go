@@ -311,7 +311,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 		return nil, err
 	}
 	manifest := earlier.Manifest
-	if digest := schemas.DigestJSON(manifest); digest != c.Plan.Warm.Manifest {
+	if digest := manifest.Digest(); digest != c.Plan.Warm.Manifest {
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
 	}
 	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {

@@ -103,7 +103,7 @@ func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model,
 	if c.newest != nil {
 		m = c.newest.Load()
 	}
-	if m != nil && m.Manifest.Run == warm.Run && schemas.DigestJSON(m.Manifest) == warm.Manifest {
+	if m != nil && m.Manifest.Run == warm.Run && m.Manifest.Digest() == warm.Manifest {
 		return m, nil
 	}
 	return c.Model(ctx, warm.Run)
