@@ -39,21 +39,26 @@ func (b *backlog) refresh(ctx context.Context) error {
 	}
 	b.bounds = b.bounds[:0]
 	for n, span := range bounds {
-		if n >= len(b.begins) {
-			b.begins = append(b.begins, span.From)
-		}
-		if n >= len(b.ends) {
-			b.ends, b.read = append(b.ends, b.begins[n]), append(b.read, b.begins[n])
-		}
-		if n >= len(b.ahead) {
-			b.ahead = append(b.ahead, nil)
-		}
+		b.add(n, span.From)
 		b.bounds = append(b.bounds, span.To)
 		if len(b.ahead[n]) == 0 && b.read[n] < span.From { // it has expired
 			b.read[n] = span.From
 		}
 	}
 	return nil
+}
+
+// add makes partition n known, which comes after those that are, and begins there.
+func (b *backlog) add(n int, begin int64) {
+	if n >= len(b.begins) {
+		b.begins = append(b.begins, begin)
+	}
+	if n >= len(b.ends) {
+		b.ends, b.read = append(b.ends, b.begins[n]), append(b.read, b.begins[n])
+	}
+	if n >= len(b.ahead) {
+		b.ahead = append(b.ahead, nil)
+	}
 }
 
 // readAhead is how many messages of a partition are read at once to count their rows.
@@ -132,11 +137,14 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 	}
 }
 
-// take makes spans a part of the past: a run has them.
-func (b *backlog) take(spans schemas.Spans) {
-	for _, s := range spans {
+// take makes the spans of a plan a part of the past. Another process may have made the plan, of messages that this one has not read.
+func (b *backlog) take(plan *schemas.Plan) {
+	for n, begin := range plan.Chain.Begins {
+		b.add(n, begin)
+	}
+	for _, s := range plan.Spans {
 		n := s.Partition
-		b.ends[n] = max(b.ends[n], s.To)
+		b.ends[n], b.read[n] = max(b.ends[n], s.To), max(b.read[n], s.To)
 		for len(b.ahead[n]) > 0 && b.ahead[n][0].offset < s.To {
 			b.ahead[n] = b.ahead[n][1:]
 		}

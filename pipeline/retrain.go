@@ -210,7 +210,7 @@ func (r *runner) findHead(ctx context.Context) error {
 	}
 	switch {
 	case follows:
-		r.backlog.take(head.Plan.Spans)
+		r.backlog.take(head.Plan)
 	case r.window != nil:
 		r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.window.Ends))
 	default: // what the chain knew is gone: it begins again
