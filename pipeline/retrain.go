@@ -61,54 +61,110 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job,
 	if err != nil {
 		return nil, err
 	}
-	members, err := p.join(ctx, job, partition.NewStore(bytes), blas, rec)
-	if err != nil {
-		return nil, err
+	store := partition.NewStore(bytes)
+	join := func(ctx context.Context) (execution, func(), error) {
+		members, err := p.join(ctx, job, store, blas, rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		return members.execute, members.leave, nil
 	}
-	defer members.leave()
-	r := &runner{
-		members: members, job: job, retention: files.retention, backlog: backlog{pipeline: p}, report: &Retraining{Name: job.Name}, began: time.Now(),
+	var owner run.Owner = run.NewSoleOwner(1)
+	if !log.Embedded() {
+		group := log.Join(p.Topics.Runners(), p.Topics.Plans)
+		defer func() {
+			if err := group.Leave(); err != nil {
+				event.Notice(rec, "leave the group of runners: %v", err)
+			}
+		}()
+		owner = group
 	}
+	began := time.Now()
+	r := newRunner(p, job, owner, arithmetic(blas), join, rec)
+	r.retention = files.retention
 	if err := r.run(ctx, untilEnd); err != nil {
 		return r.report, err
 	}
-	r.report.Seconds = time.Since(r.began).Seconds()
+	r.report.Seconds = time.Since(began).Seconds()
 	if r.report.Seconds > 0 {
 		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
 	}
 	return r.report, nil
 }
 
-// runner submits the runs of a chain, and works on them.
+// execution works on a run until it has ended, or follows those who do, and returns its report. The ledger has the run's plan.
+type execution func(context.Context, *schemas.Plan, *run.Ledger) (*schemas.Report, error)
+
+// runner submits the runs of a chain, and follows them to their ends.
 type runner struct {
-	*members
+	*pipeline
 	job       Job
+	owner     run.Owner          // of the plans topic among the runners: who owns it submits
+	here      schemas.Arithmetic // of this process
+	join      func(context.Context) (work execution, leave func(), err error)
+	work      execution // while this process is the active one
+	rec       event.Recorder
 	retention retention
 	backlog   backlog
 	report    *Retraining
-	began     time.Time
 
 	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
 	window   *schemas.Window   // after it
-	attempt  int               // how many runs that go on from it have failed
+	number   int               // in the chain, of the next run
+	attempt  int               // how many runs of that number have failed
 	failures int               // since the last update
 }
 
-// run makes one version after the other.
+// newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
+// partitions of one that stands by would wait.
+func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, report: &Retraining{Name: job.Name}}
+}
+
+// run makes one version after the other, while this process is the active one of its group.
 func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	for {
+		if err := r.standBy(ctx); err != nil {
+			return err
+		}
+		work, leave, err := r.join(ctx)
+		if err != nil {
+			return err
+		}
+		r.work = work
+		err = r.goOn(ctx, untilEnd)
+		leave()
+		if !errors.Is(err, errNotActive) {
+			return err
+		}
+	}
+}
+
+// goOn makes one version after the other. The error is errNotActive if another process goes on.
+func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
+	for {
+		if err := r.checkActive(); err != nil {
+			return err
+		}
 		l, err := r.ReadLedger(ctx)
 		if err != nil {
 			return err
 		}
-		if err := r.finish(ctx, l); err != nil {
+		waited, err := r.finish(ctx, l)
+		if err != nil {
 			return err
 		}
-		if err := r.findHead(ctx); err != nil {
+		if waited {
+			continue
+		}
+		if err := r.findHead(ctx, l); err != nil {
 			return err
 		}
 		plan, err := r.next(ctx, untilEnd)
 		if err != nil || plan == nil {
+			return err
+		}
+		if err := r.checkActive(); err != nil {
 			return err
 		}
 		plan.Since.Plans = l.Next
@@ -118,18 +174,74 @@ func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	}
 }
 
-// finish finishes the runs that were submitted before.
-func (r *runner) finish(ctx context.Context, l *run.Ledger) error {
+// errNotActive says that another process retrains the pipeline now.
+var errNotActive = errors.New("another process retrains this pipeline")
+
+// checkActive returns errNotActive unless this process is the active one of its group.
+func (r *runner) checkActive() error {
+	active, err := run.Owns(r.owner, 0)
+	if err == nil && !active {
+		err = errNotActive
+	}
+	return err
+}
+
+// standBy waits until this process is the active one of its group.
+func (r *runner) standBy(ctx context.Context) error {
+	active, err := run.Owns(r.owner, 0)
+	if err != nil || active {
+		return err
+	}
+	_, end, err := r.Log.Bounds(ctx, r.Topics.Plans, 0)
+	if err != nil {
+		return err
+	}
+	subscription := r.Log.Subscribe(ctx, r.owner.Changed(), run.Position{Topic: r.Topics.Plans, Offset: end, Compacted: true})
+	defer subscription.Close()
+	for told := false; ; {
+		if active, err := run.Owns(r.owner, 0); err != nil || active {
+			return err
+		}
+		_, late, err := subscription.Next(ctx, run.MaxPatience)
+		if err != nil {
+			return err
+		}
+		if late && !told { // joining a group takes seconds too
+			told = true
+			event.Notice(r.rec, "%v: this one stands by", errNotActive)
+		}
+	}
+}
+
+// finish finishes the runs that were submitted before. It reports whether there were any: the ledger is then old.
+func (r *runner) finish(ctx context.Context, l *run.Ledger) (waited bool, err error) {
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return false, err
+	}
 	for id, plan := range l.Unfinished() {
 		event.Notice(r.rec, "run %s was submitted earlier and is not finished: it goes first", id)
 		if err := r.execute(ctx, plan, l); err != nil {
-			return err
+			return false, err
 		}
+		waited = true
+	}
+	return waited, nil
+}
+
+// endOvertaken writes the ends of runs of the chain that others have overtaken.
+func (r *runner) endOvertaken(ctx context.Context, l *run.Ledger) error {
+	for _, overtaken := range l.Overtaken() {
+		end := *overtaken
+		end.Attempt = r.Fresh()
+		if err := r.end(ctx, &end); err != nil {
+			return fmt.Errorf("cancel run %s: %w", end.Run, err)
+		}
+		event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
 	}
 	return nil
 }
 
-// submit submits a run and works on it until it has ended.
+// submit submits a run and works on it until it has ended, unless another runner was faster.
 func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	messages, err := plan.Messages()
 	if err != nil {
@@ -142,26 +254,28 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	if err != nil {
 		return err
 	}
-	if submitted := l.Plan(plan.Run()); submitted != nil {
-		plan = submitted
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return err
 	}
-	return r.execute(ctx, plan, l)
+	submitted := l.Plan(plan.Run())
+	if submitted == nil || l.End(plan.Run()) != nil {
+		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
+	}
+	return r.execute(ctx, submitted, l)
 }
 
 // execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
 func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) error {
 	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
-	report, err := r.members.execute(ctx, plan, l)
+	report, err := r.work(ctx, plan, l)
 	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)
-		r.attempt = plan.Chain.Attempt + 1
 		r.failures++
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.attempt = 0
 	if plan.Chain == nil || plan.Update() != nil {
 		r.failures = 0
 	}
@@ -177,11 +291,19 @@ func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger)
 // maxFailures is how many runs may fail, without an update between them, before the chain ends.
 const maxFailures = 3
 
-// findHead finds the newest version of the chain, and what its run has left.
-func (r *runner) findHead(ctx context.Context) error {
-	head, err := r.newestOfChain(ctx)
+// findHead finds the newest version of the chain, what its run has left, and how many runs that go on from it have failed. All of that is of
+// one ledger, in which no run is unfinished.
+func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
+	head, err := r.newestOfChain(ctx, l)
 	if err != nil {
 		return err
+	}
+	r.number, r.attempt = 1, 0
+	if head != nil {
+		r.number = head.Plan.Chain.Number + 1
+	}
+	if last := l.Chained(); last != nil && last.Number >= r.number {
+		r.number, r.attempt = last.Number, last.Attempt+1
 	}
 	switch {
 	case head == nil:
@@ -201,7 +323,7 @@ func (r *runner) findHead(ctx context.Context) error {
 	case r.head != nil && r.head.Run == head.Run:
 		return nil
 	}
-	follows := r.head != nil && head.Plan.Chain.Parent != nil && head.Plan.Chain.Parent.Run == r.head.Run || r.head == nil && len(r.backlog.ends) > 0
+	follows := r.head != nil && head.Plan.Chain.Parent != nil && head.Plan.Chain.Parent.Run == r.head.Run || r.head == nil && head.Plan.Chain.Number == 1 && len(r.backlog.ends) > 0
 	r.head, r.window = head, nil
 	if head.Window != nil {
 		if r.window, err = run.ReadWindow(ctx, r.Client, *head.Window); err != nil {
@@ -214,23 +336,18 @@ func (r *runner) findHead(ctx context.Context) error {
 	case r.window != nil:
 		r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.window.Ends))
 	default: // what the chain knew is gone: it begins again
-		r.head = nil
 		r.backlog.begin(nil, nil)
 	}
 	return nil
 }
 
 // newestOfChain returns the manifest of the newest version of a chain; nil if there is none.
-func (r *runner) newestOfChain(ctx context.Context) (*schemas.Manifest, error) {
-	if m := r.Newest(); m != nil && r.head != nil && m.Manifest.Plan.Chain != nil && m.Manifest.Plan.Chain.Parent != nil && m.Manifest.Plan.Chain.Parent.Run == r.head.Run {
-		return m.Manifest, nil
-	}
-	l, err := r.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	versions := l.Versions()
+func (r *runner) newestOfChain(ctx context.Context, l *run.Ledger) (*schemas.Manifest, error) {
+	versions, newest := l.Versions(), r.Newest()
 	for i := len(versions) - 1; i >= 0; i-- {
+		if newest != nil && newest.Manifest.Run == versions[i].Run && newest.Manifest.Plan.Chain != nil {
+			return newest.Manifest, nil
+		}
 		m, err := r.Version(ctx, versions[i].Run)
 		if err != nil {
 			return nil, err
@@ -275,6 +392,9 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err := r.await(ctx, first); err != nil {
 			return nil, err
 		}
+		if err := r.checkActive(); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -284,7 +404,7 @@ func (r *runner) await(ctx context.Context, first time.Time) error {
 	for n, to := range r.backlog.bounds {
 		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
 	}
-	subscription := r.Log.Subscribe(ctx, nil, positions...)
+	subscription := r.Log.Subscribe(ctx, r.owner.Changed(), positions...)
 	defer subscription.Close()
 	timeout := run.MaxPatience
 	if !first.IsZero() && r.job.Retrain.After > 0 {
@@ -336,12 +456,11 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Arithmetic: arithmetic(r.blas), Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
-		Chain: &schemas.Chain{Number: 1, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
+		Chain: &schemas.Chain{Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if r.head != nil {
-		plan.Chain.Number = r.head.Plan.Chain.Number + 1
 		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
 	}
 	l, err := r.ReadLedger(ctx)

@@ -14,9 +14,23 @@ type Ledger struct {
 	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
 	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
 	Highest    int          `json:"highest"`    // the number of the latest version, removed or not; 0: there is none
-	Swept      int64        `json:"swept"`      // offset on the plans topic: what does not count before it has tombstones
+	// Chained is the run of a chain whose plan counted last, ended or not; nil: there is none.
+	Chained *ChainedRun `json:"chained,omitempty"`
+	Swept   int64       `json:"swept"` // offset on the plans topic: what does not count before it has tombstones
 	// VersionsSwept is an offset on the versions topic: what is of no version before it has tombstones.
 	VersionsSwept int64 `json:"versions_swept"`
+}
+
+// ChainedRun names a run of a chain, and its turn.
+type ChainedRun struct {
+	Run     string `json:"run"`     // its id
+	Number  int    `json:"number"`  // of the run in its chain
+	Attempt int    `json:"attempt"` // see [Chain]
+}
+
+// Before reports whether the turn of a plan comes after that of a run.
+func (r *ChainedRun) Before(c *Chain) bool {
+	return r.Number < c.Number || r.Number == c.Number && r.Attempt < c.Attempt
 }
 
 // Place says where on a topic the messages of a run's plan or version are. Messages of others may stand between them.

@@ -39,11 +39,13 @@ type Ledger struct {
 	versionsSwept int64                 // see schemas.Ledger
 	damaged       []error               // why messages were skipped
 
-	covered   int64           // a ledger on the topic covers what comes before this offset, but for the ends of runs
-	uncertain map[string]bool // runs whose ends may be before covered: see Ledger.Uncertain
-	written   int             // messages since the latest ledger on the topic
-	bytes     int64           // of them
-	snapshot  int64           // bytes of that ledger
+	covered   int64               // a ledger on the topic covers what comes before this offset, but for the ends of runs
+	chained   *schemas.ChainedRun // whose plan counted last; nil: there is none
+	overtaken map[string]bool     // runs of a chain that do not count, and have no end on the topic: see takeChained
+	uncertain map[string]bool     // runs whose ends may be before covered: see Ledger.Uncertain
+	written   int                 // messages since the latest ledger on the topic
+	bytes     int64               // of them
+	snapshot  int64               // bytes of that ledger
 }
 
 // submitted is a plan on the topic.
@@ -57,7 +59,7 @@ func (c *Client) newLedger() *Ledger {
 	return &Ledger{
 		codec: c.Codec, topic: c.Topics.Plans, first: map[schemas.Digest]int64{}, ends: map[string]*schemas.End{},
 		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{},
-		uncertain: map[string]bool{},
+		uncertain: map[string]bool{}, overtaken: map[string]bool{},
 	}
 }
 
@@ -119,10 +121,11 @@ func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
 	for _, run := range slices.Sorted(maps.Keys(l.uncertain)) {
 		err := c.Remaining(ctx, l.topic, 0, l.Plan(run).Since.Plans, l.covered, func(m Message) error {
 			if end := EndOf(m.Message); end != nil && end.Run == run {
-				if known := l.ends[run]; known != nil && !outranks(end.State, known.State) {
+				if known := l.ends[run]; known != nil && !l.overtaken[run] && !outranks(end.State, known.State) {
 					return nil
 				}
 				l.ends[run] = end
+				delete(l.overtaken, run)
 				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
 			}
 			return nil
@@ -180,6 +183,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 			l.setSince(i, *place.Since)
 		}
 	}
+	l.chained = s.Chained
 	l.written, l.bytes, l.Next, l.covered = 0, 0, s.Before, s.Before
 	if s.Before >= before {
 		return nil
@@ -315,8 +319,23 @@ func (l *Ledger) takePlan(m Message) error {
 		if plan.Since.Plans < l.covered {
 			l.uncertain[run] = true
 		}
+		if plan.Chain != nil {
+			l.takeChained(run, plan.Chain)
+		}
 	}
 	return nil
+}
+
+// takeChained decides whether a run of a chain counts. Of the plans with the same parent and attempt it is the first by offset: the others
+// have ended for every reader of the topic, before anybody begins them. A runner that sees one writes its end, as compaction may put a
+// second copy of the first plan behind it.
+func (l *Ledger) takeChained(run string, chain *schemas.Chain) {
+	if last := l.chained; last != nil && last.Run != run && !last.Before(chain) {
+		reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number, last.Attempt)
+		l.ends[run], l.overtaken[run] = &schemas.End{Run: run, State: schemas.Cancelled, Reason: reason}, true
+		return
+	}
+	l.chained = &schemas.ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}
 }
 
 func (l *Ledger) takeEnd(end *schemas.End) {
@@ -333,6 +352,7 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 	if known == nil || outranks(end.State, known.State) {
 		l.ends[end.Run] = end
 	}
+	delete(l.overtaken, end.Run)
 	at := l.index(end.Run)
 	if at < 0 {
 		return
@@ -515,6 +535,20 @@ func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	}
 }
 
+// Chained returns the run of a chain whose plan counted last, ended or not; nil if there is none.
+func (l *Ledger) Chained() *schemas.ChainedRun { return l.chained }
+
+// Overtaken returns how the runs of a chain end that do not count because others came before them, if their ends are not on the topic. The
+// caller writes them.
+func (l *Ledger) Overtaken() (ends []*schemas.End) {
+	for _, p := range l.plans {
+		if l.overtaken[p.place.Run] {
+			ends = append(ends, l.ends[p.place.Run])
+		}
+	}
+	return ends
+}
+
 // Versions says where the versions are that were not removed, by their numbers.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 
@@ -553,7 +587,7 @@ func (l *Ledger) due(messages int) bool {
 
 // state returns what the ledger knows, but for how runs ended.
 func (l *Ledger) state() *schemas.Ledger {
-	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Swept: l.swept, VersionsSwept: l.versionsSwept}
+	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Chained: l.chained, Swept: l.swept, VersionsSwept: l.versionsSwept}
 	for _, p := range l.plans {
 		if l.ends[p.place.Run] == nil {
 			place := p.place
