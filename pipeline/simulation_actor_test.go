@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -77,9 +78,10 @@ func (s *simulation) remove(a *actor) {
 	s.actors = slices.DeleteFunc(s.actors, func(other *actor) bool { return other == a })
 }
 
-// restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed, or a write was refused.
+// restart starts an ended actor again, as a supervisor does. A submitter starts again only if it was killed, a write was refused, or its
+// membership was lost.
 func (s *simulation) restart(a *actor) {
-	if !a.submitter || errors.Is(a.err, errKilled) || errors.Is(a.err, errRefused) {
+	if !a.submitter || errors.Is(a.err, errKilled) || errors.Is(a.err, errRefused) || errors.Is(a.err, errLost) {
 		a.restart()
 	}
 }
@@ -138,6 +140,9 @@ func (s *simulation) startWorker(i int) {
 func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
 		p := s.pipeline(a)
+		if s.stores {
+			p.sums = &solver.Store{}
+		}
 		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(a, s.solvers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err

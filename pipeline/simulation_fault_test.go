@@ -18,12 +18,12 @@ func (s *simulation) injectFault() {
 		s.log.happen(reassignment, "partitions are assigned again, and some actors are not notified")
 		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 7:
-		s.log.happen(compaction, "plans and versions are compacted")
+		s.log.happen(compaction, "plans, versions and state are compacted")
 		s.compact(s.steps - oldAge) // see Topics
 	case 8:
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
 	case 9:
-		all := slices.Concat(s.workers, s.solvers)
+		all := slices.Concat(s.workers, s.solvers, s.runners)
 		n := s.random.IntN(len(all))
 		s.log.happen(expulsion, "member %d of %d is expelled from its group", n, len(all))
 		all[n].lose()
@@ -34,7 +34,13 @@ func (s *simulation) injectFault() {
 			s.log.addPartition(topic, 0)
 		}
 	case 11:
-		if s.random.IntN(3) == 0 {
+		switch {
+		case s.chain != nil:
+			s.log.happen(reassignment, "each runner takes itself for the active one")
+			for _, m := range s.runners {
+				m.assign(0)
+			}
+		case s.random.IntN(3) == 0:
 			s.loseData()
 		}
 	}
@@ -48,9 +54,10 @@ func (s *simulation) expire(topic string, partition int) {
 	p.expire(before)
 }
 
-// compact compacts versions, and what was written on plans up to a step.
+// compact compacts versions and state, and what was written on plans up to a step.
 func (s *simulation) compact(step int) {
-	versions, plans := s.log.topics[s.topics.Versions][0], s.log.topics[s.topics.Plans][0]
+	versions, state, plans := s.log.topics[s.topics.Versions][0], s.log.topics[s.topics.State][0], s.log.topics[s.topics.Plans][0]
 	versions.compact(versions.end)
+	state.compact(state.end)
 	plans.compact(plans.before(step))
 }

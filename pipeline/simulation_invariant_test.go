@@ -27,7 +27,7 @@ func keyOf(m schemas.Message) (key recordKey, fixed bool) {
 		return recordKey{}, false // a tombstone
 	}
 	switch m.Kind() {
-	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights:
+	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights, schemas.KindLeave, schemas.KindTerms, schemas.KindMoments:
 		id, err := schemas.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:
@@ -55,7 +55,7 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 // learn adds a message that was written without faults to the reference.
 func (s *simulation) learn(m schemas.Message) {
 	if m.Kind() == schemas.KindPlan {
-		if _, id, err := newCachingCodec(s.cache, 0).DecodePlan(m); err == nil && s.warm[id] == "" {
+		if _, id, err := newCachingCodec(s.cache, 0).DecodePlan(m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
 			s.planned[id] = true
 		}
 	}
@@ -96,6 +96,12 @@ func (s *simulation) note(m schemas.Message) {
 		if end.Version != nil && slices.ContainsFunc(s.versions, others) {
 			state = schemas.Cancelled // another run has made the version of that number
 		}
+		if state == schemas.Failed && s.chained[end.Run] != "" {
+			s.fail("run %s of the chain failed, though no data was lost: %s", end.Run, end.Reason)
+		}
+		if state == schemas.Done && s.ends[end.Run] != state {
+			s.noteMade(end.Run)
+		}
 		s.ends[end.Run] = states[max(slices.Index(states, s.ends[end.Run]), slices.Index(states, state))]
 		if end.Version == nil {
 			return
@@ -128,7 +134,7 @@ func (s *simulation) checkWrite(topic string, m schemas.Message) {
 	if key.Kind == schemas.KindManifest {
 		s.checkVersion(m)
 	}
-	if s.examplesReused || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "") {
+	if s.examplesReused || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)
 		} else if got := s.content(m); got != first {
@@ -145,6 +151,10 @@ func (s *simulation) checkWrite(topic string, m schemas.Message) {
 
 // checkReport checks the report of a run that is done.
 func (s *simulation) checkReport(id string, r *schemas.Report) {
+	if s.chained[id] != "" {
+		s.checkChainReport(id, r)
+		return
+	}
 	if s.examplesReused || !s.planned[id] && s.examplesChanged {
 		return // it is of other examples
 	}
@@ -165,6 +175,9 @@ func (s *simulation) checkReport(id string, r *schemas.Report) {
 func (s *simulation) checkEnd() {
 	if s.historyLost {
 		return
+	}
+	if s.chain != nil {
+		s.checkChain()
 	}
 	p, ctx := s.pipeline(unattended()), context.Background()
 	history, err := p.ReadHistory(ctx)

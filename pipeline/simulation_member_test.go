@@ -83,11 +83,18 @@ func (s *simulation) reassign(notified func() bool) {
 			m.assign(owned[i]...)
 		}
 	}
+	for _, group := range [][]*simMembership{s.solvers, s.runners} {
+		s.activate(group, notified)
+	}
+}
+
+// activate draws which member of a group is the active one: it owns the plans topic.
+func (s *simulation) activate(group []*simMembership, notified func() bool) {
 	active := -1
-	if present := s.present(s.solvers); len(present) > 0 {
+	if present := s.present(group); len(present) > 0 {
 		active = present[s.choose(len(present))]
 	}
-	for i, m := range s.solvers {
+	for i, m := range group {
 		if !notified() {
 			continue
 		}

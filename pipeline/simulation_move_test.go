@@ -8,11 +8,12 @@ const (
 	pause        move = "an actor pauses"
 	reassignment move = "partitions are assigned again"
 	expulsion    move = "a member is expelled from its group"
-	compaction   move = "plans and versions are compacted"
+	compaction   move = "plans, versions and state are compacted"
 	expiry       move = "messages expire"
 	loss         move = "an acknowledged message is lost"
 	quarantining move = "a message is put into quarantine"
 	ingestion    move = "a source is ingested again"
+	overtaking   move = "another run has the turn in a chain"
 	warming      move = "a run starts from a version"
 	truncation   move = "offsets are used again"
 	remaking     move = "a topic is made anew"
@@ -23,7 +24,7 @@ const (
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, warming}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

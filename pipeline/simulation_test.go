@@ -23,7 +23,7 @@ var (
 	schedule  = flag.Uint64("schedule", 0, "simulate only the schedule with this seed, and log its faults and its weights")
 )
 
-// TestSimulation runs the production code of workers, solvers and submitters against a log in memory (simLog), under random
+// TestSimulation runs the production code of workers, solvers, submitters and runners against a log in memory (simLog), under random
 // faults. A simulation has no clock, no sockets and one thread.
 //
 // An actor is one process: a coroutine that gives control to the scheduler at every call of the log. In each step the
@@ -58,6 +58,9 @@ var (
 // A run may start from the latest version. Then the weights of its version must be those of as many warm starts without faults, and
 // nobody may remove the version that it starts from (noteWarm, prune).
 //
+// Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
+// happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports.
+//
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
 // What must hold of every report (checkReport): it has the rows that count, how many messages were passed over and why, and how many
@@ -82,6 +85,7 @@ func TestSimulation(t *testing.T) {
 		newScenario(t, plainExamples(), 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
+		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
 	if *schedule > 0 {
@@ -158,12 +162,12 @@ type scenario struct {
 	reference  map[recordKey]schemas.Digest // content of each record of a run without faults
 	planned    map[string]bool              // the runs of the reference, without warm starts
 	versionsOf map[string]schemas.Digest    // the weights of versions without faults, by the lineages of their runs
+	chain      *simChain                    // nil: runs are submitted one by one
 	cache      *codecCache
 }
 
-// newScenario returns a scenario. It runs its job without faults to get the reference. bytes is how much memory
-// a worker may keep rows and blocks in.
-func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
+// emptyScenario returns a scenario without a reference. bytes is how much memory a worker may keep rows and blocks in.
+func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
 	blas, err := kernel.Open("gonum")
 	if err != nil {
@@ -178,6 +182,13 @@ func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schem
 	if examples.files {
 		sc.job.Examples.Train = examples.seal.Files
 	}
+	return sc
+}
+
+// newScenario returns a scenario. It runs its job without faults to get the reference.
+func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
+	t.Helper()
+	sc := emptyScenario(t, examples, bytes, list...)
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m schemas.Message) {
@@ -221,6 +232,7 @@ type simulation struct {
 	ready, waiting []*actor         // buffers of step
 	workers        []*simMembership // by worker
 	solvers        []*simMembership // by solver
+	runners        []*simMembership // by runner
 
 	faultsLeft      int
 	dataLost        bool                         // a message that a run may need was lost or expired
@@ -232,9 +244,14 @@ type simulation struct {
 	examplesChanged bool                         // the examples are not those of the scenario any more
 	warm            map[string]string            // the runs of the versions that runs start from
 	lineages        map[string]string            // of runs: see noteWarm
+	chained         map[string]string            // the kinds of the runs of a chain
+	numbers         map[string]int               // in the chain, of these runs
+	turnOf          map[string]string            // the run that counts, by its parent and attempt
+	made            []string                     // runs of the chain that are done, in the order of their ends
 	others          map[recordKey]schemas.Digest // the first content of each record of runs of other examples
 	quarantined     map[string]bool              // keys that were written to the quarantine topic
 	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
+	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
 	drawn           map[uint64]int               // submissions by seed
 
@@ -255,13 +272,13 @@ type simulation struct {
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
+		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{}, turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for range simPartitions {
 		s.log.addPartition(s.topics.Examples, 0)
 		s.log.addPartition(s.topics.Residuals, s.random.Int64N(3)) // what was there before is gone
 	}
-	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.Plans, s.topics.Quarantine} {
+	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State, s.topics.Plans, s.topics.Quarantine} {
 		s.log.addPartition(topic, s.random.Int64N(3))
 	}
 	for p, messages := range sc.messages {
@@ -289,7 +306,11 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	s.chunk = int(seed / 5 % 4 / 3)
 	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
-	for rounds := 1 + s.random.IntN(4)/3; rounds > 0; rounds-- {
+	if sc.chain != nil {
+		s.stores = s.random.IntN(2) == 0
+		s.simulateChain()
+	}
+	for rounds := 1 + s.random.IntN(4)/3; rounds > 0 && sc.chain == nil; rounds-- {
 		s.faultsLeft = s.random.IntN(10)
 		for submitters := 1 + s.random.IntN(3)/2; submitters > 0; submitters-- {
 			s.submit(uint64(1+s.random.IntN(3)/2), s.random.IntN(3) == 0, s.random.IntN(3) == 0).paused = s.random.IntN(300)

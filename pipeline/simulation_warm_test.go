@@ -17,9 +17,15 @@ func (s *simulation) noteWarm(m schemas.Message) {
 		s.fail("a plan is written that can't be read: %v", err)
 		return
 	}
-	lineage := "seed " + strconv.FormatUint(plan.Seed, 10)
 	if plan.Warm != nil {
 		s.warm[id] = plan.Warm.Run
+	}
+	if plan.Chain != nil {
+		s.noteChained(id, plan)
+		return
+	}
+	lineage := "seed " + strconv.FormatUint(plan.Seed, 10)
+	if plan.Warm != nil {
 		lineage = s.lineages[plan.Warm.Run] + ", warm"
 	}
 	if s.examplesChanged || lineage == ", warm" {

@@ -1,0 +1,170 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// simChain is what a chain of versions must be, whatever happens while it is made: it is a function of the log.
+type simChain struct {
+	kinds   []string                  // of the versions, in order: full or update
+	reports map[string]schemas.Digest // what the report of each run says of its version, by lineage
+}
+
+// newChainScenario returns a scenario whose runs are those of a chain. Like newScenario, it makes the chain without faults first.
+func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o RetrainOptions, list ...schemas.Stage) *scenario {
+	t.Helper()
+	sc := emptyScenario(t, examples, bytes, list...)
+	sc.chain = &simChain{reports: map[string]schemas.Digest{}}
+	sc.job.Retrain, sc.job.Keep = o, simKeep
+	s := sc.simulation(0)
+	s.random = nil
+	s.log.onWrite = func(topic string, m schemas.Message) {
+		s.learn(m)
+		s.checkWrite(topic, m)
+	}
+	s.startRoles(1, 1)
+	s.startRunners(1)
+	s.awaitRuns()
+	s.stopActors()
+	for _, id := range s.made {
+		sc.chain.kinds = append(sc.chain.kinds, s.chained[id])
+	}
+	if s.checkEnd(); s.violation != nil {
+		t.Fatalf("without faults: %v", s.violation)
+	}
+	for _, kind := range []string{schemas.RunFull, schemas.RunUpdate} {
+		if !slices.Contains(sc.chain.kinds, kind) {
+			t.Fatalf("the chain without faults has the versions %v, none of which is of the kind %s", sc.chain.kinds, kind)
+		}
+	}
+	return sc
+}
+
+// startRunners starts processes that retrain the pipeline, and assigns the chain to one of them.
+func (s *simulation) startRunners(n int) {
+	for range n {
+		s.runners = append(s.runners, newSimMembership())
+	}
+	for i := range s.runners {
+		s.startRunner(i)
+	}
+	s.assignAll()
+}
+
+func (s *simulation) startRunner(i int) *actor {
+	a := s.start(fmt.Sprint("runner ", i), func() { s.startRunner(i) }, func(a *actor) error {
+		p, m := s.pipeline(a), s.join(a, s.runners, i)
+		defer m.Leave()
+		follow := func(ctx context.Context, plan *schemas.Plan, l *run.Ledger) (*schemas.Report, error) {
+			return p.follow(ctx, plan, l, event.Ignore{})
+		}
+		join := func(context.Context) (execution, func(), error) { return follow, func() {}, nil }
+		job := s.job
+		if i > 0 {
+			job.Examples.Format = "csv" // its plans have other ids, and change no bits
+		}
+		err := newRunner(p, job, m, simArithmetic, join, event.Ignore{}).run(context.Background(), true)
+		switch {
+		case err == nil:
+			s.outcomes = append(s.outcomes, schemas.Done)
+		case !errors.Is(err, errKilled) && !errors.Is(err, errRefused) && !errors.Is(err, errLost):
+			s.fail("a runner has ended: %v", err)
+		}
+		return err
+	})
+	a.submitter = true
+	return a
+}
+
+// simulateChain simulates one schedule of a chain: one or two runners, and up to nine faults, besides those of single calls.
+func (s *simulation) simulateChain() {
+	s.faultsLeft = s.random.IntN(10)
+	s.startRunners(1 + s.random.IntN(2))
+	s.awaitRuns()
+}
+
+// noteChained notes which version of a chain a run makes.
+func (s *simulation) noteChained(id string, plan *schemas.Plan) {
+	s.chained[id], s.lineages[id] = schemas.RunFull, fmt.Sprintf("version %d of the chain", plan.Chain.Number)
+	if plan.Update() != nil {
+		s.chained[id] = schemas.RunUpdate
+	}
+	s.numbers[id] = plan.Chain.Number
+	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)
+	if plan.Chain.Parent != nil {
+		turn = fmt.Sprint(*plan.Chain.Parent, plan.Chain.Attempt)
+	}
+	if s.turnOf[turn] != "" {
+		s.log.happen(overtaking, "run %s has the parent and the attempt of run %s", id, s.turnOf[turn])
+		s.ends[id] = schemas.Cancelled
+		return
+	}
+	s.turnOf[turn] = id
+}
+
+// noteMade notes that a run of a chain is done for the first time. The versions must come in order, none twice, and none left out.
+func (s *simulation) noteMade(id string) {
+	if s.chained[id] == "" {
+		return
+	}
+	if s.made = append(s.made, id); s.numbers[id] != len(s.made) {
+		s.fail("run %s has made version %d of the chain after %d others", id, s.numbers[id], len(s.made)-1)
+	}
+}
+
+// checkChainReport checks what the report of a run of a chain says of its version. Without faults it is learnt.
+func (s *simulation) checkChainReport(id string, r *schemas.Report) {
+	if r.Retrain == nil {
+		s.fail("the report of run %s of a chain says nothing of the chain", id)
+		return
+	}
+	of := *r.Retrain
+	of.Seconds = 0
+	got, lineage := schemas.DigestJSON(of), s.lineages[id]
+	if s.random == nil {
+		s.chain.reports[lineage] = got
+	} else if want := s.chain.reports[lineage]; got != want {
+		s.fail("the report of run %s (%s) says %+v, which is not what it says without faults", id, lineage, of)
+	}
+}
+
+// checkChain checks that the whole backlog is learnt: the chain has all versions.
+func (s *simulation) checkChain() {
+	var kinds []string
+	for _, id := range s.made {
+		kinds = append(kinds, s.chained[id])
+	}
+	if !slices.Equal(kinds, s.chain.kinds) {
+		s.fail("the chain has versions of the kinds %v, without faults %v", kinds, s.chain.kinds)
+	}
+}
+
+// chainExamples are several messages in each partition, one of which can't be used.
+func chainExamples() *simExamples {
+	e := &simExamples{}
+	for p := range simPartitions {
+		var messages []schemas.Message
+		for n := range 5 {
+			messages = append(messages, simMessage(p, n, schemas.Origin{}))
+		}
+		e.messages = append(e.messages, messages)
+	}
+	e.messages[1][3] = schemas.Message{Value: []byte("no Arrow stream")}
+	return e
+}
+
+// chainOptions make a chain with full runs and updates that visit increments of the past again, and drop them.
+func chainOptions() RetrainOptions {
+	o := DefaultRetrain()
+	o.Rows, o.After, o.Refresh, o.Decay, o.Passes = 2*simRows, 0, 1, 0.5, 1
+	o.Window.Increments, o.Full = 2, FullOptions{Every: 2}
+	return o
+}
