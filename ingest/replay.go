@@ -2,13 +2,16 @@ package ingest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Counting says which messages of the examples topic count in a run: each
-// sequence of the plan's sources once, and the messages of other producers if the
-// plan wants them. NewCounting makes it from a plan, once for all partitions. It
+// sequence of the plan's sources once, and, if the plan wants them, the messages of
+// other producers and those of topics that ingest follows. NewCounting makes it from a plan, once for all partitions. It
 // is read-only, and safe for concurrent use.
 type Counting struct {
 	plan    *schemas.Plan
@@ -66,6 +69,9 @@ type Replay struct {
 	*Counting
 	span schemas.Span
 	seen map[*schemas.SourceSeal]*position
+	// topics is how far topics that ingest follows are counted, by the origin of
+	// their messages, without a sequence.
+	topics map[schemas.Origin]int64
 }
 
 // position is how far the messages of one source have been seen.
@@ -77,14 +83,19 @@ type position struct {
 
 // Replay returns a Replay at the beginning of a span of the plan.
 func (c *Counting) Replay(span schemas.Span) *Replay {
-	r := &Replay{c, span, map[*schemas.SourceSeal]*position{}}
+	r := &Replay{c, span, map[*schemas.SourceSeal]*position{}, map[schemas.Origin]int64{}}
 	if c.plan.Chain == nil {
 		return r
 	}
 	for _, progress := range c.plan.Chain.Progress {
-		seal := c.sources[schemas.Origin{Source: progress.Source, Attempt: progress.Attempt}]
-		if seal != nil && span.Partition < len(progress.Next) {
-			r.seen[seal] = &position{next: progress.Next[span.Partition]}
+		if span.Partition >= len(progress.Next) {
+			continue
+		}
+		source, next := schemas.Origin{Source: progress.Source, Attempt: progress.Attempt}, progress.Next[span.Partition]
+		if seal := c.sources[source]; seal != nil {
+			r.seen[seal] = &position{next: next}
+		} else if schemas.IsTopicSource(progress.Source) {
+			r.topics[source] = next
 		}
 	}
 	return r
@@ -99,6 +110,9 @@ func (r *Replay) Accept(m schemas.Message) schemas.PassOverReason {
 			return ""
 		}
 		return schemas.OtherProducer
+	}
+	if origin.Next > 0 {
+		return r.acceptTopic(origin)
 	}
 	seal := r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
 	switch {
@@ -122,6 +136,21 @@ func (r *Replay) Accept(m schemas.Message) schemas.PassOverReason {
 	}
 	p.next = origin.Sequence + int64(seal.Partitions)
 	p.count++
+	return ""
+}
+
+// acceptTopic is Accept for a message of a topic that ingest follows. Whoever
+// wrote it had seen what was counted before it, or it is a repetition. So it
+// begins where the one before ended, or earlier.
+func (r *Replay) acceptTopic(o schemas.Origin) schemas.PassOverReason {
+	source := schemas.Origin{Source: o.Source, Attempt: o.Attempt}
+	switch {
+	case !r.plan.Foreign:
+		return schemas.OtherSource
+	case o.Sequence < r.topics[source]:
+		return schemas.Repeated
+	}
+	r.topics[source] = o.Next
 	return ""
 }
 
@@ -166,13 +195,19 @@ func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
 	return missing, nil
 }
 
-// Progress returns how far the sources that were seen are counted in the partition, in the order of the plan.
+// Progress returns how far the sources that were seen are counted in the partition: those of the plan in its order, and then topics by
+// their names.
 func (r *Replay) Progress() (progress []schemas.PartitionProgress) {
 	for i := range r.plan.Sources {
 		seal := &r.plan.Sources[i]
 		if p := r.seen[seal]; p != nil {
 			progress = append(progress, schemas.PartitionProgress{Source: seal.ID, Attempt: seal.Attempt, Next: p.next})
 		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(r.topics), func(a, b schemas.Origin) int {
+		return strings.Compare(schemas.SourceName(a.Source, a.Attempt), schemas.SourceName(b.Source, b.Attempt))
+	}) {
+		progress = append(progress, schemas.PartitionProgress{Source: o.Source, Attempt: o.Attempt, Next: r.topics[o]})
 	}
 	return progress
 }

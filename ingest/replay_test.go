@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -15,6 +16,11 @@ func TestReplayPassesOver(t *testing.T) {
 	other := schemas.SourceSeal{ID: "b", Attempt: "1", Partitions: 2, Messages: 4, Spans: schemas.Spans{{Partition: 0, From: 14, To: 16}, {Partition: 1, From: 3, To: 5}}}
 	of := func(source string, sequence int) schemas.Message {
 		return schemas.Message{Headers: []schemas.Header{{Key: "stagewise-source", Value: source}, {Key: "stagewise-sequence", Value: strconv.Itoa(sequence)}}}
+	}
+	topic := func(source string, sequence, next int) schemas.Message {
+		m := of(source, sequence)
+		m.Headers = append(m.Headers, schemas.Header{Key: "stagewise-next", Value: strconv.Itoa(next)})
+		return m
 	}
 	common := schemas.Message{Headers: []schemas.Header{{Key: "source", Value: "shop/1"}, {Key: "sequence", Value: "0"}}}
 	const counts schemas.PassOverReason = ""
@@ -53,6 +59,21 @@ func TestReplayPassesOver(t *testing.T) {
 			schemas.Plan{Sources: []schemas.SourceSeal{other}, Removed: []string{"a/1"}, Foreign: true}, schemas.Span{From: 14, To: 20},
 			[]step{{of("a/1", 0), schemas.Removed}, {of("a/2", 0), schemas.Unsealed}, {of("b/1", 0), counts}, {of("b/1", 2), counts}, {common, counts}}, nil, false,
 		},
+		"topics that ingest follows": {
+			schemas.Plan{Foreign: true}, schemas.Span{From: 0, To: 20},
+			[]step{
+				{topic("topic:t/1", 4, 9), counts}, {topic("topic:t/1", 4, 9), schemas.Repeated}, {topic("topic:t/1", 4, 12), schemas.Repeated},
+				{topic("topic:t/1", 9, 12), counts}, {topic("topic:u/1", 0, 1), counts}, {topic("topic:t/2", 0, 3), counts}, {topic("topic:t/1", 14, 15), counts},
+				{of("topic:t/1", 15), counts}, // without what comes next it is of another producer
+			}, nil, false,
+		},
+		"topics that ingest follows, in a run of files": {
+			schemas.Plan{Sources: []schemas.SourceSeal{whole}}, schemas.Span{From: 14, To: 14}, []step{{topic("topic:t/1", 0, 9), schemas.OtherSource}}, nil, true,
+		},
+		"topics that ingest follows, in a chain": {
+			schemas.Plan{Foreign: true, Chain: &schemas.Chain{Progress: []schemas.SourceProgress{{Source: "topic:t", Attempt: "1", Next: []int64{9}}}}}, schemas.Span{From: 14, To: 20},
+			[]step{{topic("topic:t/1", 4, 9), schemas.Repeated}, {topic("topic:t/1", 9, 11), counts}}, nil, false,
+		},
 		"what is left of a source": {
 			schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true}, schemas.Span{From: 12, To: 20},
 			[]step{{of("a/1", 4), counts}, {of("a/1", 2), schemas.Repeated}, {of("a/1", 6), counts}, {of("b/1", 0), counts}},
@@ -83,6 +104,23 @@ func TestReplayPassesOver(t *testing.T) {
 	plan := schemas.Plan{Sources: []schemas.SourceSeal{whole, other}, Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 10, To: 16}}}
 	if n := NewCounting(&plan).WithoutSpan(); n != 3+2 {
 		t.Errorf("%d messages in a partition without a span, expected 5", n)
+	}
+}
+
+// A run of a chain says how far each topic is counted, for the next one.
+func TestReplayProgressOfTopics(t *testing.T) {
+	plan := schemas.Plan{Foreign: true, Chain: &schemas.Chain{Progress: []schemas.SourceProgress{
+		{Source: "topic:t", Attempt: "1", Next: []int64{0, 9}}, {Source: "gone", Attempt: "1", Next: []int64{0, 2}},
+	}}}
+	replay := NewCounting(&plan).Replay(schemas.Span{Partition: 1, From: 4, To: 6})
+	for _, source := range []string{"topic:u/1", "topic:t/1"} {
+		replay.Accept(schemas.Message{Headers: []schemas.Header{
+			{Key: "stagewise-source", Value: source}, {Key: "stagewise-sequence", Value: "9"}, {Key: "stagewise-next", Value: "12"},
+		}})
+	}
+	want := []schemas.PartitionProgress{{Source: "topic:t", Attempt: "1", Next: 12}, {Source: "topic:u", Attempt: "1", Next: 12}}
+	if got := replay.Progress(); !slices.Equal(got, want) {
+		t.Errorf("%v, expected %v", got, want)
 	}
 }
 

@@ -499,10 +499,10 @@ func overlapsAny(s schemas.Span, list schemas.Spans) bool {
 	return slices.ContainsFunc(list, func(o schemas.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
 }
 
-// progressOf returns the progress of the sources of a plan.
+// progressOf returns the progress of the sources of a plan, and of topics that ingest follows, which no plan names.
 func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (progress []schemas.SourceProgress) {
 	for _, p := range all {
-		if slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool { return s.ID == p.Source && s.Attempt == p.Attempt }) {
+		if schemas.IsTopicSource(p.Source) || slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool { return s.ID == p.Source && s.Attempt == p.Attempt }) {
 			progress = append(progress, p)
 		}
 	}

@@ -119,7 +119,7 @@ func (p *pipeline) unfinished(ctx context.Context, l *run.Ledger, bounds []schem
 		err := p.Between(ctx, p.Topics.Examples, n, span.To-1, span.To, func(m run.Message) error {
 			origin, ingested := schemas.OriginOf(m.Message)
 			name := schemas.SourceName(origin.Source, origin.Attempt)
-			if !ingested || l.Sealed(name) || l.Incomplete(name) {
+			if !ingested || origin.Next > 0 || l.Sealed(name) || l.Incomplete(name) {
 				return nil
 			}
 			i, seen := at[name]

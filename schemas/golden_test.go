@@ -52,6 +52,7 @@ func samples(t testing.TB) map[string]Message {
 	all := map[string]Message{
 		"examples":        examples(kinds["all"]),
 		"examples-bytes":  examples(kinds["bytes"]),
+		"examples-topic":  must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
 		"examples-sparse": sparse,
 		"examples-frame":  frame,
 		"residuals":       must(residuals(2, 3).Encode(mem))(t),
@@ -637,10 +638,27 @@ func quarantinedOf(m Message) (*Quarantined, error) {
 	return q, nil
 }
 
+// positions are how far a topic of two partitions was read.
+func positions() []TopicPosition {
+	return []TopicPosition{{Partition: 0, Next: 7, Last: "0123456789ab"}, {Partition: 4, Next: 2, Last: "ba9876543210"}}
+}
+
 // A message that was ingested says where it is from, and one of another producer does not.
 func TestOrigin(t *testing.T) {
-	if o, ok := OriginOf(samples(t)["examples"]); !ok || o != (Origin{"source", "1", 5}) || !o.Of(&SourceSeal{ID: "source", Attempt: "1"}) {
+	if o, ok := OriginOf(samples(t)["examples"]); !ok || o != (Origin{Source: "source", Attempt: "1", Sequence: 5}) || !o.Of(&SourceSeal{ID: "source", Attempt: "1"}) {
 		t.Errorf("the golden has origin %+v, %v", o, ok)
+	}
+	topic := samples(t)["examples-topic"]
+	if o, ok := OriginOf(topic); !ok || o != (Origin{Source: "topic:clicks", Attempt: "1", Sequence: 5, Next: 9}) {
+		t.Errorf("the golden of a topic has origin %+v, %v", o, ok)
+	}
+	if read, err := TopicPositionsOf(topic); err != nil || !slices.Equal(read, positions()) {
+		t.Errorf("the golden of a topic has the positions %v, %v", read, err)
+	}
+	for _, text := range []string{"", "[", `[{"partition":-1}]`, `[{"next":-1}]`} {
+		if _, err := TopicPositionsOf(Message{Headers: []Header{{headerPositions, text}}}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("positions %s: %v", text, err)
+		}
 	}
 	if o, ok := OriginOf(samples(t)["examples-sparse"]); ok {
 		t.Errorf("another producer's message has origin %+v", o)
@@ -648,6 +666,7 @@ func TestOrigin(t *testing.T) {
 	for _, headers := range [][]Header{
 		{{headerSource, "source"}, {headerSequence, "5"}}, {{headerSource, "source/1"}}, {{headerSource, "source/1"}, {headerSequence, "-1"}},
 		{{headerSource, "source/1"}, {headerSequence, "x"}}, {{"source", "source/1"}, {"sequence", "5"}},
+		{{headerSource, "topic:clicks/1"}, {headerSequence, "5"}}, {{headerSource, "topic:clicks/1"}, {headerSequence, "5"}, {headerNext, "5"}},
 	} {
 		if o, ok := OriginOf(Message{Headers: headers}); ok {
 			t.Errorf("%v: %+v, %v", headers, o, ok)

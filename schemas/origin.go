@@ -12,7 +12,8 @@ import (
 type Origin struct {
 	Source   string // ID of the source: see [SourceSeal]
 	Attempt  string // of the source's ingest
-	Sequence int64  // 0, 1, …: its number in the source
+	Sequence int64  // 0, 1, …: its number in the source; of a topic that ingest follows, see [TopicSequence]
+	Next     int64  // of a topic that ingest follows: the sequence after the message; 0 for a file
 }
 
 // The headers of a message that was ingested. Other producers write to the same topic, with headers of their own: these names
@@ -55,6 +56,12 @@ func OriginOf(m Message) (o Origin, ok bool) {
 		return Origin{}, false
 	}
 	o.Sequence = sequence
+	if IsTopicSource(o.Source) {
+		o.Next, err = strconv.ParseInt(m.Get(headerNext), 10, 64)
+		if err != nil || o.Next <= o.Sequence {
+			return Origin{}, false
+		}
+	}
 	return o, true
 }
 

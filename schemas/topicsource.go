@@ -1,0 +1,71 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// A topic that ingest follows is a source without an end, and so without a seal. Its messages say how far the topic was read before them
+// and with them. A message counts if what it begins with was not counted yet.
+
+const (
+	// topicSource begins the ID of a source that is a topic. The ID of a file is a digest.
+	topicSource = "topic:"
+	// headerNext is the sequence of the message that comes after this one in its partition.
+	headerNext = "stagewise-next"
+	// headerPositions says how far the topic was read.
+	headerPositions = "stagewise-positions"
+)
+
+// TopicSource returns the ID of the source that is a topic.
+func TopicSource(topic string) string { return topicSource + topic }
+
+// IsTopicSource reports whether a source with this ID is a topic that ingest follows.
+func IsTopicSource(id string) bool { return strings.HasPrefix(id, topicSource) }
+
+// TopicPosition is how far ingest has read a partition of a topic that it follows.
+type TopicPosition struct {
+	Partition int    `json:"partition"`
+	Next      int64  `json:"next"` // the offset after the last that was read
+	Last      Digest `json:"last"` // of the message that was read last, to recognise the topic by
+}
+
+// TopicSequence returns the sequence of the message that comes after those that have these positions: the sum of the offsets, as each
+// message raises one of them.
+func TopicSequence(positions []TopicPosition) (sequence int64) {
+	for _, p := range positions {
+		sequence += p.Next
+	}
+	return sequence
+}
+
+// TopicMessage encodes rows as an examples message of a topic that ingest follows. positions are those after the rows, of all partitions
+// of the topic that go to the message's partition of the examples. Errors are those of [EncodeExamples], with the origin.
+func (o Origin) TopicMessage(positions []TopicPosition, rows *ExampleRows, mem memory.Allocator) (Message, error) {
+	m, err := o.Message(rows, mem)
+	if err != nil {
+		return Message{}, err
+	}
+	m.Headers = append(m.Headers, Header{headerNext, strconv.FormatInt(TopicSequence(positions), 10)}, Header{headerPositions, string(mustJSON(positions))})
+	return m, nil
+}
+
+// TopicPositionsOf decodes how far ingest had read a topic when it wrote a message of it. An error wraps [ErrDamaged].
+func TopicPositionsOf(m Message) (positions []TopicPosition, err error) {
+	text := m.Get(headerPositions)
+	if err := json.Unmarshal([]byte(text), &positions); err != nil {
+		return nil, fmt.Errorf("%w: header %s is %s: %w", ErrDamaged, headerPositions, stream.Quote(text), err)
+	}
+	for _, p := range positions {
+		if p.Partition < 0 || p.Next < 0 {
+			return nil, fmt.Errorf("%w: header %s is %s, expected partitions and offsets of at least 0", ErrDamaged, headerPositions, stream.Quote(text))
+		}
+	}
+	return positions, nil
+}
