@@ -5,13 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -158,7 +153,7 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 		}
 		size += row
 		r.empty = false
-		if err := r.append(); err != nil {
+		if err := r.appendRow(b, r.record, r.parse); err != nil {
 			return nil, err
 		}
 	}
@@ -178,88 +173,17 @@ func (r *csvReader) eachLabel(put func(label string) bool) error {
 	}
 }
 
-// append adds the row to the batch.
-func (r *csvReader) append() error {
-	b := &r.batch
-	base := len(b.Floats)
-	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
-	features := b.Floats[base:]
-	for i, field := range r.record {
-		cell, field := r.cells[i], strings.TrimSpace(field)
-		switch cell.role {
-		case feature:
-			v, err := r.parse(field)
-			if err != nil {
-				return r.fail(i, err)
-			}
-			features[cell.at] = v
-		case category:
-			if err := r.category(cell, features, field); err != nil {
-				return r.fail(i, err)
-			}
-		case label:
-			word, err := r.word(field)
-			if err != nil {
-				return r.fail(i, err)
-			}
-			b.Words = append(b.Words, word)
-		case weight:
-			v, err := number(field)
-			if err != nil {
-				return r.fail(i, err)
-			}
-			if v < 0 {
-				return r.fail(i, fmt.Errorf("weight %s: expected a number ≥ 0", quote(field)))
-			}
-			b.Weights = append(b.Weights, v)
-		}
-	}
-	b.Rows++
-	return nil
-}
-
 // parse parses a feature; NaN if it is missing.
 func (r *csvReader) parse(field string) (float32, error) {
-	if r.isMissing(field) {
-		return float32(math.NaN()), r.checkMissing(missingText(field))
-	}
-	v, err := number(field)
+	v, err := r.layout.parse(field)
 	switch {
-	case err == nil:
-	case decimalComma.MatchString(field):
-		err = fmt.Errorf("%w: write decimals with a point", err)
+	case err == nil || r.isMissing(field) || decimalComma.MatchString(field):
 	case r.names == nil && r.line == 1:
 		err = fmt.Errorf("%w (if this is a header: set %s)", err, r.options.key("header"))
 	case !r.options.predicts && looksLikeWords(field):
 		err = fmt.Errorf("%w: examples.categorical takes columns of words, examples.columns.drop leaves a column out, examples.missing_values says which words mean that a value is missing", err)
 	}
 	return v, err
-}
-
-// decimalComma is a number as half of the world writes it.
-var decimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
-
-// looksLikeWords reports whether a field that is no number may be one of a few words.
-func looksLikeWords(field string) bool {
-	first, _ := utf8.DecodeRuneInString(field)
-	return unicode.IsLetter(first) && len(field) <= 40
-}
-
-// number parses a finite float32.
-func number(field string) (float32, error) {
-	if field == "" {
-		return 0, errors.New("an empty field")
-	}
-	v, err := strconv.ParseFloat(field, 32)
-	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is too large for a float32", quote(field))
-	case err != nil:
-		return 0, fmt.Errorf("%s is not a number", quote(field))
-	case v-v != 0: // v-v is 0 for finite v only
-		return 0, fmt.Errorf("%s is not a finite number", quote(field))
-	}
-	return float32(v), nil
 }
 
 // rowLimit limits the length of a row. The parser reads through it; before each

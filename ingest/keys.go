@@ -21,11 +21,16 @@ func Keys() []schemas.Key {
 			pairs += fmt.Sprintf(". `%s`: %s", f.name, f.wantFiles)
 		}
 	}
+	var ofTopics []string
+	for _, f := range valueFormats() {
+		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
+	}
 	return []schemas.Key{
 		{Name: "train", Meaning: "a file to train on, or a list of files; a path is relative to the configuration's folder; a pattern such as `data/*.csv` stands for the files that match, sorted; " +
 			"`\"-\"` is the standard input; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "a file to test on, or a list of files, as for `train`"},
-		{Name: "format", Meaning: enumerate(values, "or") + "; none: told by the file's name, then by its first bytes"},
+		{Name: "from_topic", Meaning: "a topic that `ingest` follows: each message has an example or several in its value, in the format that `format` says; not beside `train` and `test`; none: no topic"},
+		{Name: "format", Meaning: enumerate(values, "or") + "; none: told by the file's name, then by its first bytes. With `from_topic`: " + enumerate(ofTopics, "or")},
 		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0 of CSV, and otherwise the column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if a key gives a column by its name"},
@@ -48,6 +53,11 @@ func readBy(key string) string {
 	for _, f := range formats() {
 		if slices.Contains(f.keys, key) {
 			names = append(names, "`"+f.name+"`")
+		}
+	}
+	for _, f := range valueFormats() {
+		if name := "`" + f.name + "`"; slices.Contains(f.keys, key) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return enumerate(names, "and")

@@ -18,6 +18,9 @@ type Options struct {
 	// topic already has the examples. One of them may be StandardInput: see Spool.
 	Train []string `mapstructure:"train" yaml:"train" path:"file"`
 	Test  []string `mapstructure:"test" yaml:"test" path:"file"`
+	// FromTopic is the name of a topic that ingest follows, whose messages have
+	// values in the format Format; "": none. There are no files then.
+	FromTopic string `mapstructure:"from_topic" yaml:"from_topic"`
 	// Format is the name of the files' format; "": each file's name tells, or
 	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
@@ -121,7 +124,9 @@ func (o Options) check(files []string) []schemas.Problem {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	if f, ok := o.formatByName(""); o.Format != "" && (!ok || f.open == nil) {
+	if o.FromTopic != "" {
+		problems = append(problems, o.checkFromTopic()...)
+	} else if f, ok := o.formatByName(""); o.Format != "" && (!ok || f.open == nil) {
 		wrong("format", o.Format, wantFormat())
 	} else {
 		problems = append(problems, o.checkFiles("train", o.Train)...)
@@ -134,11 +139,13 @@ func (o Options) check(files []string) []schemas.Problem {
 		}
 		wrong(key, StandardInput, "the standard input (-) in one place only: it can be read once")
 	}
-	problems = append(problems, o.checkColumns(o.formatsOf(files))...)
 	// The keys of every format are checked: which formats the files have may be
 	// known only when they are opened.
+	if o.FromTopic == "" {
+		problems = append(problems, o.checkColumns(o.formatsOf(files))...)
+	}
 	for _, f := range formats() {
-		if f.check == nil {
+		if f.check == nil || o.FromTopic != "" {
 			continue
 		}
 		for _, p := range f.check(o) {

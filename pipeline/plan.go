@@ -72,6 +72,9 @@ func inputOf(o ingest.Options) schemas.Input {
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header, Delimiter: o.Delimiter,
 		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
 	}
+	if o.FromTopic != "" {
+		input.Format = "" // that of values: files to predict tell theirs
+	}
 	if !slices.Equal(o.MissingValues, ingest.DefaultMissingValues()) {
 		input.MissingValues = o.MissingValues
 	}
