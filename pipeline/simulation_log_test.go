@@ -273,7 +273,7 @@ func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, b
 	}
 	message := p.messages[p.index(at.Offset)]
 	at.Offset = message.Offset + 1
-	return &run.Delivery{Topic: at.Topic, Message: message}, false, nil
+	return &run.Delivery{Topic: at.Topic, Partition: at.Partition, Message: message}, false, nil
 }
 
 func (s *simSubscription) Close() {}

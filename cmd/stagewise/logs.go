@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -42,7 +43,7 @@ func (l *logs) Record(e event.Event) {
 		}
 		l.Info("retrained", attributes...)
 	case event.Quarantined:
-		l.Warn("quarantined", "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
+		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:
 		l.Info("surveyed", "rows", e.Rows[schemas.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes, "passed_over", e.PassedOver, "seconds", e.Elapsed.Seconds())
 	case event.Passed:

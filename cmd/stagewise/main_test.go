@@ -46,6 +46,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 	files := map[string]string{
 		"good.yaml":   good,
 		"empty.yaml":  "name: a\n",
+		"topic.yaml":  "name: a\nexamples: {from_topic: clicks, format: csv}\n",
 		"bad.yaml":    "name: a\nstages: [{pases: 3, link: probit}]\nseed: x\n",
 		"syntax.yaml": "name: a\nstages: [\n",
 		"secure.yaml": "name: a\nbrokers: [127.0.0.1:1]\nsecurity: {tls: {enabled: true, ca: none.pem}}\nstages: [{}]\n",
@@ -70,7 +71,10 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c none.yaml", "read configuration: open none.yaml: no such file or directory"},
 		{"train -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
 		{"check -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
-		{"ingest -c empty.yaml", "no files to ingest: set examples.train or examples.test"},
+		{"ingest -c empty.yaml", "nothing to ingest: set examples.train, examples.test or examples.from_topic"},
+		{"ingest -c good.yaml --until end", "--until: expected examples.from_topic too: files end by themselves"},
+		{"ingest -c topic.yaml --until now", "--until: now: expected end"},
+		{"ingest -c topic.yaml --set examples.train=[a.csv]", "topic.yaml:2: examples.from_topic: clicks: expected no files under examples.train and examples.test beside it: ingest files first, or follow the topic"},
 		{"train -c syntax.yaml", "syntax.yaml:2: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
 		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
 			"bad.yaml:2: stages.0.link: probit: expected identity, softmax or calibrated\n" +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -69,7 +70,7 @@ func (p *progress) Record(e event.Event) {
 		p.progress(e)
 	case event.Quarantined:
 		if p.quarantined++; p.quarantined <= maxQuarantined {
-			p.line("quarantined examples[%d]@%d: %s", e.Partition, e.Offset, e.Reason)
+			p.line("quarantined %s[%d]@%d: %s", cmp.Or(e.Topic, "examples"), e.Partition, e.Offset, e.Reason)
 		} else if p.quarantined == maxQuarantined+1 {
 			p.line("more messages are quarantined; the quarantine topic has all of them")
 		}

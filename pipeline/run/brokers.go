@@ -96,7 +96,7 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 					err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
 				}
 				select {
-				case f.found <- found{&Delivery{p.Topic, Message{FromKafka(m), m.Offset, m.Time}}, err}:
+				case f.found <- found{&Delivery{p.Topic, p.Partition, Message{FromKafka(m), m.Offset, m.Time}}, err}:
 				case <-ctx.Done():
 					return
 				}

@@ -60,9 +60,10 @@ type Subscription interface {
 	Close()
 }
 
-// Delivery is a message and its topic.
+// Delivery is a message, its topic and its partition.
 type Delivery struct {
-	Topic string
+	Topic     string
+	Partition int
 	Message
 }
 

@@ -53,6 +53,7 @@ type (
 	}
 	// Quarantined says that a message can't be used, and why.
 	Quarantined struct {
+		Topic     string // that ingest follows; "": the examples topic
 		Partition int
 		Offset    int64
 		Reason    string

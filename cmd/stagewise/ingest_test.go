@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// clicked is a configuration of a run on what a topic has in JSON.
+const clicked = `name: clicks
+examples:
+  from_topic: events
+  format: json
+  label: kind
+  columns: {use: [length, width]}
+  missing: mean
+stages: [{features: {kind: columns}, passes: 3}]
+`
+
+// Examples that are on a topic as JSON are ingested, trained on, and predicted by the names of their columns.
+func TestIngestTopic(t *testing.T) {
+	inFolder(t, map[string]string{"clicks.yaml": clicked, "new.csv": "width,length\n5,1\n1,5\n"})
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var messages []kafkalog.Message
+	for i := range 40 {
+		value := fmt.Sprintf(`{"kind":"tall","length":%d,"width":1,"id":"x"}`, 5+i%3)
+		if i%2 == 0 {
+			value = fmt.Sprintf(`[{"kind":"wide","length":null,"width":%d},{"kind":"wide","length":1,"width":5}]`, 5+i%3)
+		}
+		messages = append(messages, kafkalog.Message{Value: []byte(value)})
+	}
+	messages = append(messages, kafkalog.Message{Value: []byte(`{"kind":"tall","length":"long","width":1}`)})
+	if _, err := log.Append(t.Context(), "events", 0, messages...); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"quarantined events[0]@40: column \"length\": \"long\" is not a number\ntopic events: 60 train rows\n",
+		"topic events: 0 train rows\n",
+	} {
+		if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone || stderr != want {
+			t.Fatalf("exit code %d: %s\nexpected %s", code, stderr, want)
+		}
+	}
+	code, stdout, stderr := stagewise("train", "-c", "clicks.yaml", "--quiet", "--report", "-", "--model", "clicks.model")
+	var report schemas.Report
+	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 60 || report.TrainError != 0 {
+		t.Fatalf("exit code %d, %s, %d rows, train error %v", code, stderr, report.Rows, report.TrainError)
+	}
+	if code, _, stderr := stagewise("predict", "--model", "clicks.model", "-i", "new.csv", "-o", "predictions.csv"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	text, err := os.ReadFile("predictions.csv")
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Who names a topic that is not there learns its name, and the key.
+func TestIngestMissingTopic(t *testing.T) {
+	inFolder(t, map[string]string{"clicks.yaml": clicked})
+	code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--quiet")
+	if want := "stagewise: examples.from_topic: find the bounds of events: count the partitions of events: unknown topic or partition"; code != exitFailed || !strings.HasPrefix(stderr, want) {
+		t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
+	}
+}
