@@ -3,21 +3,46 @@
 package stagewise
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // All blocks of the page about people's own data work as they are written, but for the address of the brokers: also those in Python, and
 // those about a topic.
 func TestKafkaYourOwnData(t *testing.T) {
+	folder := runKafkaPage(t, "docs/your-own-data.md")
+	checkKinds(t, filepath.Join(folder, "answers.csv"), 4, "label", "rose", "iris")
+	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
+}
+
+// All blocks of the page about producers work as they are written, those in Python too. The program in Go is built from its file, which
+// the page shows.
+func TestKafkaProducers(t *testing.T) {
+	folder := runKafkaPage(t, "docs/producers.md")
+	for name, rows := range map[string]int64{"orchard.json": 600, "harvest.json": 300} {
+		var report schemas.Report
+		if err := json.Unmarshal([]byte(read(t, filepath.Join(folder, name))), &report); err != nil {
+			t.Fatal(err)
+		}
+		if all := report.Rows + report.Splits["holdout"].Rows; all != rows || report.TrainError != 0 {
+			t.Errorf("%s: %d rows, train error %v, expected %d rows without errors", name, all, report.TrainError, rows)
+		}
+	}
+	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "pear", "apple")
+}
+
+// runKafkaPage is runPage with the brokers and the Python of the test.
+func runKafkaPage(t *testing.T, page string) (folder string) {
+	t.Helper()
 	for _, need := range []string{"STAGEWISE_KAFKA=make kafka-up", "STAGEWISE_PYTHON=scripts/python.sh"} {
 		if name, by, _ := strings.Cut(need, "="); os.Getenv(name) == "" {
 			t.Fatalf("%s is not set: run %s, which prints the value", name, by)
 		}
 	}
-	folder := runPage(t, strings.ReplaceAll(read(t, "docs/your-own-data.md"), "localhost:9092", os.Getenv("STAGEWISE_KAFKA")), os.Getenv("STAGEWISE_PYTHON"))
-	checkKinds(t, filepath.Join(folder, "answers.csv"), 4, "label", "rose", "iris")
-	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
+	return runPage(t, strings.ReplaceAll(read(t, page), "localhost:9092", os.Getenv("STAGEWISE_KAFKA")), os.Getenv("STAGEWISE_PYTHON"))
 }

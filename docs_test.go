@@ -70,11 +70,18 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// The page about producers shows the program in Go as it is.
+func TestProducer(t *testing.T) {
+	if !strings.Contains(read(t, "docs/producers.md"), "```go\n"+read(t, "examples/producer/main.go")+"```\n") {
+		t.Error("docs/producers.md does not show examples/producer/main.go")
+	}
+}
+
 // Every link to a file of the repository leads to one.
 func TestLinks(t *testing.T) {
 	for _, page := range []string{
 		"README.md", "CONTRIBUTING.md", "CHANGELOG.md",
-		"docs/your-own-data.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
+		"docs/your-own-data.md", "docs/producers.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
@@ -87,12 +94,12 @@ func TestLinks(t *testing.T) {
 // block is a block of commands, or of a program in Python.
 var block = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
 
-// runPage builds stagewise and runs the blocks of a page one after the other, in an empty folder, which it returns. No key is set by the
+// runPage builds stagewise and the examples, and runs the blocks of a page one after the other, in an empty folder, which it returns. No key is set by the
 // environment. python runs the blocks in Python.
 func runPage(t *testing.T, page, python string) (folder string) {
 	t.Helper()
 	programs, folder := t.TempDir(), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", programs, "./cmd/stagewise", "./examples/producer").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	script := "set -eu\n"

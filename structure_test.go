@@ -47,7 +47,7 @@ var rules = []struct {
 		because: "whoever predicts has a version, and needs neither a log nor what trains"},
 	{trees: []string{"internal/oracle"},
 		because: "definitions are what tests compare with: the program computes with kernels"},
-	{not: []string{"internal/kafkalog"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
+	{not: []string{"internal/kafkalog", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
@@ -55,7 +55,7 @@ var rules = []struct {
 		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
 	{not: []string{"config", "cmd"}, trees: []string{"github.com/spf13/viper", "go.yaml.in/yaml/v3"},
 		because: "what a configuration says is read and checked once"},
-	{not: []string{"cmd"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "log"},
+	{not: []string{"cmd", "examples"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "log"},
 		because: "the flow tells a Recorder what happens; flags, and whether people or machines read it, are the command's business"},
 }
 
