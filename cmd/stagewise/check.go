@@ -65,6 +65,9 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
 	if len(files) == 0 {
 		files = []string{"none; train uses the examples on the topic"}
+		if topic := c.Examples.FromTopic; topic != "" {
+			files = append(files, "ingest follows the topic "+topic)
+		}
 	}
 	section(table, "files", files)
 	if wrong == nil {

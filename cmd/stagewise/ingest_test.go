@@ -47,6 +47,9 @@ func TestIngestTopic(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if code, stdout, _ := stagewise("check", "-c", "clicks.yaml"); code != exitDone || !strings.Contains(stdout, " ingest follows the topic events\n") {
+		t.Errorf("exit code %d: check does not name the topic:\n%s", code, stdout)
+	}
 	for _, want := range []string{
 		"quarantined events[0]@40: column \"length\": \"long\" is not a number\ntopic events: 60 train rows\n",
 		"topic events: 0 train rows\n",
