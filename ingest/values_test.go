@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -176,4 +178,43 @@ func TestCheckFromTopic(t *testing.T) {
 			t.Errorf("got %v, expected %v", got, test.want)
 		}
 	}
+}
+
+// Whatever strangers send, a batch is whole rows that a message can have, and a value that can't be used changes nothing.
+func FuzzValues(f *testing.F) {
+	for _, value := range []string{"a,1,2\nb,NA,4", `{"label":"a","features":[1,null]}`, `[{"label":1,"features":true,"w":2}]`, `{"label":"a","features":[]}`, "a,\"1", "\xff,1,2"} {
+		f.Add([]byte(value), []byte(value))
+	}
+	all := []Options{
+		ofTopic("csv", func(o *Options) { o.Missing = MissingMean }),
+		ofTopic("csv", func(o *Options) { o.Columns.Use, o.Weight = []string{"2"}, "1" }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = []string{"features"}, MissingMean }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features", "more"}, "w" }),
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		for _, o := range all {
+			o.BatchRows = 2
+			v := NewValues(o)
+			for _, value := range [][]byte{first, second, second} {
+				before := v.batch.Rows
+				full, err := v.Add(value)
+				if (full || err != nil) && v.batch.Rows != before {
+					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Rows, before)
+				}
+			}
+			rows := v.Take()
+			if rows == nil {
+				continue
+			}
+			m, err := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}}, rows, memory.DefaultAllocator)
+			if err != nil {
+				t.Fatal(err)
+			}
+			examples, err := schemas.DecodeExamples(m.Value, memory.DefaultAllocator)
+			if err != nil || examples.Rows != rows.Rows {
+				t.Fatalf("%q, %q: %+v, %v", first, second, examples, err)
+			}
+			examples.Release()
+		}
+	})
 }
