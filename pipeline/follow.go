@@ -51,6 +51,9 @@ func (p *pipeline) followTopic(ctx context.Context, job Job, untilEnd bool, rec 
 	if err != nil {
 		return fmt.Errorf("find how far %s was read: %w", topic, err)
 	}
+	if !untilEnd {
+		rec.Record(event.Following{Topic: topic})
+	}
 	group, running := errgroup.WithContext(ctx)
 	for _, feed := range feeds {
 		group.Go(func() error { return feed.run(running) })

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -69,6 +73,48 @@ func TestIngestTopic(t *testing.T) {
 	text, err := os.ReadFile("predictions.csv")
 	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Ingest follows a topic until it is interrupted, and says that it goes on when it is run again.
+func TestIngestIsInterrupted(t *testing.T) {
+	inFolder(t, map[string]string{"clicks.yaml": clicked})
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ flags, follows, interrupted string }{
+		{"", "topic events is followed until you interrupt this\n", "stagewise: interrupted; to resume, run the same command again\n"},
+		{"--log text", "msg=follows pipeline=clicks topic=events\n", "to resume, run the same command again"},
+	} {
+		cmd, _, _ := program(t, strings.Fields("ingest -c clicks.yaml "+test.flags)...)
+		cmd.Stderr = nil // a pipe instead
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(stderr)
+		first, err := lines.ReadString('\n')
+		if err != nil || !strings.HasSuffix(first, test.follows) {
+			t.Errorf("%v: %q, expected %q", err, first, test.follows)
+		}
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // the exit code is checked below
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(string(rest), test.interrupted) {
+			t.Errorf("exit code %d: %s", code, rest)
+		}
 	}
 }
 

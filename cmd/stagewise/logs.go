@@ -28,6 +28,8 @@ func (l *logs) Record(e event.Event) {
 		if e.Done {
 			l.Info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
 		}
+	case event.Following:
+		l.Info("follows", "topic", e.Topic)
 	case event.Serving:
 		l.Info("serving", "metrics", "http://"+e.Address+"/metrics")
 	case event.Began:

@@ -49,6 +49,8 @@ func (p *progress) Record(e event.Event) {
 	switch e := e.(type) {
 	case event.Ingested:
 		p.ingest(e)
+	case event.Following:
+		p.line("topic %s is followed until you interrupt this", e.Topic)
 	case event.Began:
 		p.stages, p.fraction, p.chained = e.Stages, 0, e.Chained
 		if e.Chained {

@@ -18,6 +18,8 @@ type (
 		Done  bool // the source is sealed
 		Known bool // its rows were on the topic before
 	}
+	// Following says that ingest follows a topic until it is interrupted.
+	Following struct{ Topic string }
 	// Serving says at which address a service answers requests for its metrics and its health.
 	Serving struct{ Address string }
 	// Began says that a run is planned.
@@ -145,6 +147,7 @@ type Staff struct {
 }
 
 func (Ingested) event()    {}
+func (Following) event()   {}
 func (Serving) event()     {}
 func (Began) event()       {}
 func (Followed) event()    {}
