@@ -109,7 +109,13 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 		if value == 0 {
 			return "`0`"
 		}
-		return fmt.Sprintf("`%gh`", value.Hours())
+		text := value.String() // such as 10m0s or 1h0m0s
+		for _, zero := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(text, zero) {
+				text = strings.TrimSuffix(text, zero[1:])
+			}
+		}
+		return "`" + text + "`"
 	case *bool, kafkalog.Secret:
 		return "none"
 	}
