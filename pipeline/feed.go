@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -99,22 +98,11 @@ func (f *feed) catchUp(ctx context.Context, partition int) error {
 			event.Notice(f.rec, "the offsets %d to %d of %s[%d] were deleted before they were read", next, first-1, f.topic, partition)
 		}
 		next = max(next, first)
-		r := f.Log.Range(f.topic, partition, next, f.bounds[partition].To)
-		for {
-			m, failure := r.Next(ctx)
-			if err = failure; err == nil {
-				if err = f.add(ctx, partition, m); err == nil {
-					next = m.Offset + 1
-					continue
-				}
-			}
-			break
-		}
-		r.Close()
-		if err == io.EOF {
-			return nil
-		}
-		if !errors.As(err, new(*kafkalog.DeletedError)) {
+		err = f.Between(ctx, f.topic, partition, next, f.bounds[partition].To, func(m run.Message) error {
+			next = m.Offset + 1
+			return f.add(ctx, partition, m)
+		})
+		if deleted := (*kafkalog.DeletedError)(nil); !errors.As(err, &deleted) || deleted.Topic != f.topic {
 			return err
 		}
 	}
