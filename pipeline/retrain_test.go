@@ -237,3 +237,28 @@ func TestGateWithholdsVersions(t *testing.T) {
 		}
 	}
 }
+
+// If the configuration has changed so that no update can go on, the next version is full, and adds the new rows.
+func TestChainGoesOnWithOtherFeatures(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
+		if made, ok := e.(event.Retrained); ok && made.Number == 3 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	before := digests(t, log, job.Name)
+	for i := range job.Stages {
+		job.Stages[i].Features.Size++
+	}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := report.Updates[0]; first.Kind != schemas.RunFull || first.Rows == 0 || len(before) < 3 {
+		t.Errorf("after %d versions the next is %+v, expected a full one with new rows", len(before), first)
+	}
+}

@@ -489,8 +489,11 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 			e, l := losses.ErrorPercent(), losses.MeanLoss()
 			retrain.PrequentialError, retrain.PrequentialLoss = &e, &l
 		}
-	} else if plan.Chain.Number > 1 {
+	} else if plan.Chain.Number > 1 { // it adds rows only if no update could
 		retrain.Rows = 0
+		if last := len(c.increments) - 1; last >= 0 && c.increments[last].Number == plan.Chain.Number {
+			retrain.Rows = c.increments[last].Rows()
+		}
 	}
 	if n := len(r.Stages); n > 0 {
 		retrain.HoldoutError = r.Stages[n-1].HoldoutError
