@@ -31,11 +31,11 @@ type Chain struct {
 }
 
 // Gate withholds a version from subscribers if its loss on rows of a split in the newest increment is worse, by more than a margin, than that
-// of the version that they have, on the same rows. Without such rows they get the version.
+// of the newest version that is offered, on the same rows, whatever is pinned. Without such rows it offers the version.
 type Gate struct {
 	Split   string  `json:"split"`   // holdout or test
 	Margin  float64 `json:"margin"`  // by how much the mean loss may be above that of the offered version
-	Offered Warm    `json:"offered"` // the version that subscribers have
+	Offered Warm    `json:"offered"` // the newest version that is offered
 }
 
 // Update says what a run visits that goes on from a version: the new rows in the spans of its plan, and what is listed here.

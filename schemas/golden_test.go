@@ -47,7 +47,7 @@ func samples(t testing.TB) map[string]Message {
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}
 	removed := p.Sources[0]
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
-	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1}, Swept: 10}
+	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1}, Pinned: place.Run, Swept: 10}
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
 	all := map[string]Message{
 		"examples":        examples(kinds["all"]),
@@ -61,6 +61,7 @@ func samples(t testing.TB) map[string]Message {
 		"window":          must(window.Messages())(t)[0],
 		"end":             (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":        (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
+		"pin":             (&Pin{Run: p.Run(), Version: 2}).Message(),
 		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
 		"source-removal":  (&SourceRemoval{Seal: p.Sources[0]}).Message(),
 		"ledger":          must(ledger.Messages())(t)[0],
@@ -311,6 +312,8 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 		return documentReencode(m, (*Manifest).Messages)
 	case KindRemoval:
 		return jsonReencode[Removal](m)
+	case KindPin:
+		return jsonReencode[Pin](m)
 	case KindSourceRemoval:
 		return jsonReencode[SourceRemoval](m)
 	case KindEnd:
@@ -353,7 +356,7 @@ func documentReencode[T Plan | Report | Ledger | Manifest | Window](m Message, e
 	return messages[0], nil
 }
 
-func jsonReencode[T Claim | End | Failure | SourceSeal | Removal | SourceRemoval](m Message) (Message, error) {
+func jsonReencode[T Claim | End | Failure | SourceSeal | Removal | SourceRemoval | Pin](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		return Message{}, err

@@ -120,8 +120,12 @@ func layouts() []layout {
 			says: "a version is complete: plan, labels, digests, metrics", value: Manifest{},
 		},
 		{
-			kind: KindRemoval, topic: "plans", key: "removal/RUN", writer: "solver", reader: "all",
+			kind: KindRemoval, topic: "plans", key: "removal/RUN", writer: "solver, submitters", reader: "all",
 			says: "the version of a run was removed", value: Removal{},
+		},
+		{
+			kind: KindPin, topic: "plans", key: PinKey, writer: "submitters", reader: "all",
+			says: "which version subscribers get as the latest, or that none is pinned. The last counts", value: Pin{},
 		},
 		{
 			kind: KindSourceRemoval, topic: "plans", key: "source/ID/ATTEMPT", writer: "submitters", reader: "planner",

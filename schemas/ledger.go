@@ -13,7 +13,9 @@ type Ledger struct {
 	Removed    []SourceSeal `json:"removed,omitempty"`
 	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
 	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
-	Highest    int          `json:"highest"`    // the number of the latest version, removed or not; 0: there is none
+	Highest    int          `json:"highest"`    // the highest number of a version, removed or not; 0: there is none
+	// Pinned is the id of the run whose version is pinned: see [Pin].
+	Pinned string `json:"pinned,omitempty"`
 	// Chained is the run of a chain whose plan counted last, ended or not; nil: there is none.
 	Chained *ChainedRun `json:"chained,omitempty"`
 	Swept   int64       `json:"swept"` // offset on the plans topic: what does not count before it has tombstones
@@ -41,7 +43,7 @@ type Place struct {
 	To      int64  `json:"to"`                // the offset after the last
 	// Since says where the run of a plan begins to read, which may be later than the plan says; nil for a version.
 	Since *Since `json:"since,omitempty"`
-	// Withheld says that subscribers do not get the version: see [Gate].
+	// Withheld says that the version is not offered: subscribers get it only by its number or its run, or while it is pinned. See [Gate].
 	Withheld bool `json:"withheld,omitempty"`
 	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
 	Manifest int64 `json:"manifest,omitempty"`

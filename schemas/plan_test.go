@@ -171,6 +171,7 @@ func TestKeys(t *testing.T) {
 		"r/failure/[4 5]": (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
 		"source/source/1": p.Sources[0].Message(),
 		"removal/r":       (&Removal{Run: "r"}).Message(),
+		"pin":             (&Pin{Run: "r", Version: 1}).Message(),
 		"source/s/2":      (&SourceRemoval{Seal: SourceSeal{ID: "s", Attempt: "2"}}).Message(),
 	} {
 		if m.Key != key {
