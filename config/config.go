@@ -31,7 +31,7 @@ type Config struct {
 	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
-	Warm         string        // version to start from: its number, or run.Latest; empty: none
+	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      pipeline.RetrainOptions
 	Metrics      Metrics
 

@@ -33,9 +33,9 @@ func Keys() []schemas.Key {
 		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector instructions work on a run, and its weights "+
 			"are the same to the bit; `%s`: machines of any kind work on it, and its weights may differ in the last bits. The version says which", pipeline.ArithmeticStrict, pipeline.ArithmeticAny)},
-		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the latest. A version that an unfinished run starts from stays too"},
+		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the newest. The version that subscribers get as the latest stays too, and so does one that an unfinished run needs"},
 		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
-		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`. None: start without weights"},
+		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`: here that is the one with the highest number, whatever is pinned or offered. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
 			fmt.Sprintf("Without this key, a process whose port is taken uses the first free one of the next %d, and logs it", ListenPorts-1)},
 	}

@@ -31,17 +31,6 @@ func (e *UnknownRunError) Error() string {
 	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
 }
 
-// Versions returns a pipeline's versions, in ascending order.
-func Versions(ctx context.Context, log *kafkalog.Log, name string) ([]run.Finished, error) {
-	return open(log, name, nil).Versions(ctx)
-}
-
-// LoadModel returns the model of a version. version is its number, its run, or [run.Latest]. The error may be a
-// *[run.NoVersionError].
-func LoadModel(ctx context.Context, log *kafkalog.Log, name, version string) (*model.Model, error) {
-	return open(log, name, nil).Model(ctx, version)
-}
-
 // Attach follows a run that other processes work on to its end, and returns its report and its model. The run may have ended
 // already. The error may be a *[RunError] or an *[UnknownRunError].
 func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {

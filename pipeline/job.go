@@ -29,5 +29,5 @@ type Job struct {
 	Keep         int             // how many versions stay; 0: DefaultKeep
 	GiveUp       time.Duration   // after which a run is given up that nobody has taken up; 0: DefaultGiveUp
 	Retrain      RetrainOptions  // of `run`
-	Warm         string          // the version to start from: its number, its run, or run.Latest; "": none
+	Warm         string          // the version to start from: its number, its run, or run.Latest for the one with the highest number; "": none
 }

@@ -467,7 +467,7 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 	if err != nil {
 		return nil, err
 	}
-	if offered, any := run.Offered(l.Versions()); any && r.head != nil {
+	if offered := l.Offered(); offered != nil && r.head != nil {
 		manifest := r.head
 		if offered.Run != r.head.Run {
 			if manifest, err = r.Version(ctx, offered.Run); err != nil {

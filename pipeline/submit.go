@@ -78,6 +78,9 @@ func (p *pipeline) submitJob(ctx context.Context, blas *kernel.BLAS, job Job, fi
 			return nil, err
 		}
 	}
+	if job.Warm == run.Latest {
+		job.Warm = newest(l)
+	}
 	plan, err := p.plan(ctx, job, blas, files.seals, l, files.retention)
 	if err != nil {
 		return nil, err

@@ -280,6 +280,45 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// A version that is withheld is read by its number and its run, and is the latest only while it is pinned.
+func TestWithheldVersion(t *testing.T) {
+	client := newTestClient()
+	manifest := finished(t, client, testPlan(1), 1)
+	log, plans := client.Log.(memoryLog), client.Topics.Plans
+	last := len(log[plans]) - 1
+	end := EndOf(log[plans][last])
+	end.Version.Withheld = true
+	log[plans][last] = end.Message()
+	latest := func() error {
+		_, err := client.Model(t.Context(), Latest)
+		return err
+	}
+	if err := latest(); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(), "none of the pipeline's 1 versions is offered") {
+		t.Errorf("the latest: %v", err)
+	}
+	for _, want := range []string{"1", manifest.Run} {
+		if m, err := client.Model(t.Context(), want); err != nil || m.Digest() != manifest.WeightsDigest {
+			t.Errorf("version %s: %v", want, err)
+		}
+	}
+	offered := func(want, pinned bool) {
+		t.Helper()
+		if all, err := client.Versions(t.Context()); err != nil || len(all) != 1 || all[0].Offered != want || all[0].Pinned != pinned {
+			t.Errorf("the versions are %+v, %v", all, err)
+		}
+	}
+	offered(false, false)
+	write(t, client, (&schemas.Pin{Run: manifest.Run, Version: 1}).Message())
+	offered(false, true)
+	if err := latest(); err != nil {
+		t.Errorf("pinned: %v", err)
+	}
+	write(t, client, (&schemas.Pin{}).Message())
+	if err := latest(); err == nil {
+		t.Error("it is the latest, though no longer pinned")
+	}
+}
+
 // A version whose weights were deleted, or are not those that its manifest names, is an error.
 func TestVersionWithoutItsWeights(t *testing.T) {
 	client := newTestClient()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -33,7 +34,8 @@ type Ledger struct {
 	incomplete    map[string]bool       // names of sources that a run found to lack messages
 	versions      []schemas.Place       // by number
 	removed       map[string]bool       // runs whose versions were removed
-	highest       int                   // the number of the latest version, removed or not
+	highest       int                   // the highest number of a version, removed or not
+	pinned        string                // the run of the last pin; "": none is pinned
 	completeTo    int                   // versions up to this number that are not in versions were removed
 	swept         int64                 // see schemas.Ledger
 	versionsSwept int64                 // see schemas.Ledger
@@ -168,7 +170,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	for _, name := range s.Incomplete {
 		l.incomplete[name] = true
 	}
-	l.versions, l.highest, l.completeTo, l.swept, l.versionsSwept = s.Versions, s.Highest, s.Highest, s.Swept, s.VersionsSwept
+	l.versions, l.highest, l.completeTo, l.pinned, l.swept, l.versionsSwept = s.Versions, s.Highest, s.Highest, s.Pinned, s.Swept, s.VersionsSwept
 	for _, place := range s.Unfinished {
 		// If the plan was written twice, compaction keeps the second copy, wherever it is.
 		for _, to := range []int64{place.To, math.MaxInt64} {
@@ -287,6 +289,12 @@ func (l *Ledger) take(m Message) error {
 		}
 		l.removed[removal.Run] = true
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
+	case schemas.KindPin:
+		pin, err := schemas.DecodeJSON[schemas.Pin](m.Message)
+		if err != nil {
+			return err
+		}
+		l.pinned = pin.Run
 	case schemas.KindLedger:
 		if m.BeginsDocument() {
 			l.snapshot = 0
@@ -552,6 +560,72 @@ func (l *Ledger) Overtaken() (ends []*schemas.End) {
 // Versions says where the versions are that were not removed, by their numbers.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 
+// Offered returns where the version with the highest number is that is not withheld; nil if there is none. It is what subscribers get as
+// the latest while none is pinned.
+func (l *Ledger) Offered() *schemas.Place {
+	for i := len(l.versions) - 1; i >= 0; i-- {
+		if !l.versions[i].Withheld {
+			return &l.versions[i]
+		}
+	}
+	return nil
+}
+
+// Pinned returns where the version is that is pinned; nil if none is. The pin of a version that was removed does not count.
+func (l *Ledger) Pinned() *schemas.Place {
+	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 {
+		return &l.versions[at]
+	}
+	return nil
+}
+
+// Latest returns where the version is that subscribers get as [Latest]: the one that is pinned, or else the one that is offered; nil if
+// there is none.
+func (l *Ledger) Latest() *schemas.Place {
+	if p := l.Pinned(); p != nil {
+		return p
+	}
+	return l.Offered()
+}
+
+// ForSubscribers reports whether subscribers get a version as the latest, or would if none were pinned.
+func (l *Ledger) ForSubscribers(version schemas.Place) bool {
+	return slices.ContainsFunc([]*schemas.Place{l.Pinned(), l.Offered()}, func(p *schemas.Place) bool { return p != nil && p.Run == version.Run })
+}
+
+// NamedBy returns the id of an unfinished run whose plan names a version: it starts from it, has it as its parent, or is compared with it
+// by its gate. It returns "" if there is none.
+func (l *Ledger) NamedBy(version schemas.Place) string {
+	for run, plan := range l.Unfinished() {
+		named := []*schemas.Warm{plan.Warm}
+		if plan.Chain != nil {
+			named = append(named, plan.Chain.Parent)
+			if plan.Chain.Gate != nil {
+				named = append(named, &plan.Chain.Gate.Offered)
+			}
+		}
+		if slices.ContainsFunc(named, func(w *schemas.Warm) bool { return w != nil && w.Run == version.Run }) {
+			return run
+		}
+	}
+	return ""
+}
+
+// Find returns where a version is, given its number, its run, or [Latest]. The error is a *[NoVersionError].
+func (l *Ledger) Find(want string) (schemas.Place, error) {
+	if want == Latest {
+		if p := l.Latest(); p != nil {
+			return *p, nil
+		}
+	}
+	for _, p := range l.versions {
+		if want == p.Run || want == strconv.Itoa(p.Version) {
+			return p, nil
+		}
+	}
+	return schemas.Place{}, &NoVersionError{want, len(l.versions)}
+}
+
 // NextVersion returns the number of the version that is made next.
 func (l *Ledger) NextVersion() int { return l.highest + 1 }
 
@@ -588,6 +662,9 @@ func (l *Ledger) due(messages int) bool {
 // state returns what the ledger knows, but for how runs ended.
 func (l *Ledger) state() *schemas.Ledger {
 	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Chained: l.chained, Swept: l.swept, VersionsSwept: l.versionsSwept}
+	if p := l.Pinned(); p != nil {
+		s.Pinned = p.Run
+	}
 	for _, p := range l.plans {
 		if l.ends[p.place.Run] == nil {
 			place := p.place

@@ -130,18 +130,101 @@ func TestRemovedSources(t *testing.T) {
 					}
 				}
 				check("as it was written")
-				last := map[string]int{}
-				for i, m := range log[client.Topics.Plans] {
-					last[m.Key] = i
-				}
-				for i, m := range log[client.Topics.Plans] {
-					if last[m.Key] != i {
-						log[client.Topics.Plans][i] = schemas.Message{} // of no kind, in the place of what is gone
-					}
-				}
+				compact(log, client.Topics.Plans)
 				check("compacted")
 			}
 		})
+	}
+}
+
+// The latest version is the one that is pinned, or else the newest that is not withheld, whether a ledger on the topic or compaction stands
+// between the messages and a reader.
+func TestLatest(t *testing.T) {
+	end := func(version int, withheld bool) schemas.Message {
+		run := fmt.Sprint("run", version)
+		return (&schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: version, Withheld: withheld}}).Message()
+	}
+	made := func(version int) schemas.Message { return end(version, false) }
+	withheld := func(version int) schemas.Message { return end(version, true) }
+	pin := func(version int) schemas.Message {
+		return (&schemas.Pin{Run: fmt.Sprint("run", version), Version: version}).Message()
+	}
+	removal := func(version int) schemas.Message {
+		return (&schemas.Removal{Run: fmt.Sprint("run", version), Version: version}).Message()
+	}
+	off := (&schemas.Pin{}).Message()
+	for name, test := range map[string]struct {
+		messages                []schemas.Message
+		latest, offered, pinned int // 0: there is none
+	}{
+		"no version":                  {nil, 0, 0, 0},
+		"the newest":                  {[]schemas.Message{made(1), made(2)}, 2, 2, 0},
+		"the newest is withheld":      {[]schemas.Message{made(1), withheld(2), withheld(3)}, 1, 1, 0},
+		"all are withheld":            {[]schemas.Message{withheld(1), withheld(2)}, 0, 0, 0},
+		"offered again":               {[]schemas.Message{made(1), withheld(2), made(3)}, 3, 3, 0},
+		"pinned":                      {[]schemas.Message{made(1), made(2), pin(1), made(3)}, 1, 3, 1},
+		"pinned and withheld":         {[]schemas.Message{made(1), withheld(2), pin(2)}, 2, 1, 2},
+		"another is pinned":           {[]schemas.Message{made(1), made(2), made(3), pin(1), pin(2)}, 2, 3, 2},
+		"pinned no more":              {[]schemas.Message{made(1), made(2), pin(1), off}, 2, 2, 0},
+		"pinned again":                {[]schemas.Message{made(1), made(2), pin(1), off, pin(1)}, 1, 2, 1},
+		"the pinned one was removed":  {[]schemas.Message{made(1), made(2), pin(1), removal(1)}, 2, 2, 0},
+		"pinned as it was removed":    {[]schemas.Message{made(1), made(2), removal(1), pin(1)}, 2, 2, 0},
+		"the offered one was removed": {[]schemas.Message{made(1), withheld(2), made(3), removal(3)}, 1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for step := range len(test.messages) + 1 { // after which a ledger is written
+				client := newTestClient()
+				client.LedgerMessages = 1
+				log := client.Log.(memoryLog)
+				write(t, client, test.messages[:step]...)
+				if err := client.Prune(t.Context(), 9); err != nil {
+					t.Fatal(err)
+				}
+				write(t, client, test.messages[step:]...)
+				check := func(what string) {
+					l, err := client.ReadLedger(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := []int{number(l.Latest()), number(l.Offered()), number(l.Pinned())}
+					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
+						t.Errorf("a ledger after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
+					}
+				}
+				check("as it was written")
+				compact(log, client.Topics.Plans)
+				check("compacted")
+				for range 2 { // what has tombstones goes
+					write(t, client, slices.Repeat([]schemas.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // a ledger is due
+					if err := client.Prune(t.Context(), 9); err != nil {
+						t.Fatal(err)
+					}
+					compact(log, client.Topics.Plans)
+				}
+				check("swept")
+			}
+		})
+	}
+}
+
+// number returns the number of a version; 0 if there is none.
+func number(p *schemas.Place) int {
+	if p == nil {
+		return 0
+	}
+	return p.Version
+}
+
+// compact removes all messages of a topic but the last of each key, and tombstones.
+func compact(log memoryLog, topic string) {
+	last := map[string]int{}
+	for i, m := range log[topic] {
+		last[m.Key] = i
+	}
+	for i, m := range log[topic] {
+		if last[m.Key] != i || m.Value == nil {
+			log[topic][i] = schemas.Message{} // of no kind, in the place of what is gone
+		}
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Prune writes tombstones for all versions but the latest keep, and for messages of the plans topic that no longer count and are older
-// than a day. Where the client is alone, they need not be old. It keeps a version that an unfinished run starts from. If it is
-// interrupted, the next Prune does the rest.
+// Prune writes tombstones for all versions but the newest keep, and for messages of the plans topic that no longer count and are older
+// than a day. Where the client is alone, they need not be old. Whatever keep is, it keeps the version that is offered, the one that is
+// pinned, and those that unfinished runs name. If it is interrupted, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
 	old, err := c.oldPlans(ctx) // before the ledger is read: it then has every copy of a plan whose end is old
 	if err != nil {
@@ -23,22 +23,13 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	if err != nil {
 		return err
 	}
-	needed := map[string]bool{}
-	for _, plan := range l.Unfinished() {
-		if plan.Warm != nil {
-			needed[plan.Warm.Run] = true
-		}
-	}
 	versions := l.Versions()
-	if offered, any := Offered(versions); any {
-		needed[offered.Run] = true
-	}
 	for _, place := range versions[:max(len(versions)-max(keep, 1), 0)] {
-		if needed[place.Run] {
+		if l.ForSubscribers(place) || l.NamedBy(place) != "" {
 			continue
 		}
-		if err := c.removeVersion(ctx, place); err != nil {
-			return fmt.Errorf("remove version %d: %w", place.Version, err)
+		if err := c.RemoveVersion(ctx, place); err != nil {
+			return err
 		}
 	}
 	if !l.due(c.ledgerMessages()) {
@@ -50,8 +41,15 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	return nil
 }
 
-// removeVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
-// manifest is there.
+// RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
+// manifest is there. Then it says on the plans topic that the version was removed. If it is interrupted, it can be repeated.
+func (c *Client) RemoveVersion(ctx context.Context, place schemas.Place) error {
+	if err := c.removeVersion(ctx, place); err != nil {
+		return fmt.Errorf("remove version %d: %w", place.Version, err)
+	}
+	return nil
+}
+
 func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
 	tombstones, whole, err := c.tombstones(ctx, place.Run, place.From, place.To)
 	if err == nil && !whole { // compaction has kept later copies of some messages: see version.readAll
@@ -186,7 +184,7 @@ func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *
 	for _, p := range l.plans {
 		again[p.place.Run] = l.ends[p.place.Run] != nil && p.place.To > l.covered
 	}
-	counts := map[string]bool{}
+	counts := map[string]bool{schemas.PinKey: true} // a pin that comes after the ledger has this key too
 	for _, place := range state.Unfinished {
 		counts[place.Run] = true
 	}

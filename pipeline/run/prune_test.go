@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,79 @@ func TestSourcesGoWithTheirMessages(t *testing.T) {
 			t.Errorf("another tombstone of %s", m.Key)
 		}
 	}
+}
+
+// Beside the newest versions those stay that subscribers get, or would without the pin, and those that unfinished runs name.
+func TestVersionsThatStay(t *testing.T) {
+	client := newTestClient()
+	for version := 1; version <= 9; version++ {
+		run := fmt.Sprint("run", version)
+		place := &schemas.Place{Run: run, Version: version, Withheld: version > 6}
+		write(t, client, (&schemas.End{Run: run, State: schemas.Done, Version: place}).Message())
+	}
+	warm, update := testPlan(1), testPlan(2)
+	warm.Warm, update.Chain = &schemas.Warm{Run: "run3"}, &schemas.Chain{Number: 2, Parent: &schemas.Warm{Run: "run4"}, Gate: &schemas.Gate{Split: "test", Offered: schemas.Warm{Run: "run5"}}}
+	write(t, client, append(documents(t, warm.Messages), documents(t, update.Messages)...)...)
+	prune := func(want ...int) {
+		t.Helper()
+		if err := client.Prune(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		l, err := client.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stay []int
+		for _, place := range l.Versions() {
+			stay = append(stay, place.Version)
+		}
+		if !slices.Equal(stay, want) {
+			t.Errorf("the versions %d stay, expected %d", stay, want)
+		}
+	}
+	write(t, client, (&schemas.Pin{Run: "run2", Version: 2}).Message())
+	prune(2, 3, 4, 5, 6, 8, 9)
+	write(t, client, (&schemas.Pin{}).Message())
+	prune(3, 4, 5, 6, 8, 9)
+	for _, plan := range []*schemas.Plan{warm, update} {
+		write(t, client, (&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message())
+	}
+	prune(6, 8, 9)
+}
+
+// A pin that comes while an earlier one is swept stays: both have the same key, so a tombstone of one would remove the other.
+func TestPinWhileTheTopicIsSwept(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log := client.Log.(memoryLog)
+	end := &schemas.End{Run: "run1", State: schemas.Done, Version: &schemas.Place{Run: "run1", Version: 1, Withheld: true}}
+	write(t, client, end.Message(), (&schemas.Pin{}).Message())
+	if err := client.Prune(t.Context(), 1); err != nil { // a ledger covers both
+		t.Fatal(err)
+	}
+	write(t, client, slices.Repeat([]schemas.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // another is due
+	swept := &pinningLog{log, (&schemas.Pin{Run: "run1", Version: 1}).Message()}
+	client.Log = swept
+	if err := client.Prune(t.Context(), 1); err != nil || swept.pin.Value != nil {
+		t.Fatalf("nothing was swept, %v", err)
+	}
+	compact(log, client.Topics.Plans)
+	if l, err := client.ReadLedger(t.Context()); err != nil || number(l.Pinned()) != 1 {
+		t.Errorf("version %d is pinned, %v, expected 1", number(l.Pinned()), err)
+	}
+}
+
+// pinningLog writes a pin to the plans topic before the first other message.
+type pinningLog struct {
+	memoryLog
+	pin schemas.Message
+}
+
+func (l *pinningLog) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	if topic == TopicsOf("test").Plans && l.pin.Value != nil {
+		messages, l.pin = append([]schemas.Message{l.pin}, messages...), schemas.Message{}
+	}
+	return l.memoryLog.Append(ctx, topic, partition, messages...)
 }
 
 // What a run has left on the versions topic is removed if the run was cancelled before its version counted. A version stays, and so

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -14,18 +13,21 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Finished is a finished version: its manifest, and when that was written, by the clock of who wrote it.
+// Finished is a finished version.
 type Finished struct {
 	schemas.Manifest
-	Written time.Time
+	Written time.Time // when the manifest was written, by the clock of who wrote it
+	Offered bool      // it is not withheld
+	Pinned  bool
 }
 
-// Versions returns the finished versions by version number, the latest last.
+// Versions returns the finished versions by version number, the newest last.
 func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
+	pinned := l.Pinned()
 	for _, place := range l.Versions() {
 		v, err := c.manifest(ctx, place)
 		if errors.As(err, new(*GoneError)) {
@@ -34,12 +36,12 @@ func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) 
 		if err != nil {
 			return nil, err
 		}
-		finished = append(finished, Finished{*v.manifest, v.written})
+		finished = append(finished, Finished{*v.manifest, v.written, !place.Withheld, pinned != nil && pinned.Run == place.Run})
 	}
 	return finished, nil
 }
 
-// Latest is the name of the finished version with the highest number that is not withheld: see [schemas.Gate].
+// Latest is the name of the version that is pinned, or, if none is, of the offered version with the highest number.
 const Latest = "latest"
 
 // NoVersionError says that there is no such version.
@@ -50,8 +52,11 @@ type NoVersionError struct {
 
 // Error returns the version that was asked for, and how many there are.
 func (e *NoVersionError) Error() string {
-	if e.Have == 0 {
+	switch {
+	case e.Have == 0:
 		return fmt.Sprintf("version %q: the pipeline has no finished version yet", e.Want)
+	case e.Want == Latest:
+		return fmt.Sprintf("version %q: none of the pipeline's %d versions is offered: name one by its number, or pin one", e.Want, e.Have)
 	}
 	return fmt.Sprintf("version %q: the pipeline has %d versions, but not this one", e.Want, e.Have)
 }
@@ -129,26 +134,7 @@ func (c *Client) place(ctx context.Context, want string) (schemas.Place, error) 
 	if err != nil {
 		return schemas.Place{}, err
 	}
-	versions := l.Versions()
-	if offered, any := Offered(versions); want == Latest && any {
-		return offered, nil
-	}
-	for _, p := range versions {
-		if want == p.Run || want == strconv.Itoa(p.Version) {
-			return p, nil
-		}
-	}
-	return schemas.Place{}, &NoVersionError{want, len(versions)}
-}
-
-// Offered returns the version that subscribers have, of those that a ledger lists: the one with the highest number that is not withheld.
-func Offered(versions []schemas.Place) (schemas.Place, bool) {
-	for i := len(versions) - 1; i >= 0; i-- {
-		if !versions[i].Withheld {
-			return versions[i], true
-		}
-	}
-	return schemas.Place{}, false
+	return l.Find(want)
 }
 
 // version is what was read of a version.
