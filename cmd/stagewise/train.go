@@ -113,7 +113,7 @@ func newTrain() *cobra.Command {
 					}
 					conclude(summary, result, report, modelFile)
 					if modelFile == "" {
-						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s -o FILE\n", from.file)
+						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
 					}
 				}
 				return nil
