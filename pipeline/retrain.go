@@ -475,7 +475,7 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 			}
 		}
 		o := r.job.Retrain.Gate
-		plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: manifest.Run, Manifest: schemas.DigestJSON(manifest)}}
+		plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: manifest.Run, Manifest: manifest.Digest()}}
 	}
 	bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 	if err != nil {
