@@ -20,7 +20,13 @@ import (
 // service is a role in the background, and its events.
 type service struct {
 	*eventRecorder
-	stop func() // stops the role, and waits until it has returned
+	stop  func()          // stops the role, and waits until it has returned
+	ended context.Context // ends with the role's error as its cause
+}
+
+// onEnd calls f with the role's error when the role has ended.
+func (s *service) onEnd(f func(error)) {
+	context.AfterFunc(s.ended, func() { f(context.Cause(s.ended)) })
 }
 
 // balanced returns a channel that is closed when a worker owns its even part of four partitions.
@@ -46,12 +52,13 @@ func (s *service) balanced(workers int) <-chan struct{} {
 func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) error) *service {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &service{eventRecorder: &eventRecorder{}}
-	ended := make(chan error, 1)
-	go func() { ended <- role(ctx, s) }()
+	ended, end := context.WithCancelCause(context.Background())
+	s := &service{eventRecorder: &eventRecorder{}, ended: ended}
+	go func() { end(role(ctx, s)) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		<-ended.Done()
+		if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
 			t.Errorf("the role ended with error %v", err)
 		}
 	})
