@@ -40,13 +40,17 @@ type Gate struct {
 
 // Update says what a run visits that goes on from a version: the new rows in the spans of its plan, and what is listed here.
 type Update struct {
-	Passes  int         `json:"passes"`            // visits to each stage
+	Passes  int         `json:"passes"`            // visits to each stage; one more if the last step is not accepted
 	Decay   float64     `json:"decay"`             // what the weights of all earlier increments are multiplied by
 	Refresh []Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
 	Leave   []Increment `json:"leave,omitempty"`   // that leave the window
 	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
 	Restart bool `json:"restart,omitempty"`
 }
+
+// KeepsTerms reports whether the visits of an update with so many passes have the terms of each increment apart: those of the last pass
+// stay. Earlier visits have their sum, which is all that a step needs.
+func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
 // TakesAway reports whether an update takes increments away from the sums.
 func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave) > 0 }

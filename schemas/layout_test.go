@@ -29,7 +29,7 @@ func layouts() []layout {
 			tensors: []part{
 				{FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {FieldCross, "[p, k]: Σ w x rᵀ"},
 				{FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
-				{FieldTerms, "[m, 2, p, k], update: for each increment that is visited and that the partition has Σ w x (xᵀV)ᵀ at the stage's weights V, and Σ w x (y − g)ᵀ"},
+				{FieldTerms, "[m, 2, p, k], update: for each increment that is visited and that the partition has Σ w x (xᵀV)ᵀ at the stage's weights V, and Σ w x (y − g)ᵀ; in a visit before the last pass [1, 2, p, k], their sum over the increments, each times its weight"},
 				{FieldVisited, "[m, 5], update: for each of them its place among those that are visited, Σw and Σw·loss of its training rows, and the same of the rows that the gate is about"},
 				{FieldOffered, "[2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows of the newest increment that the gate is about"},
 				{FieldQuality, "[3, 2], survey of an update: how the version before predicts the rows"}, {FieldBins, "[3, 15, 3], as that"}, {FieldConfusion, "[3, k, k], as that"},

@@ -165,26 +165,53 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 // Ridge returns the ridge of the stage.
 func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
 
-// Observe takes the reduced sums of a visit: of each visited increment, in their order, the terms and the losses, the fields terms and
-// visited. Accepted is false if the step to the weights of the visit has raised the objective: the next step is from the weights before
-// it, with the link's full curvature.
-func (u *Update) Observe(_ int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
-	p, k, m := u.shape.Columns, u.shape.Classes, len(u.visited)
+// Observe takes the reduced sums of a visit: of each visited increment, in their order, the losses, the field visited; and its terms, the
+// field terms. Where [schemas.KeepsTerms] says so, that has each increment's, elsewhere their sum, each times
+// the increment's weight. Accepted is false if the step to the weights of the visit has raised the objective: the next step is from the
+// weights before it, with the link's full curvature.
+func (u *Update) Observe(visit int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+	p, k, m := u.shape.Columns, u.shape.Classes, 1
+	apart := schemas.KeepsTerms(visit, u.passes)
+	if apart {
+		m = len(u.visited)
+	}
 	both, err := sums.Shaped(schemas.FieldTerms, m, 2, p, k)
 	if err != nil {
 		return nil, err
 	}
-	visited, err := sums.Shaped(schemas.FieldVisited, m, 2)
+	visited, err := sums.Shaped(schemas.FieldVisited, len(u.visited), 2)
 	if err != nil {
 		return nil, err
 	}
-	terms, losses := make([]Terms, m), make([]schemas.Losses, m)
+	here := tangent{w: make([]float64, p*k)}
+	if w.W != nil {
+		here.w = wide(w.W)
+	}
+	var terms []Terms
 	for i := range m {
 		at := both[2*i*p*k:]
-		terms[i] = TermsOf(at[:p*k], at[p*k:2*p*k])
-		losses[i] = schemas.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
+		terms = append(terms, TermsOf(at[:p*k], at[p*k:2*p*k]))
 	}
-	return u.observe(w.W, terms, losses)
+	if apart {
+		here.keep(terms, u.visited)
+	} else {
+		here.scores, here.gradient = terms[0].Scores, terms[0].Gradient
+	}
+	losses := make([]schemas.Losses, len(u.visited))
+	for i, v := range u.visited {
+		losses[i] = schemas.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
+		here.loss += v.Weight * losses[i].Loss
+	}
+	return u.observe(here, losses)
+}
+
+// keep takes the terms of each visited increment.
+func (t *tangent) keep(terms []Terms, visited []Visited) {
+	t.terms, t.scores, t.gradient = terms, make([]float64, len(t.w)), make([]float64, len(t.w))
+	for i, at := range terms {
+		floats.AddScaled(t.scores, visited[i].Weight, at.Scores)
+		floats.AddScaled(t.gradient, visited[i].Weight, at.Gradient)
+	}
 }
 
 // TermsOf returns terms whose sums are Σ x (xᵀV)ᵀ and Σ x (y − g)ᵀ, both p × k. It keeps the first, and turns the sign of the second.
@@ -195,21 +222,8 @@ func TermsOf(scores, residuals []float64) Terms {
 	return Terms{scores, residuals}
 }
 
-// observe takes a visit: the weights W (p × k) that it was made with, and of each visited increment the terms at W, and the losses.
-func (u *Update) observe(w []float32, terms []Terms, losses []schemas.Losses) (*Evaluation, error) {
-	here := tangent{w: wide(w), terms: terms, scores: make([]float64, len(w)), gradient: make([]float64, len(w))}
-	if w == nil {
-		n := u.shape.Columns * u.shape.Classes
-		here = tangent{w: make([]float64, n), terms: terms, scores: make([]float64, n), gradient: make([]float64, n)}
-	}
-	for i, t := range terms {
-		c := u.visited[i].Weight
-		if t.Scores != nil {
-			floats.AddScaled(here.scores, c, t.Scores)
-		}
-		floats.AddScaled(here.gradient, c, t.Gradient)
-		here.loss += c * losses[i].Loss
-	}
+// observe takes a visit, and the losses of each visited increment.
+func (u *Update) observe(here tangent, losses []schemas.Losses) (*Evaluation, error) {
 	if !finite(here.loss) || !finite(floats.Sum(here.gradient)) {
 		return nil, &NotFiniteError{"the loss of the visited rows"}
 	}
@@ -272,7 +286,7 @@ func (u *Update) refactor() (err error) {
 // tangent is a visit: the weights that it was made with, and the sums over what is visited there, each increment's times its weight.
 type tangent struct {
 	w                []float64
-	terms            []Terms
+	terms            []Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
 }
@@ -296,8 +310,8 @@ func (u *Update) objective(t *tangent) float64 {
 	return u.weight*u.factor.Energy(t.w, k)/2 - l*floats.Dot(t.w, u.before.Scores) + floats.Dot(t.w, u.before.Gradient) - l/2*floats.Dot(t.w, t.scores) + t.loss
 }
 
-// Next returns the weights after the visits so far. They are final after the last pass: no visit is made with them before the next
-// update.
+// Next returns the weights after the visits so far. They are final after the last pass, or the one after it if the last was not accepted:
+// no visit is made with them before the next update.
 func (u *Update) Next() (Step, error) {
 	k := u.shape.Classes
 	target := make([]float64, len(u.at.w))
@@ -308,7 +322,7 @@ func (u *Update) Next() (Step, error) {
 	for i, x := range u.factor.Solve(target, k) {
 		w[i] = float32(x)
 	}
-	return Step{W: w, Final: u.seen >= u.passes, Of: u.seen}, nil
+	return Step{W: w, Final: u.at.terms != nil, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -86,6 +87,31 @@ func newWindow(link schemas.Link, p, k int, ridge float64) *window {
 	return &window{stage: schemas.Stage{Link: link, Ridge: schemas.Ridge(ridge)}, shape: shape, moments: NewMoments(shape)}
 }
 
+// visit returns the sums of a visit, with the terms of each increment or of all.
+func (o *window) visit(visited []*increment, apart bool) schemas.Tensors[float64] {
+	p, k := o.shape.Columns, o.shape.Classes
+	var terms, losses []float64
+	for _, c := range visited {
+		at, loss := c.visit(o.w, o.stage.Link == "softmax")
+		for i := range at.Gradient {
+			at.Gradient[i] = -at.Gradient[i] // as workers sum it
+		}
+		losses = append(losses, loss.Weight, loss.Loss)
+		if both := append(at.Scores, at.Gradient...); apart || terms == nil {
+			terms = append(terms, both...)
+			if !apart {
+				floats.Scale(c.weight, terms)
+			}
+		} else {
+			floats.AddScaled(terms, c.weight, both)
+		}
+	}
+	return schemas.Tensors[float64]{
+		{Name: schemas.FieldTerms, Shape: []int{len(terms) / (2 * p * k), 2, p, k}, Data: terms},
+		{Name: schemas.FieldVisited, Shape: []int{len(visited), 2}, Data: losses},
+	}
+}
+
 // update visits an increment that is new, if there is one, with the first of the others.
 func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	t.Helper()
@@ -104,14 +130,8 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	if err := u.Precondition(schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, fresh.gram), schemas.Vector(schemas.FieldGramRows, []float64{rows})}); err != nil {
 		t.Fatal(err)
 	}
-	for done := false; !done; {
-		var terms []Terms
-		var losses []schemas.Losses
-		for _, c := range visited {
-			at, loss := c.visit(o.w, o.stage.Link == "softmax")
-			terms, losses = append(terms, at), append(losses, loss)
-		}
-		e, err := u.observe(o.w, terms, losses)
+	for visit, done := 0, false; !done; visit++ {
+		e, err := u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes)))
 		if err != nil {
 			t.Fatal(err)
 		}

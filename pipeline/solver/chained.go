@@ -238,7 +238,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		return nil // every version is full
 	}
 	p, k, m := f.shape.Columns, f.shape.Classes, len(c.increments)
-	s.stack(sum, p, k)
+	s.stack(sum, true, p, k)
 	both, ok := sum.Take(schemas.FieldTerms)
 	visited, err := sum.Tensors().Shaped(schemas.FieldVisited, m, 2)
 	if err != nil {

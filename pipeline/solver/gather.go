@@ -116,7 +116,7 @@ func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.C
 		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, want)
 	}
 	if s.plan.Chain != nil {
-		return s.unstacked(covered, sums)
+		return s.unstacked(covered, sums, s.apart(id.Visit))
 	}
 	return accumulate.NewSum(covered, sums), nil
 }

@@ -93,7 +93,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	f.gathered, f.waited = time.Now().Add(-factoring), time.Since(began)-factoring
 	f.observed++
 	if s.plan.Update() != nil {
-		s.stack(sum, f.shape.Columns, f.shape.Classes)
+		s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes)
 	}
 	f.sum = sum
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())

@@ -21,34 +21,56 @@ func (s *Solver) places() int {
 	return max(len(s.plan.Chain.Increments), 1)
 }
 
-// unstacked returns the sum of a record with the sums of each increment apart.
-func (s *Solver) unstacked(covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
+// apart reports whether a visit has the terms of each increment.
+func (s *Solver) apart(visit int) bool {
+	u := s.plan.Update()
+	return u == nil || schemas.KeepsTerms(visit, u.Passes)
+}
+
+// unstacked returns the sum of a visit's record with the sums of each increment apart; the terms are those of all increments if apart is not
+// set.
+func (s *Solver) unstacked(covered schemas.Coverage, sums schemas.Tensors[float64], apart bool) (*accumulate.Sum, error) {
 	sum := accumulate.NewSum(covered, sums)
-	terms, any := sum.Take(schemas.FieldTerms)
-	visited, _ := sum.Take(schemas.FieldVisited)
+	visited, any := sum.Take(schemas.FieldVisited)
 	if !any {
 		return sum, nil // of a survey, or of a stage with a learnt link
 	}
-	if len(terms.Shape) != 4 || len(visited.Shape) != 2 || visited.Shape[1] != 5 || visited.Shape[0] != terms.Shape[0] || terms.Shape[1] != 2 {
-		return nil, &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: terms.Shape, Want: []int{-1, 2, -1, -1}}
+	if len(visited.Shape) != 2 || visited.Shape[1] != 5 {
+		return nil, &schemas.ShapeError{Tensor: schemas.FieldVisited, Got: visited.Shape, Want: []int{-1, 5}}
 	}
-	size := 2 * terms.Shape[2] * terms.Shape[3]
+	m := visited.Shape[0]
+	var terms schemas.Tensor[float64]
+	size := 0
+	if apart {
+		if terms, any = sum.Take(schemas.FieldTerms); !any || len(terms.Shape) != 4 || terms.Shape[0] != m || terms.Shape[1] != 2 {
+			return nil, &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: terms.Shape, Want: []int{m, 2, -1, -1}}
+		}
+		size = 2 * terms.Shape[2] * terms.Shape[3]
+	}
 	fields := sum.Tensors()
-	for i := range visited.Shape[0] {
+	for i := range m {
 		place, losses := int(visited.Data[5*i]), visited.Data[5*i+1:5*i+5]
 		if place < 0 || place >= s.places() {
 			return nil, fmt.Errorf("%w: terms of increment %d of %d", schemas.ErrDamaged, place, s.places())
 		}
-		fields = append(fields, schemas.Tensor[float64]{Name: termsOf(place), Shape: terms.Shape[1:], Data: terms.Data[i*size : (i+1)*size]},
-			schemas.Vector(visitedOf(place), losses))
+		if apart {
+			fields = append(fields, schemas.Tensor[float64]{Name: termsOf(place), Shape: terms.Shape[1:], Data: terms.Data[i*size : (i+1)*size]})
+		}
+		fields = append(fields, schemas.Vector(visitedOf(place), losses))
 	}
 	return accumulate.NewSum(covered, fields), nil
 }
 
-// stack puts the terms of all increments into two fields of a sum, given the shape of the stage: terms [m, 2, p, k] and visited [m, 2].
-func (s *Solver) stack(sum *accumulate.Sum, p, k int) {
-	m := s.places()
-	terms, visited := sum.Field(schemas.FieldTerms, m, 2, p, k), sum.Field(schemas.FieldVisited, m, 2)
+// stack puts what a visit has of each increment into two fields of a sum, given the shape of the stage: visited [m, 2], and terms
+// [m, 2, p, k] if apart is set. Otherwise terms [1, 2, p, k] is there, unless the visit has no rows.
+func (s *Solver) stack(sum *accumulate.Sum, apart bool, p, k int) {
+	m, terms := s.places(), []float64(nil)
+	visited := sum.Field(schemas.FieldVisited, m, 2)
+	if apart {
+		terms = sum.Field(schemas.FieldTerms, m, 2, p, k)
+	} else {
+		sum.Field(schemas.FieldTerms, 1, 2, p, k)
+	}
 	for i := range m {
 		if field, any := sum.Take(termsOf(i)); any {
 			copy(terms[2*i*p*k:], field.Data)

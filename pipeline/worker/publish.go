@@ -124,7 +124,7 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 	seal := open.Seal
 	seal.From, seal.To, seal.Scores = max(open.From, 0), end, open.digester.Digest()
 	if w.plan.Chain != nil {
-		w.stackTerms(sum, seal.Stage, max(len(w.plan.Chain.Increments), 1))
+		w.stackTerms(sum, run.Visit{Stage: seal.Stage})
 	}
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
 	if err := publish(ctx, w, seal.Record()); err != nil {

@@ -140,8 +140,8 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 	if !rest {
 		return nil
 	}
-	if u := w.plan.Update(); u != nil {
-		w.stackTerms(sum, v.Stage, 1+len(u.Refresh))
+	if w.plan.Update() != nil {
+		w.stackTerms(sum, v.Visit)
 	}
 	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	return publish(ctx, w, r.Record())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -147,27 +149,64 @@ func (p *stageProcessor) countVisited(sum *accumulate.Sum, increment int) {
 	}
 }
 
-// stackTerms makes of the sums of the increments that a partition has, of n, two tensors.
-func (w *Worker) stackTerms(sum *accumulate.Sum, stage, n int) {
-	s, err := w.chain.Stage(stage)
+// stackTerms makes of the sums of the increments that a partition has two tensors. A visit whose terms do not stay has the sum of all
+// terms, each times the weight of its increment.
+func (w *Worker) stackTerms(sum *accumulate.Sum, v run.Visit) {
+	s, err := w.chain.Stage(v.Stage)
 	if err != nil || s.Link.Learnt {
 		return
 	}
-	p, k := s.Features.Size(), s.Classes
-	var terms, visited []float64
-	for i := range n {
+	weights, apart := w.visitedWeights(v.Number)
+	p, k, m := s.Features.Size(), s.Classes, 0
+	for i := range weights {
+		if _, any := sum.Tensors().Find(visitedOf(i)); any {
+			m++
+		}
+	}
+	visited := sum.Field(schemas.FieldVisited, m, 5)
+	var terms []float64
+	if !apart {
+		m = min(m, 1)
+	}
+	if apart || m > 0 {
+		terms = sum.Field(schemas.FieldTerms, m, 2, p, k)
+	}
+	for i, at := range weights {
 		losses, any := sum.Take(visitedOf(i))
 		if !any {
 			continue
 		}
-		scores, _ := sum.Take(scoresOf(i))
-		cross, _ := sum.Take(crossOf(i))
-		terms = append(append(terms, scores.Data...), cross.Data...)
-		visited = append(append(visited, float64(i)), losses.Data...)
+		visited[0] = float64(i)
+		copy(visited[1:5], losses.Data)
+		visited = visited[5:]
+		for j, name := range []string{scoresOf(i), crossOf(i)} {
+			part, _ := sum.Take(name)
+			if to := terms[j*p*k:][:p*k]; apart {
+				copy(to, part.Data)
+			} else {
+				floats.AddScaled(to, at, part.Data)
+			}
+		}
+		if apart {
+			terms = terms[2*p*k:]
+		}
 	}
-	m := len(visited) / 5
-	copy(sum.Field(schemas.FieldTerms, m, 2, p, k), terms)
-	copy(sum.Field(schemas.FieldVisited, m, 5), visited)
+}
+
+// visitedWeights returns the weight of each increment that a visit has, and whether the terms of each are sent apart.
+func (w *Worker) visitedWeights(visit int) (weights []float64, apart bool) {
+	u := w.plan.Update()
+	if u == nil {
+		return make([]float64, max(len(w.plan.Chain.Increments), 1)), true
+	}
+	weights = []float64{1}
+	for _, c := range u.Refresh {
+		if u.Restart {
+			c.Weight = 1
+		}
+		weights = append(weights, c.Weight)
+	}
+	return weights, schemas.KeepsTerms(visit, u.Passes)
 }
 
 // publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight. Each is rounded as it
