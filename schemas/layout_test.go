@@ -43,7 +43,7 @@ func layouts() []layout {
 		},
 		{
 			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",
-			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration. The survey of a plan with `warm` has none"}},
+			tensors: []part{{FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part of it. float32 for a block, float64 for the survey and a calibration. The survey of a plan with `warm` has none. Those of an update name the result of the survey as `parent`, as they depend on no weights"}},
 			notes:   []part{{noteWeight, "block: Σw of the rows that it sums"}},
 		},
 		{

@@ -233,16 +233,20 @@ func (u *Update) observe(here tangent, losses []schemas.Losses) (*Evaluation, er
 		}
 	}
 	u.seen++
-	objective := u.objective(&here)
-	evaluation := &Evaluation{Number: u.seen, Objective: objective / u.weight, Accepted: true}
+	here.objective = u.objective(&here)
+	evaluation := &Evaluation{Number: u.seen, Objective: here.objective / u.weight, Accepted: true}
 	if u.seen > 1 {
 		if h, ok := u.at.curvature(&here, u.share*u.weight); ok {
 			u.met = append(u.met, h)
 		}
-		if u.used < u.most && objective > u.objective(&u.at)*(1+riseTolerance) {
+		if u.used < u.most && here.objective > u.at.objective*(1+riseTolerance) {
 			evaluation.Accepted = false
 			u.used = u.most
-			return evaluation, u.refactor()
+			if err := u.refactor(); err != nil {
+				return nil, err
+			}
+			u.at.objective = u.objective(&u.at)
+			return evaluation, nil
 		}
 	}
 	u.at = here
@@ -289,6 +293,7 @@ type tangent struct {
 	terms            []Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
+	objective        float64 // with the matrix that is factored now
 }
 
 // curvature returns the mean curvature of the visited rows' loss along the step between two visits:

@@ -122,6 +122,9 @@ func (c *Chain) Head() schemas.Digest {
 // SurveyDigest returns the digest of the survey's result, which must be accepted.
 func (c *Chain) SurveyDigest() schemas.Digest { return c.digests[0] }
 
+// GramVisit returns the visit that the Gram matrices of a stage of an update belong to, which depend on no weights.
+func (c *Chain) GramVisit(stage int) Visit { return Visit{Stage: stage, Parent: c.SurveyDigest()} }
+
 // digest returns the digest of weights[i].
 func (c *Chain) digest(i int) schemas.Digest { return c.digests[i+1] }
 

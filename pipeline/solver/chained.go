@@ -171,7 +171,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 		for i := range u.Refresh {
 			visited = append(visited, solve.Visited{Weight: 1, Rows: c.fittedOf(u.Refresh[i].Number)})
 		}
-		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, &s.factors)), nil
+		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number))), nil
 	}
 	moments := c.before.moments[number]
 	moments.Decay(u.Decay)
@@ -189,7 +189,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 	for i := range u.Refresh {
 		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Rows: c.fittedOf(u.Refresh[i].Number), Terms: c.refreshed[i][number]})
 	}
-	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, &s.factors)), nil
+	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, s.factorsOf(number))), nil
 }
 
 // keepUpdate keeps the update of a stage, for what it leaves to the next run.

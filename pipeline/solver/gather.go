@@ -155,6 +155,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
 			}
 		}
+		if err := s.lookAhead(s.inbox.stage); err != nil {
+			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.stage, err)
+		}
 		missing, err := s.reduce(g)
 		if err != nil {
 			return nil, fmt.Errorf("reduce visit %d: %w", g.Number, err)

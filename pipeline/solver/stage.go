@@ -54,22 +54,32 @@ func (s *Solver) stage(ctx context.Context, number int) error {
 func (s *Solver) fitting(number int) (*fitting, error) {
 	f := &fitting{number: number, began: time.Now()}
 	var err error
-	if f.stage, err = s.chain.Stage(number); err != nil {
+	if f.stage, f.shape, err = s.stageShape(number); err != nil {
 		return nil, err
 	}
-	f.shape = solve.Shape{Columns: f.stage.Features.Size(), Penalised: f.stage.Features.Penalised(), Classes: f.stage.Classes}
 	if s.plan.Update() != nil {
-		if f.fit, err = s.update(number, f.shape); err != nil {
+		a, err := s.aheadOf(number)
+		if err != nil {
 			return nil, err
 		}
+		f.fit = a.fit
 	} else {
-		f.fit = solve.NewFit(s.withRidges(number), number, s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, &s.factors)
+		f.fit = solve.NewFit(s.withRidges(number), number, s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, s.factorsOf(number))
 	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
 	s.inbox.begin(number)
 	return f, nil
+}
+
+// stageShape returns a stage and its shape.
+func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
+	stage, err := s.chain.Stage(number)
+	if err != nil {
+		return nil, solve.Shape{}, err
+	}
+	return stage, solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes}, nil
 }
 
 // observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram
@@ -82,7 +92,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	sums := s.gathering(v, s.visitSum(v, !f.stage.Link.HasGradient(v.Number)))
 	if v.Number == 0 {
-		if factoring, err = s.precondition(ctx, v, f.fit, sums); err != nil {
+		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
 		}
 	}
@@ -119,14 +129,17 @@ func (s *Solver) stepFor(f *fitting, v run.Visit) (solve.Step, error) {
 
 // precondition gathers the stage's Gram matrix and gives it to the fit, which factors it while the workers sum the rest of the
 // first visit. It returns how long the factoring took.
-func (s *Solver) precondition(ctx context.Context, v run.Visit, fit solve.Fit, rest *gathering) (time.Duration, error) {
+func (s *Solver) precondition(ctx context.Context, v run.Visit, f *fitting, rest *gathering) (time.Duration, error) {
+	if s.plan.Update() != nil {
+		return 0, s.factored(ctx, s.aheads[f.number], rest)
+	}
 	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(v)), rest)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	s.keepGram(v.Stage, gram.Tensors())
-	err = fit.Precondition(gram.Tensors())
+	err = f.fit.Precondition(gram.Tensors())
 	return time.Since(began), err
 }
 

@@ -102,6 +102,10 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 
 // blockOf returns memory for the block of a batch, and whether the block is made already.
 func (p *stageProcessor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
+	if p.visit.ahead {
+		p.block.Reshape(b.Inputs.Rows, p.visit.stage.Features.Size())
+		return p.block, false
+	}
 	return b.Block(p.visit.Stage, p.visit.stage.Features.Size(), &p.block, p.budget)
 }
 
@@ -160,7 +164,7 @@ func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.
 		if ctx.Err() != nil {
 			break // the visit is abandoned
 		}
-		if update {
+		if update && rest {
 			p.advance(b)
 		}
 		sampled := gram && (p.visit.sample == nil || p.visit.sample.has(l.partition.Ordinal(), int64(l.index)*p.plan.Segment+int64(i)))

@@ -37,6 +37,8 @@ type scan struct {
 	increment func(*partition.Segment) *schemas.Increment
 	// whole says that no segment is in memory, so that the scan can check that every message of the plan's sources is there.
 	whole bool
+	// extent returns how many segments of a partition, the first ones, the scan goes through; nil: all.
+	extent func(*partition.State) int
 	// process is called once for each goroutine that processes segments. The goroutine calls the function that it returns for
 	// each of its segments.
 	process func() func(ctx context.Context, l *load) (*outcome, error)
@@ -177,12 +179,12 @@ func (s *scan) loads(ctx context.Context, p *partition.State, turn func() error)
 	}
 }
 
-// segments returns how many segments of a partition, the first ones, the scan goes through: the survey reads those of the run's own span.
+// segments returns how many segments of a partition, the first ones, the scan goes through.
 func (s *scan) segments(p *partition.State) int {
-	if s.whole {
-		return p.Recent()
+	if s.extent == nil {
+		return p.All()
 	}
-	return len(p.Segments())
+	return s.extent(p)
 }
 
 // reader reads what the segments of one partition need, one after the other.

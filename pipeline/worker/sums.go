@@ -22,6 +22,9 @@ type stageVisit struct {
 	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
 	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest of the sums.
 	gramFirst bool
+	update    bool // the visit sums the Gram matrix alone, or all but the Gram matrix
+	gramAlone bool // of an update: the first
+	ahead     bool // of an update: the stage is not yet due, so the batches have the blocks of another
 }
 
 // stageVisit returns a visit to a stage with the weights that it is made with.
@@ -31,7 +34,7 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 		return nil, err
 	}
 	s := &stageVisit{Visit: v, stage: stage}
-	if w.plan.Update() != nil {
+	if s.update = w.plan.Update() != nil; s.update {
 		if s.passed, err = w.passedStages(v.Stage); err != nil {
 			return nil, err
 		}
@@ -51,7 +54,10 @@ func (v *stageVisit) calibrates() bool { return !v.stage.Link.HasGradient(v.Numb
 
 // parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
 func (v *stageVisit) parts(round int) (gram, rest bool) {
-	if v.calibrates() {
+	switch {
+	case v.update:
+		return v.gramAlone, !v.gramAlone
+	case v.calibrates():
 		return true, true
 	}
 	return v.Number == 0 && round == 0, !v.gramFirst || round == 1
@@ -66,17 +72,41 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 	if err != nil {
 		return err
 	}
-	visit.gramFirst = v.Number == 0 && w.keepsBlocks(visit, partitions)
-	progress := w.progress(v, partitions)
+	extent := (*partition.State).All
+	if visit.update {
+		if err := w.sumGrams(ctx, v.Stage, v.Stage, partitions); err != nil {
+			return err
+		}
+		extent = (*partition.State).Staying
+	} else {
+		visit.gramFirst = v.Number == 0 && w.keepsBlocks(visit, partitions)
+	}
+	return w.sums(ctx, visit, partitions, extent)
+}
+
+// sums publishes what a visit sums of partitions: of each of the first segments, as many as extent returns.
+func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*partition.State, extent func(*partition.State) int) error {
+	for _, p := range partitions {
+		if extent(p) > 0 {
+			continue
+		}
+		gram, rest := visit.parts(0)
+		if err := w.publishSums(ctx, visit, p, &accumulate.Sum{}, gram, rest); err != nil {
+			return err
+		}
+	}
+	progress := w.progress(visit.Visit, partitions)
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
 	s := &scan{
-		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(v.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
+		extent: extent, client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(visit.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
 		increment: w.increment,
 		process:   func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
-			progress(o.rows)
 			gram, rest := visit.parts(o.round)
-			whole, err := merge(sums[o.round], p, o, rest, &w.buffers)
+			if !visit.gramAlone {
+				progress(o.rows)
+			}
+			whole, err := merge(sums[o.round], p, o, extent(p), rest, &w.buffers)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -100,9 +130,9 @@ func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool 
 	return w.budget.Has(bytes)
 }
 
-// merge adds a segment's sum to the sum of its partition. It returns the partition's sum when it is whole, otherwise nil. If all
-// is set, the sum is over all messages and must cover what the survey has covered: the error is a *CoverageError if it does not.
-func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
+// merge adds a segment's sum to the sum of its partition, of so many segments. It returns the partition's sum when it is whole, otherwise
+// nil. If all is set, the sum is over all messages and must cover what the survey has covered: the error is a *CoverageError if it does not.
+func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, segments int, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
 	if sums[p] == nil {
 		sums[p] = o.sum
 	} else if err := sums[p].Merge(o.sum); err != nil {
@@ -110,7 +140,7 @@ func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *out
 	} else {
 		buffers.Put(o.sum)
 	}
-	if !p.Last(o.segment) {
+	if o.segment < segments-1 {
 		return nil, nil
 	}
 	whole := sums[p]

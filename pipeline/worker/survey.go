@@ -149,7 +149,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	}
 	claimed, interval := time.Now(), w.claimInterval()
 	s := &scan{
-		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, maxWrites: maxWrites,
+		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, whole: true, extent: (*partition.State).Recent, maxWrites: maxWrites,
 		process: func() func(context.Context, *load) (*outcome, error) {
 			p := &surveyProcessor{Worker: w, first: first, labels: labels, accumulator: accumulate.Accumulator{BLAS: w.blas}, quarantine: bad}
 			if w.plan.Update() != nil {

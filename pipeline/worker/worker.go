@@ -207,6 +207,7 @@ func (w *Worker) repeat() {
 	v, seal := w.chain.Due()
 	for _, p := range w.partitions {
 		p.SetVisited(run.Visit{})
+		p.SetGrams(0)
 		if v.Stage == schemas.Survey { // which reads the log again, as it may have changed
 			w.store.Drop(p.Partition())
 		}
@@ -279,6 +280,11 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	}
 	for _, p := range due {
 		p.SetVisited(v)
+	}
+	if next := v.Stage + 1; w.plan.Update() != nil && v.Stage != schemas.Survey && v.Number == 0 && next < len(w.plan.Stages) {
+		if err := w.sumGrams(ctx, next, v.Stage, due); err != nil {
+			return fmt.Errorf("sum the Gram matrix of %s: %w", run.StageName(next), err)
+		}
 	}
 	w.rec.Record(event.Visited{
 		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: time.Since(began),

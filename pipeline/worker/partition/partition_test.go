@@ -196,7 +196,7 @@ func TestNew(t *testing.T) {
 	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (schemas.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
 		t.Errorf("%+v", s)
 	}
-	if s.Last(0) || !s.Last(1) || s.Segments()[0].Span.To != s.Segments()[1].Span.From || !slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
+	if s.All() != 2 || s.Staying() != 2 || s.Segments()[0].Span.To != s.Segments()[1].Span.From || !slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
 		t.Errorf("segments %v, %v", s.Segments()[0].Span, s.Segments()[1].Span)
 	}
 	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (run.Visit{}) {

@@ -15,6 +15,8 @@ type State struct {
 	ordinal  int
 	segments []*Segment
 	recent   int              // how many segments, the first ones, are of the span
+	staying  int              // how many segments, the first ones, are not of increments that leave
+	grams    int              // the stages before this one have published their Gram matrices, in an update
 	covered  schemas.Coverage // by the survey
 	visited  run.Visit        // the last whose sums are published
 	scores   int              // the stage that the batches have the scores before, or run.NoStage
@@ -28,7 +30,7 @@ func New(span schemas.Span, ordinal int, segment int64) *State {
 	for _, part := range span.Segments(segment) {
 		s.segments = append(s.segments, &Segment{Span: part})
 	}
-	s.recent = len(s.segments)
+	s.recent, s.staying = len(s.segments), len(s.segments)
 	return s
 }
 
@@ -42,10 +44,11 @@ func (s *State) Cut(increments []schemas.Increment, segment int64) {
 			}
 		}
 	}
-	s.recent = len(s.segments)
+	s.recent, s.staying = len(s.segments), len(s.segments)
 }
 
-// AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says.
+// AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says. Increments
+// that leave come last.
 func (s *State) AddPast(increment *schemas.Increment, place int, leaves bool, segment int64) {
 	covered, any := increment.On(s.span.Partition)
 	if !any {
@@ -54,10 +57,19 @@ func (s *State) AddPast(increment *schemas.Increment, place int, leaves bool, se
 	for _, part := range covered.Spans[0].Segments(segment) {
 		s.segments = append(s.segments, &Segment{Span: part, Increment: place, Leaves: leaves, Past: true})
 	}
+	if !leaves {
+		s.staying = len(s.segments)
+	}
 }
 
 // Recent returns how many segments, the first ones, are of the run's own span: those that the survey reads.
 func (s *State) Recent() int { return s.recent }
+
+// Staying returns how many segments, the first ones, are not of increments that leave: those that visits read.
+func (s *State) Staying() int { return s.staying }
+
+// All returns how many segments there are.
+func (s *State) All() int { return len(s.segments) }
 
 // Partition returns the number of the partition.
 func (s *State) Partition() int { return s.span.Partition }
@@ -70,9 +82,6 @@ func (s *State) Ordinal() int { return s.ordinal }
 
 // Segments returns the segments, in order.
 func (s *State) Segments() []*Segment { return s.segments }
-
-// Last reports whether a segment, given by its index, is the last.
-func (s *State) Last(segment int) bool { return segment == len(s.segments)-1 }
 
 // LastRecent reports whether a segment, given by its index, is the last of the run's own span.
 func (s *State) LastRecent(segment int) bool { return segment == s.recent-1 }
@@ -89,6 +98,12 @@ func (s *State) Visited() run.Visit { return s.visited }
 // SetVisited says that the sums of a visit are published. The zero visit says that none are, so they are made and published
 // again.
 func (s *State) SetVisited(v run.Visit) { s.visited = v }
+
+// HasGram reports whether the Gram matrix of a stage of an update is published.
+func (s *State) HasGram(stage int) bool { return stage < s.grams }
+
+// SetGrams says that the Gram matrices of so many stages, the first ones, are published.
+func (s *State) SetGrams(stages int) { s.grams = stages }
 
 // HasScores reports whether the batches have the scores before a stage.
 func (s *State) HasScores(stage int) bool { return s.scores == stage }
