@@ -120,7 +120,7 @@ func (f *follower) follow(ctx context.Context, l *run.Ledger) (*schemas.Report, 
 		}
 	}
 	if f.report == nil {
-		return nil, fmt.Errorf("run %s is done, but its report is no longer on %s", f.run, f.Topics.Weights)
+		return nil, &ReportGoneError{f.run, f.Topics.Weights}
 	}
 	return f.report, nil
 }
@@ -183,6 +183,14 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 		}
 	}
 	return nil
+}
+
+// ReportGoneError says that the report of a run that is done was deleted: by retention, or by a chain that has made newer versions.
+type ReportGoneError struct{ Run, Topic string }
+
+// Error returns where the report is no longer.
+func (e *ReportGoneError) Error() string {
+	return fmt.Sprintf("run %s is done, but its report is no longer on %s", e.Run, e.Topic)
 }
 
 // missed finds the end of a run that goes on no more, though its end has not come. err, if not nil, is returned.

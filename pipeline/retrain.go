@@ -109,7 +109,9 @@ type runner struct {
 	report    *Retraining
 
 	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
-	window   *schemas.Window   // after it
+	window   *run.StoredWindow // after it
+	earlier  []earlier         // the newest versions before it, the newest first
+	refused  bool              // that what they have left is removed
 	number   int               // in the chain, of the next run
 	attempt  int               // how many runs of that number have failed
 	failures int               // since the last update
@@ -307,7 +309,7 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	}
 	switch {
 	case head == nil:
-		r.head, r.window = nil, nil
+		r.head, r.window, r.earlier = nil, nil, nil
 		if r.backlog.ends == nil {
 			bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 			if err != nil {
@@ -324,12 +326,19 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 		return nil
 	}
 	follows := r.head != nil && head.Plan.Chain.Parent != nil && head.Plan.Chain.Parent.Run == r.head.Run || r.head == nil && head.Plan.Chain.Number == 1 && len(r.backlog.ends) > 0
+	known := r.window
+	if follows && r.head != nil {
+		r.earlier = append([]earlier{{r.head.Plan, known}}, r.earlier...)
+	} else {
+		r.earlier = nil
+	}
 	r.head, r.window = head, nil
 	if head.Window != nil {
-		if r.window, err = run.ReadWindow(ctx, r.Client, *head.Window); err != nil {
+		if r.window, err = run.ReadWindow(ctx, r.Client, *head.Window, known); err != nil {
 			return err
 		}
 	}
+	r.release(ctx)
 	switch {
 	case follows:
 		r.backlog.take(head.Plan)
@@ -588,7 +597,7 @@ func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int6
 	if err != nil {
 		return nil, err
 	}
-	w := *r.window
+	w := *r.window.Window
 	w.Increments = stays
 	for _, c := range w.Longest(o.Refresh) {
 		c.Increment.Weight *= o.Decay

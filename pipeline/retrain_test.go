@@ -262,3 +262,34 @@ func TestChainGoesOnWithOtherFeatures(t *testing.T) {
 		t.Errorf("after %d versions the next is %+v, expected a full one with new rows", len(before), first)
 	}
 }
+
+// What a chain has on its topics, beside the examples and the versions that are kept, does not grow with the number of its versions.
+func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
+	left := func(rows int) map[string]int {
+		log, job := openEmbedded(t), chainJob(t, "softmax")
+		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
+		job.Retrain.Full, job.Keep = FullOptions{}, 3
+		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, topic := range []string{"statistics", "weights", "state"} {
+			there := map[string]bool{}
+			for _, m := range readTopic(t, log, job.Name+"."+topic) {
+				there[string(m.Key)] = m.Value != nil
+			}
+			for _, is := range there {
+				if is {
+					count[topic]++
+				}
+			}
+		}
+		return count
+	}
+	few, many := left(3200), left(6400) // 16 updates lie between two snapshots
+	for topic, n := range few {
+		if n == 0 || many[topic] > n+n/10 {
+			t.Errorf("%s: %d messages after 32 increments, %d after 64", topic, n, many[topic])
+		}
+	}
+}

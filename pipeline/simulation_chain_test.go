@@ -120,10 +120,12 @@ func (s *simulation) noteMade(id string) {
 	}
 }
 
-// checkChainReport checks what the report of a run of a chain says of its version. Without faults it is learnt.
-func (s *simulation) checkChainReport(id string, r *schemas.Report) {
-	if r.Retrain == nil {
-		s.fail("the report of run %s of a chain says nothing of the chain", id)
+// checkChainReport checks what the report of a run of a chain, a single message, says of its version. Without faults it is learnt.
+func (s *simulation) checkChainReport(m schemas.Message) {
+	id := m.Run()
+	r, err := schemas.DecodeJSON[schemas.Report](m)
+	if err != nil || r.Retrain == nil {
+		s.fail("the report of run %s of a chain says nothing of the chain: %v", id, err)
 		return
 	}
 	of := *r.Retrain

@@ -162,6 +162,16 @@ func (l actorLog) Before(_ context.Context, topic string, _ time.Duration) (offs
 	return offsets, nil
 }
 
+// DeleteBefore deletes messages, or does not.
+func (l actorLog) DeleteBefore(_ context.Context, topic string, partition int, offset int64) error {
+	if err := l.giveWay(); err != nil {
+		return err
+	}
+	p := l.topics[topic][partition]
+	p.expire(min(offset, p.end))
+	return nil
+}
+
 // Partitions returns how many partitions a topic has.
 func (l actorLog) Partitions(_ context.Context, topic string) (int, error) {
 	return len(l.topics[topic]), l.giveWay()

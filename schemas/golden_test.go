@@ -148,7 +148,7 @@ func windowAfter(p *Plan) *Window {
 	chain := *p.Chain
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
-		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
 		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
 		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Messages: 1, Until: 1700000000000, Terms: at}},
 	}

@@ -12,7 +12,12 @@ type Window struct {
 	Full       int               `json:"full"`       // number of the last full run in the chain
 	FullRows   int64             `json:"full_rows"`  // rows of the window at that run
 	Ends       []int64           `json:"ends"`       // by partition: the offset after the last that was looked at
+	Stages     int               `json:"stages"`     // whose sums and terms are on the state topic
 	Increments []WindowIncrement `json:"increments"` // in the order in which they came
+	// Bases are earlier windows on the state topic. If there are any, Increments has what has changed since the last of them, which itself
+	// may be a change of the one before; the first has all increments. See [Window.ChangesOf].
+	Bases []StatePlace `json:"bases,omitempty"`
+	Left  []int        `json:"left,omitempty"` // numbers of the increments that have left since the last of Bases
 	// Errors are sums of the errors of messages before they were learnt, oldest first: what a detector of changes goes on from.
 	Errors []ErrorSum `json:"errors,omitempty"`
 	// Rejected counts the versions that were withheld since the last one that subscribers have got.
@@ -69,6 +74,77 @@ func (w *Window) Rows() (rows int64) {
 		rows += w.Increments[i].Increment.Rows()
 	}
 	return rows
+}
+
+// maxBases bounds how many windows must be read for one list of increments.
+const maxBases = 16
+
+// ChangesOf returns the window as it is stored after an update of base, which is at a place of the state topic: with those increments alone
+// that the update has changed, if that is much shorter. It sets Bases of w too. base must have all of its increments.
+func (w *Window) ChangesOf(base *Window, at StatePlace) *Window {
+	w.Bases, w.Left = nil, nil
+	if len(base.Bases) == maxBases {
+		return w
+	}
+	stored := *w
+	stored.Increments, stored.Left = nil, nil
+	for i, j := 0, 0; i < len(base.Increments) || j < len(w.Increments); {
+		switch {
+		case j == len(w.Increments) || i < len(base.Increments) && base.Increments[i].Increment.Number != w.Increments[j].Increment.Number:
+			stored.Left = append(stored.Left, base.Increments[i].Increment.Number)
+			i++
+			continue
+		case i == len(base.Increments) || !w.Increments[j].unchanged(&base.Increments[i], w.decay()):
+			stored.Increments = append(stored.Increments, w.Increments[j])
+		}
+		i, j = min(i+1, len(base.Increments)), j+1
+	}
+	if 2*(len(stored.Increments)+len(stored.Left)) > len(w.Increments) {
+		return w
+	}
+	w.Bases = append(slices.Clone(base.Bases), at)
+	stored.Bases = w.Bases
+	return &stored
+}
+
+// decay returns what the run has multiplied the weights of earlier increments by.
+func (w *Window) decay() float64 {
+	if w.Chain == nil || w.Chain.Update == nil {
+		return 1
+	}
+	return w.Chain.Update.Decay
+}
+
+// unchanged reports whether an update has only multiplied the weight of an increment.
+func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
+	return i.Visited == before.Visited && i.Increment.Weight == before.Increment.Weight*decay
+}
+
+// On gives a stored window all of its increments, given the last of its Bases, which must have all of its own.
+func (w *Window) On(base *Window) {
+	changed := map[int]WindowIncrement{}
+	for _, c := range w.Increments {
+		changed[c.Increment.Number] = c
+	}
+	var all []WindowIncrement
+	for _, c := range base.Increments {
+		if slices.Contains(w.Left, c.Increment.Number) {
+			continue
+		}
+		if now, any := changed[c.Increment.Number]; any {
+			delete(changed, c.Increment.Number)
+			c = now
+		} else {
+			c.Increment.Weight *= w.decay()
+		}
+		all = append(all, c)
+	}
+	for _, c := range w.Increments {
+		if _, added := changed[c.Increment.Number]; added {
+			all = append(all, c)
+		}
+	}
+	w.Increments, w.Left = all, nil
 }
 
 // Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.

@@ -13,9 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestEmbedded(t *testing.T) {
@@ -33,6 +31,7 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"aborted transactions are not seen":        testTransactions,
 		"a transaction may be longer than a fetch": testLongTransaction,
 		"deleted offsets are an error":             testDeleted,
+		"what is before an offset can be deleted":  testDeleteBefore,
 		"a topic deleted and created is an error":  testRecreated,
 		"a follower sees what is appended":         testFollow,
 		"partitions do not disturb each other":     testPartitions,
@@ -94,6 +93,27 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 	}
 	if base, err := l.Append(ctx, topic, 0); base != -1 || err != nil {
 		t.Errorf("append of nothing: %d, %v", base, err)
+	}
+}
+
+func testDeleteBefore(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
+	must(l.Append(ctx, topic, 0, numberedUpTo(65, 0)...))(t)
+	must(l.Append(ctx, topic, 1, numberedUpTo(3, 0)...))(t)
+	for _, before := range []int64{63, 64, 1, 64} { // an offset that is already deleted is no error
+		noError(t, l.DeleteBefore(ctx, topic, 0, before))
+	}
+	noError(t, l.DeleteBefore(ctx, topic, 1, 0))
+	all := must(l.AllBounds(ctx, topic))(t)
+	if want := []Bounds{{64, 65}, {0, 3}}; !slices.Equal(all, want) {
+		t.Errorf("bounds %v, want %v", all, want)
+	}
+	if _, err := read(t, l, topic, 63, 65); !errors.As(err, new(*DeletedError)) {
+		t.Errorf("range of a deleted message: %v", err)
+	}
+	if err := l.DeleteBefore(ctx, topic, 0, 66); err == nil {
+		t.Error("what is not written yet was deleted")
 	}
 }
 
@@ -306,28 +326,13 @@ func testLongTransaction(t *testing.T, l *Log, topic string) {
 	}
 }
 
-func deleteRecords(t *testing.T, l *Log, topic string, before int64) {
-	t.Helper()
-	request := kmsg.NewPtrDeleteRecordsRequest()
-	request.TimeoutMillis = 10_000
-	rt := kmsg.NewDeleteRecordsRequestTopic()
-	rt.Topic = topic
-	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
-	rp.Offset = before
-	rt.Partitions = append(rt.Partitions, rp)
-	request.Topics = append(request.Topics, rt)
-	response, err := request.RequestWith(testContext(t), foreign(t, l))
-	noError(t, err)
-	noError(t, kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode))
-}
-
 func testDeleted(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
 	for i := range 10 {
 		must(l.Append(ctx, topic, 0, numbered(i, 10)))(t)
 	}
-	deleteRecords(t, l, topic, 4)
+	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	want := DeletedError{Topic: topic, Wanted: 2, First: 4, End: 10}
 	if _, err := read(t, l, topic, 2, 10); !isDeleted(err, want) {
 		t.Errorf("range: %v", err)

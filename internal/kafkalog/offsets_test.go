@@ -29,7 +29,7 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 			must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
 		}
 	}
-	deleteRecords(t, l, topic, 4)
+	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
 	open := foreign(t, l, kgo.TransactionalID(topic))
 	noError(t, open.BeginTransaction())
 	noError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())

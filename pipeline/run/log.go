@@ -21,6 +21,8 @@ type Log interface {
 	Spans(ctx context.Context, topic string) ([]schemas.Span, error)
 	// Before returns for each partition the offset after the messages that are older than age. It may be an earlier one.
 	Before(ctx context.Context, topic string, age time.Duration) ([]int64, error)
+	// DeleteBefore deletes the messages of a partition before an offset. Compacted topics do not allow it.
+	DeleteBefore(ctx context.Context, topic string, partition int, offset int64) error
 	// Partitions returns how many partitions a topic has.
 	Partitions(ctx context.Context, topic string) (int, error)
 	// Range reads the messages with offsets from (included) to to (excluded). The caller closes the reader.

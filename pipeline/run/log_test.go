@@ -42,6 +42,8 @@ func (l memoryLog) Before(_ context.Context, topic string, _ time.Duration) ([]i
 	return []int64{int64(len(l[topic]))}, nil // all messages are old
 }
 
+func (l memoryLog) DeleteBefore(context.Context, string, int, int64) error { return nil }
+
 func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
 
 func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {

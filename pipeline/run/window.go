@@ -8,8 +8,33 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// ReadWindow reads the window of a run of a chain from its place on the state topic; nil if it is no longer there.
-func ReadWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *schemas.Window, err error) {
+// StoredWindow is a window of a chain, with all of its increments, and where it is on the state topic.
+type StoredWindow struct {
+	*schemas.Window
+	At schemas.StatePlace
+}
+
+// ReadWindow reads the window of a run of a chain from its place on the state topic; nil if it is no longer there. known may be an earlier
+// window, or nil: if the window is a change of it, nothing else is read.
+func ReadWindow(ctx context.Context, c *Client, place schemas.StatePlace, known *StoredWindow) (*StoredWindow, error) {
+	w, err := c.readWindow(ctx, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	if n := len(w.Bases); n > 0 {
+		base := known
+		if base == nil || base.At.Run != w.Bases[n-1].Run {
+			if base, err = ReadWindow(ctx, c, w.Bases[n-1], nil); err != nil || base == nil {
+				return nil, err
+			}
+		}
+		w.On(base.Window)
+	}
+	return &StoredWindow{w, place}, nil
+}
+
+// readWindow reads a window as it is stored.
+func (c *Client) readWindow(ctx context.Context, place schemas.StatePlace) (w *schemas.Window, err error) {
 	documents := schemas.Documents{}
 	err = c.ReadState(ctx, place, schemas.KindWindow, func(m schemas.Message) (bool, error) {
 		whole, ok, err := documents.Add(m)

@@ -51,8 +51,9 @@ func (s *Store) put(h *head) {
 
 // chained is what a solver keeps of a run of a chain, beside what it keeps of any run.
 type chained struct {
-	before     *head           // what an update goes on from
-	refreshed  [][]solve.Terms // of each increment that is visited again, by stage
+	before     *head               // what an update goes on from
+	beforeAt   *schemas.StatePlace // where its window is
+	refreshed  [][]solve.Terms     // of each increment that is visited again, by stage
 	after      head
 	terms      [][]solve.Terms // of each stage, by visited increment
 	fitted     []float64       // Σw of the training rows of each visited increment
@@ -319,7 +320,11 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if w.Moments = *place; snapshot {
 		w.Snapshot, w.Since = *place, nil
 	}
-	messages, err := w.Messages()
+	stored := w
+	if s.plan.Update() != nil {
+		stored = w.ChangesOf(c.before.window, *c.beforeAt)
+	}
+	messages, err := stored.Messages()
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +373,7 @@ func (s *Solver) writeState(ctx context.Context, records []*schemas.Record[float
 // window returns the window after the run, without the places of its records.
 func (s *Solver) window() *schemas.Window {
 	c, chain := &s.chained, s.plan.Chain
-	w := &schemas.Window{Run: s.run, Chain: chain, Full: chain.Number}
+	w := &schemas.Window{Run: s.run, Chain: chain, Full: chain.Number, Stages: len(s.plan.Stages)}
 	if u := chain.Update; u != nil {
 		before := c.before.window
 		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot

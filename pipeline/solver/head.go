@@ -34,6 +34,9 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 			return err
 		}
 	}
+	if c.beforeAt = parent.Window; c.beforeAt == nil {
+		return &StateError{fmt.Sprintf("the window of version %d", parent.Version), s.Topics.State}
+	}
 	u := s.plan.Update()
 	if u.Restart {
 		return nil
@@ -110,13 +113,14 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	if parent.Window == nil {
 		return nil, &StateError{fmt.Sprintf("the sums of version %d", parent.Version), s.Topics.State}
 	}
-	w, err := run.ReadWindow(ctx, s.Client, *parent.Window)
+	stored, err := run.ReadWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}
-	if w == nil {
+	if stored == nil {
 		return nil, &StateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
 	}
+	w := stored.Window
 	h := &head{window: w, moments: make([]*solve.Moments, len(s.plan.Stages))}
 	for t := range h.moments {
 		of, err := s.parentShape(t)

@@ -41,6 +41,8 @@ func newMemoryLog() *memoryLog {
 	return &memoryLog{partitions: map[topicPartition][]schemas.Message{}, first: map[topicPartition]int64{}}
 }
 
+func (*memoryLog) DeleteBefore(context.Context, string, int, int64) error { panic("not called") }
+
 func (l *memoryLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

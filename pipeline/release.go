@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// earlier is a version of a chain before its newest.
+type earlier struct {
+	plan   *schemas.Plan
+	window *run.StoredWindow // nil if it is gone
+}
+
+// release removes what the newest version of the chain and its parent do not need: of the version before them its part of the state topic,
+// and the statistics and weights of the runs before. Trouble with that is no trouble for anybody else: the next version, or the next start,
+// does the rest.
+func (r *runner) release(ctx context.Context) {
+	if err := r.tryRelease(ctx); err != nil && ctx.Err() == nil && !r.refused {
+		r.refused = errors.As(err, new(*kafkalog.AccessError)) // will be again
+		event.Notice(r.rec, "what earlier runs have left is not removed now, but after a later run: %v", err)
+	}
+}
+
+func (r *runner) tryRelease(ctx context.Context) error {
+	if err := r.findEarlier(ctx); err != nil || len(r.earlier) < 2 || r.window == nil || r.earlier[0].window == nil {
+		return err
+	}
+	parent, gone := r.earlier[0], r.earlier[1]
+	if gone.window != nil {
+		if err := r.ReleaseState(ctx, gone.window, parent.window, r.window); err != nil {
+			return err
+		}
+	}
+	r.earlier = r.earlier[:1]
+	return r.ReleaseStatistics(ctx, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.window)
+}
+
+// findEarlier reads the two versions before the newest, as far as they are there and not known.
+func (r *runner) findEarlier(ctx context.Context) error {
+	for next := r.head.Plan.Chain.Parent; len(r.earlier) < 2 && next != nil; {
+		if n := len(r.earlier); n > 0 {
+			if next = r.earlier[n-1].plan.Chain.Parent; next == nil {
+				return nil
+			}
+		}
+		manifest, err := r.Version(ctx, next.Run)
+		if errors.As(err, new(*run.NoVersionError)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		e := earlier{plan: manifest.Plan}
+		if manifest.Window != nil {
+			if e.window, err = run.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+				return err
+			}
+		}
+		r.earlier = append(r.earlier, e)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// stateRecords are records of one kind that a run has written to the state topic.
+type stateRecords struct {
+	kind  schemas.Kind
+	run   string
+	index int // of terms: the place of their increment among those that the run visited
+}
+
+// records returns what is read from the state topic by a run that goes on from the window, and where it is.
+func (w *StoredWindow) records() map[stateRecords]schemas.StatePlace {
+	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
+	for _, at := range w.Bases {
+		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
+	}
+	for _, at := range []schemas.StatePlace{w.Moments, w.Snapshot} {
+		all[stateRecords{schemas.KindMoments, at.Run, 0}] = at
+	}
+	for i := range w.Increments {
+		at := w.Increments[i].Terms
+		all[stateRecords{schemas.KindTerms, at.Run, at.Index}] = at
+	}
+	delete(all, stateRecords{}) // of a chain without updates
+	return all
+}
+
+// ReleaseState writes tombstones for what was read from the state topic by runs that go on from a window, and is not by those that go on from
+// the windows that are kept. It may be repeated.
+func (c *Client) ReleaseState(ctx context.Context, gone *StoredWindow, kept ...*StoredWindow) error {
+	records := gone.records()
+	for _, k := range kept {
+		for r := range k.records() {
+			delete(records, r)
+		}
+	}
+	var tombstones []schemas.Message
+	for r, at := range records {
+		if r.run == "" {
+			continue
+		}
+		if r.kind != schemas.KindWindow {
+			tombstones = append(tombstones, tombstonesOf(r, gone.Stages, at)...)
+			continue
+		}
+		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m Message) error {
+			if m.Run() == r.run && m.Kind() == r.kind {
+				tombstones = append(tombstones, m.Tombstone())
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the keys of a window: %w", err)
+		}
+	}
+	_, err := c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
+	return err
+}
+
+// tombstonesOf returns tombstones for the records of so many stages, which take so many messages as their place says. How many messages the
+// record of each stage takes is not known without reading them: there are tombstones for as many as it may be. Each takes at least one.
+func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones []schemas.Message) {
+	for t := range stages {
+		id := schemas.Identity{Kind: r.kind, Run: r.run, Stage: t, Visit: r.index}
+		for chunk := range int(at.To-at.From) - stages + 1 {
+			tombstones = append(tombstones, schemas.Message{Key: id.Key(chunk)})
+		}
+	}
+	return tombstones
+}
+
+// ReleaseStatistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
+// matrices a window counts on.
+func (c *Client) ReleaseStatistics(ctx context.Context, plans []*schemas.Plan, kept ...*StoredWindow) error {
+	var since []*schemas.Since
+	for _, p := range plans {
+		since = append(since, &p.Since)
+	}
+	for _, w := range kept {
+		for i := range w.Since {
+			if from := w.Since[i].Since; from != nil {
+				since = append(since, from)
+			}
+		}
+	}
+	if len(since) == 0 {
+		return nil
+	}
+	weights, statistics := since[0].Weights, append([]int64(nil), since[0].Statistics...)
+	for _, s := range since {
+		weights = min(weights, s.Weights)
+		statistics = statistics[:min(len(statistics), len(s.Statistics))]
+		for n := range statistics {
+			statistics[n] = min(statistics[n], s.Statistics[n])
+		}
+	}
+	if err := c.Log.DeleteBefore(ctx, c.Topics.Weights, 0, weights); err != nil {
+		return err
+	}
+	for n, before := range statistics {
+		if err := c.Log.DeleteBefore(ctx, c.Topics.Statistics, n, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
