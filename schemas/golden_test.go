@@ -41,7 +41,7 @@ func samples(t testing.TB) map[string]Message {
 	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
 	update, window := updatePlan(), windowAfter(updatePlan())
-	manifest.Window = &StatePlace{Run: update.Run(), From: 20, To: 21}
+	manifest.Window, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 12
 	p := plan()
 	stage := stageReport()
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}

@@ -207,7 +207,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		}
 		add(t, c, r)
 	}
-	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"}, Prepare: c.SurveyDigest()}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"}, Prepare: c.SurveyDigest(), PlansFrom: plan.Since.Plans}
 	for stage := range plan.Stages {
 		_, digest := c.Final(stage)
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,7 +14,8 @@ import (
 
 // Prune writes tombstones for all versions but the newest keep, and for messages of the plans topic that no longer count and are older
 // than a day. Where the client is alone, they need not be old. Whatever keep is, it keeps the version that is offered, the one that is
-// pinned, and those that unfinished runs name. If it is interrupted, the next Prune does the rest.
+// pinned, those that unfinished runs name, and the plans from which the versions of a chain can be made again. If it is interrupted, the
+// next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
 	old, err := c.oldPlans(ctx) // before the ledger is read: it then has every copy of a plan whose end is old
 	if err != nil {
@@ -24,8 +26,10 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 		return err
 	}
 	versions := l.Versions()
-	for _, place := range versions[:max(len(versions)-max(keep, 1), 0)] {
-		if l.ForSubscribers(place) || l.NamedBy(place) != "" {
+	var kept []schemas.Place
+	for i, place := range versions {
+		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.NamedBy(place) != "" {
+			kept = append(kept, place)
 			continue
 		}
 		if err := c.RemoveVersion(ctx, place); err != nil {
@@ -35,10 +39,32 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	if !l.due(c.ledgerMessages()) {
 		return nil
 	}
-	if err := c.sweep(ctx, l, min(old, l.covered)); err != nil {
+	from, err := c.plansFrom(ctx, kept)
+	if err != nil {
+		return err
+	}
+	if err := c.sweep(ctx, l, min(old, from, l.covered)); err != nil {
 		return fmt.Errorf("write what counts on %s: %w", c.Topics.Plans, err)
 	}
 	return nil
+}
+
+// plansFrom returns an offset of the plans topic from which all plans stay, however old they are, so that versions of chains can be made
+// again. The oldest version needs the most.
+func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64, error) {
+	for _, place := range versions {
+		v, err := c.manifest(ctx, place)
+		if errors.As(err, new(*GoneError)) {
+			continue // another process removes it
+		}
+		if err != nil {
+			return 0, err
+		}
+		if v.manifest.Plan.Chain != nil {
+			return v.manifest.PlansFrom, nil
+		}
+	}
+	return math.MaxInt64, nil
 }
 
 // RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its

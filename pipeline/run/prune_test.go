@@ -196,6 +196,42 @@ func (l *pinningLog) Append(ctx context.Context, topic string, partition int, me
 	return l.memoryLog.Append(ctx, topic, partition, messages...)
 }
 
+// The plans from which the versions of a chain can be made again stay: those since the last full run of the oldest version. Others go.
+func TestPlansOfAChainStay(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages, client.Alone = 1, true
+	log, plans := client.Log.(memoryLog), client.Topics.Plans
+	var keys []string
+	full := int64(0)
+	for n := 1; n <= 9; n++ {
+		plan := testPlan(uint64(n))
+		plan.Chain = &schemas.Chain{Number: n, Update: &schemas.Update{Passes: 1}}
+		if n%3 == 1 { // 1, 4 and 7 are full
+			plan.Chain.Update, full = nil, int64(len(log[plans]))
+		}
+		plan.Since.Plans = full
+		finished(t, client, plan, n)
+		keys = append(keys, documents(t, plan.Messages)[0].Key)
+		if err := client.Prune(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		oldest := max(n-1, 1)
+		last := (oldest - 1) / 3 * 3 // its full run
+		gone := map[string]bool{}
+		for _, m := range log[plans] {
+			gone[m.Key] = m.Value == nil
+		}
+		for i, key := range keys {
+			if gone[key] && i >= last {
+				t.Errorf("after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
+			}
+			if !gone[key] && n == 9 && i < 3 {
+				t.Errorf("the plan of run %d stays, which no version needs", i+1)
+			}
+		}
+	}
+}
+
 // What a run has left on the versions topic is removed if the run was cancelled before its version counted. A version stays, and so
 // does what a run that goes on has written, until a later sweep.
 func TestVersionsThatNeverCount(t *testing.T) {

@@ -54,6 +54,7 @@ type chained struct {
 	before     *head               // what an update goes on from
 	beforeAt   *schemas.StatePlace // where its window is
 	refreshed  [][]solve.Terms     // of each increment that is visited again, by stage
+	plansFrom  int64               // of the version before: see schemas.Manifest
 	after      head
 	terms      [][]solve.Terms // of each stage, by visited increment
 	fitted     []float64       // Σw of the training rows of each visited increment

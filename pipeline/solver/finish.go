@@ -52,6 +52,12 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 		final, digest := s.chain.Final(t)
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes, Ridge: final.Ridge, Digest: digest})
 	}
+	switch {
+	case s.plan.Update() != nil:
+		manifest.PlansFrom = s.chained.plansFrom
+	case s.plan.Chain != nil:
+		manifest.PlansFrom = s.plan.Since.Plans
+	}
 	m, err := s.chain.Model(manifest)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ func (e *StateError) Error() string {
 // visited again or leave.
 func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
 	c := &s.chained
+	c.plansFrom = parent.PlansFrom
 	if c.before = s.options.Store.take(parent.Run); c.before == nil {
 		if c.before, err = s.readHead(ctx, parent); err != nil {
 			return err
