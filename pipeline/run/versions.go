@@ -95,6 +95,25 @@ func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 	return v.model()
 }
 
+// Survey returns the survey's result of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a
+// *[GoneError].
+func (c *Client) Survey(ctx context.Context, want string) (*schemas.SurveyResult, error) {
+	place, err := c.place(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	v := c.newVersion(place)
+	if err := v.read(ctx, place.From, place.To); err != nil {
+		return nil, err
+	}
+	if v.manifest == nil || v.records[v.manifest.Prepare] == nil {
+		if err := v.readAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.survey()
+}
+
 // Remember keeps the model of the newest version of a chain in memory, for the run that goes on from it.
 func (c *Client) Remember(m *model.Model) {
 	if c.newest != nil {
@@ -209,13 +228,18 @@ func (v *version) gone(what string) error {
 	return &GoneError{v.place.Version, what, v.Topics.Versions}
 }
 
-// model returns the version as a model.
-func (v *version) model() (*model.Model, error) {
+// survey returns the survey's result of the version.
+func (v *version) survey() (*schemas.SurveyResult, error) {
 	prepare := v.records[v.manifest.Prepare]
 	if prepare == nil {
 		return nil, v.gone("the survey's result is")
 	}
-	survey, err := schemas.SurveyResultOf(prepare)
+	return schemas.SurveyResultOf(prepare)
+}
+
+// model returns the version as a model.
+func (v *version) model() (*model.Model, error) {
+	survey, err := v.survey()
 	if err != nil {
 		return nil, err
 	}

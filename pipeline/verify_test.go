@@ -1,0 +1,230 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// ends returns where the partitions of all topics end.
+func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
+	t.Helper()
+	topics, err := log.Topics(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]int64{}
+	for _, topic := range topics {
+		for n := range topic.Partitions {
+			_, end, err := log.Bounds(t.Context(), topic.Name, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list[fmt.Sprintf("%s[%d]", topic.Name, n)] = end
+		}
+	}
+	return list
+}
+
+// checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
+// nothing left beside them.
+func checkVerified(t *testing.T, log *kafkalog.Log, job Job, version string, want ...int) {
+	t.Helper()
+	before := ends(t, log)
+	same, err := Verify(t.Context(), log, openBLAS(t), job, version, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, v := range same {
+		got = append(got, v.Version)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("version %s: verified %v, expected %v", version, got, want)
+	}
+	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the topics end at %v, expected %v", after, before)
+	}
+}
+
+// A version is made again with the same bits: that of one run, one that starts from another, and those of a chain, from their last full runs
+// on. Of the versions on the way those that were removed are made too.
+func TestVerify(t *testing.T) {
+	t.Run("train", func(t *testing.T) {
+		log, job := openEmbedded(t), newMultiStageJob(t)
+		train(t, log, job)
+		checkVerified(t, log, job, "latest", 1)
+		job.Warm, job.Stages[0].Passes = "1", 5
+		train(t, log, job)
+		checkVerified(t, log, job, "2", 1, 2)
+		checkVerified(t, log, job, "1", 1)
+	})
+	t.Run("chain", func(t *testing.T) {
+		log, job := openEmbedded(t), chainJob(t, "softmax")
+		job.Examples.Holdout = 0.2 // there is a gate
+		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+		versions, err := Versions(t.Context(), log, job.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fulls := 0
+		for i, v := range versions {
+			want := []int{v.Version}
+			for at := i; versions[at].Plan.Update() != nil; at-- {
+				want = append([]int{versions[at-1].Version}, want...)
+			}
+			if v.Plan.Update() == nil {
+				fulls++
+			}
+			if i >= 6 {
+				checkVerified(t, log, job, fmt.Sprint(v.Version), want...)
+			}
+		}
+		if fulls < 2 {
+			t.Errorf("%d full runs, expected several", fulls)
+		}
+	})
+	t.Run("removed versions", func(t *testing.T) {
+		log, job := openAlone(t), chainJob(t, "identity")
+		job.Keep, job.Retrain.Full = 2, FullOptions{Every: 1000}
+		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := len(report.Updates)
+		live, tombstones := map[string]bool{}, 0
+		for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Plans) {
+			if m.Value == nil {
+				tombstones++
+			}
+			if bytes.HasPrefix(m.Key, []byte("plan/")) {
+				live[string(m.Key)] = m.Value != nil
+			}
+		}
+		for key, stays := range live {
+			if !stays || len(live) != last {
+				t.Fatalf("%s stays: %v; %d plans of %d versions", key, stays, len(live), last)
+			}
+		}
+		checkVerified(t, log, job, "latest", last-1, last)
+	})
+}
+
+// openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
+func openAlone(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, log)
+	return log
+}
+
+// What is missing, or differs, is named.
+func TestVerifyNamesWhatIsMissing(t *testing.T) {
+	stage := rffStage(link.Softmax, 20, 3)
+	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
+	job.Examples.Partitions = 2
+	verify := func(log *kafkalog.Log) error {
+		_, err := Verify(t.Context(), log, openBLAS(t), job, run.Latest, event.Ignore{})
+		return err
+	}
+	t.Run("no version", func(t *testing.T) {
+		log := openEmbedded(t)
+		if err := log.Create(t.Context(), Topics(job)...); err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(log); !errors.As(err, new(*run.NoVersionError)) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("expired examples", func(t *testing.T) {
+		log := openEmbedded(t)
+		train(t, log, job)
+		deleteRecords(t, log, run.TopicsOf(job.Name).Examples, 1, 3)
+		err := verify(log)
+		missing, ok := errors.AsType[*MissingExamplesError](err)
+		if want := (schemas.Spans{{Partition: 1, From: 0, To: 3}}); !ok || !slices.Equal(missing.Spans, want) || !strings.Contains(err.Error(), "test.examples[1]@0–3") {
+			t.Errorf("got %v, expected that %v are gone", err, want)
+		}
+	})
+	t.Run("other examples", func(t *testing.T) {
+		log := openEmbedded(t)
+		train(t, log, job)
+		examples := run.TopicsOf(job.Name).Examples
+		messages := readTopic(t, log, examples)
+		if err := log.Delete(t.Context(), examples); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Create(t.Context(), Topics(job)[0]); err != nil {
+			t.Fatal(err)
+		}
+		other := exampleMessage(t, rings(64, 2, 2, 7).exampleRows())
+		for _, m := range messages {
+			if m.Partition == 1 && m.Offset == 2 {
+				m.Value = other.Value
+			}
+			produce(t, log, job, m.Partition, m)
+		}
+		err := verify(log)
+		differs, ok := errors.AsType[*DigestError](err)
+		if !ok || differs.Got == differs.Want || len(differs.Changed) != 1 || differs.Changed[0].Partition != 1 {
+			t.Errorf("got %v, expected other weights of other examples in partition 1", err)
+		}
+	})
+	t.Run("a plan", func(t *testing.T) {
+		log, first := openEmbedded(t), job
+		train(t, log, first)
+		first.Warm, first.Keep = run.Latest, 1
+		train(t, log, first)
+		plans := run.TopicsOf(job.Name).Plans
+		second := int64(0)
+		for _, m := range readTopic(t, log, plans) {
+			if bytes.HasPrefix(m.Key, []byte("plan/")) {
+				second = m.Offset
+			}
+		}
+		deleteRecords(t, log, plans, 0, second)
+		if err := verify(log); !errors.As(err, new(*MissingPlanError)) {
+			t.Errorf("got %v, expected that a plan is gone", err)
+		}
+	})
+	t.Run("arithmetic", func(t *testing.T) {
+		p, here := open(openEmbedded(t), job.Name, nil), arithmetic(openBLAS(t))
+		there := here
+		there.Vector = "none"
+		runs := []earlierRun{{version: 3, plan: &schemas.Plan{Arithmetic: there}}}
+		err := p.checkHistory(t.Context(), runs, here, event.Ignore{})
+		if !errors.As(err, new(*ArithmeticError)) || !strings.Contains(err.Error(), "version 3 was made with another arithmetic (vector none, this process has ") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Who interrupts a verification leaves no topics.
+func TestInterruptedVerifyLeavesNothing(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	train(t, log, job)
+	before := ends(t, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Verify(ctx, log, openBLAS(t), job, run.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, expected an interruption", err)
+	}
+	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the topics end at %v, expected %v", after, before)
+	}
+}
