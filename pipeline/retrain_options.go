@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -132,11 +131,4 @@ func RetrainKeys() []schemas.Key {
 
 // updatable reports whether an update can go on from a version with these stages: it can't where a link is learnt, or where blocks depend on
 // earlier weights.
-func updatable(stages []schemas.Stage) bool {
-	for _, s := range stages {
-		if s.Scores || link.Named(s.Link).Learnt {
-			return false
-		}
-	}
-	return true
-}
+func updatable(stages []schemas.Stage) bool { return AlwaysFull(stages) == "" }

@@ -50,6 +50,7 @@ type TopicOptions struct {
 	Retention   Retention     // how long messages stay
 	Segment     Bytes         // after which a partition begins another file, the unit in which messages are deleted
 	SegmentTime time.Duration `mapstructure:"segment_time"` // after which it does
+	State       Bytes         // that a chain may keep on the state topic: see StateSize
 }
 
 // Retention says how long messages stay on the topics that lose them by time.
@@ -67,7 +68,7 @@ func DefaultTopics() TopicOptions {
 	const day = 24 * time.Hour
 	return TopicOptions{
 		Retention: Retention{Residuals: day, Statistics: day, Weights: day, Quarantine: 7 * day, Tombstones: day},
-		Segment:   64 << 20, SegmentTime: time.Hour,
+		Segment:   64 << 20, SegmentTime: time.Hour, State: 4 << 30,
 	}
 }
 
@@ -104,6 +105,9 @@ func (o TopicOptions) Check() (problems []schemas.Problem) {
 	if o.SegmentTime < time.Minute || o.SegmentTime > maxRetention {
 		wrong("segment_time", o.SegmentTime, "a time from 1m to ten years, 87600h")
 	}
+	if o.State < minSegment {
+		wrong("state", o.State, "a size of at least 2MiB")
+	}
 	return problems
 }
 
@@ -122,6 +126,7 @@ func TopicKeys() []schemas.Key {
 		{Name: "retention.tombstones", Meaning: "how long it is said on `versions` and `plans` that something was removed"},
 		{Name: "segment", Meaning: "size at which a partition begins another file: messages are deleted by files"},
 		{Name: "segment_time", Meaning: "time after which a partition begins another file"},
+		{Name: "state", Meaning: "how much a chain of `run` may keep on `state`: `check` computes it, and refuses keys under `retrain` that need more"},
 	}
 }
 

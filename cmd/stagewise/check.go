@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -62,6 +63,7 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 
 	train, missingTrain := checkFiles("train", c.Examples.Train)
 	test, missingTest := checkFiles("test", c.Examples.Test)
+	width := 0
 	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
 	if len(files) == 0 {
 		files = []string{"none; train uses the examples on the topic"}
@@ -71,9 +73,9 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	}
 	section(table, "files", files)
 	if wrong == nil {
-		var features []string
-		features, wrong = checkRows(ctx, c)
-		section(table, "features", features)
+		if width, wrong = checkRows(ctx, c); width > 0 {
+			section(table, "features", []string{strconv.Itoa(width)})
+		}
 	}
 	var topics []string
 	for _, t := range pipeline.Topics(c.Job()) {
@@ -81,6 +83,8 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	}
 	section(table, "topics", topics)
 	section(table, "prepare", []string{preparation(c.Prepare)})
+	retrain, tooMuch := checkRetrain(c, width)
+	section(table, "retrain", []string{retrain})
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -96,8 +100,67 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	if err := rows.Flush(); err != nil {
 		return err
 	}
-	return wrong
+	return errors.Join(wrong, tooMuch)
 }
+
+// checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more than it may keep and
+// the configuration says anything about a chain. width is the number of raw features; 0: not known.
+func checkRetrain(c *config.Config, width int) (string, error) {
+	job, classes := c.Job(), len(c.Examples.Classes)
+	if why := pipeline.AlwaysFull(job.Stages); why != "" {
+		return fmt.Sprintf("every version of a chain is full, as %s: no update can go on from it", why), nil
+	}
+	if c.Prepare.PCA > 0 {
+		width = c.Prepare.PCA
+	}
+	var columns []int
+	for t, s := range job.Stages {
+		p := s.Features.Size
+		if p == 0 {
+			p = width
+		}
+		if p == 0 {
+			return "what a chain keeps on " + state(c) + " depends on the number of features, which is not known yet", nil
+		}
+		if t == 0 && c.Intercept {
+			p++
+		}
+		columns = append(columns, p)
+	}
+	each := ""
+	if classes == 0 {
+		classes, each = 1, " and class"
+	}
+	size := c.Retrain.StateSize(columns, classes)
+	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", amount(size.Increment), each, amount(size.Snapshot), state(c))
+	switch {
+	case size.Increments == 0:
+		text += "; retrain.window sets no number of increments"
+	case each == "":
+		text += fmt.Sprintf("; %s with %d increments", amount(size.Total()), size.Increments)
+	default:
+		text += fmt.Sprintf("; at most %d increments", size.Increments)
+	}
+	if each != "" {
+		size = c.Retrain.StateSize(columns, 2) // there are at least so many
+	}
+	if size.Total() <= int64(c.Topics.State) {
+		return text, nil
+	}
+	if c.Retrain == pipeline.DefaultRetrain() && c.Topics.State == pipeline.DefaultTopics().State {
+		return text + ": more than topics.state, which matters for stagewise run", nil
+	}
+	return text, schemas.Problem{
+		Key: "topics.state", Value: c.Topics.State.String(),
+		Want: fmt.Sprintf("at least %s, for a snapshot and the increments of the window: fewer or smaller stages, a shorter retrain.window or more retrain.rows need less", amount(size.Total())),
+	}
+}
+
+// state returns the name of the state topic.
+func state(c *config.Config) string { return run.TopicsOf(c.Name).State }
+
+// amount formats a number of bytes, such as 42 MB.
+func amount(bytes int64) string { return humanize.Bytes(uint64(bytes)) }
 
 // section writes a title with its lines: the title stands before the first.
 func section(w io.Writer, title string, lines []string) {
@@ -142,20 +205,20 @@ func checkFile(file string) (string, error) {
 }
 
 // checkRows opens the files, and reads their first rows as train would. It returns how many features they have, and an error if
-// train would refuse them. It leaves out the standard input, which it would use up.
-func checkRows(ctx context.Context, c *config.Config) ([]string, error) {
+// train would refuse them; 0 if that can't be known. It leaves out the standard input, which it would use up.
+func checkRows(ctx context.Context, c *config.Config) (width int, err error) {
 	o := c.Examples
 	if len(o.Categorical) > 0 && slices.Contains(o.Train, ingest.StandardInput) {
-		return nil, nil // each word of the files to train on is a feature
+		return 0, nil // each word of the files to train on is a feature
 	}
 	isInput := func(name string) bool { return name == ingest.StandardInput }
 	o.Train, o.Test = slices.DeleteFunc(slices.Clone(o.Train), isInput), slices.DeleteFunc(slices.Clone(o.Test), isInput)
 	sources, err := ingest.Inspect(ctx, o)
 	if err != nil || len(sources) == 0 {
-		return nil, err
+		return 0, err
 	}
-	width := sources[0].Width // that of all
-	return []string{strconv.Itoa(width)}, solve.CheckWidth(c.Prepare.PCA, width)
+	width = sources[0].Width // that of all
+	return width, solve.CheckWidth(c.Prepare.PCA, width)
 }
 
 func preparation(p schemas.Prepare) string {

@@ -162,6 +162,43 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// check says what a chain keeps on the state topic: two p × k matrices an increment and a triangle of a p × p matrix, for each stage, of
+// float64. It refuses more than topics.state, if the configuration says anything about a chain.
+func TestCheckOfState(t *testing.T) {
+	const (
+		stages = "stages=[{features: {size: 1024}, repeat: 10}]; intercept=false; retrain.window.increments=100"
+		large  = "stages=[{features: {size: 4096}, repeat: 10}]; intercept=false"
+	)
+	classes := "; examples.classes=[0"
+	for i := range 99 {
+		classes += fmt.Sprintf(", %d", i+1)
+	}
+	classes += "]"
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
+	for settings, want := range map[string]string{
+		stages: "164 kB for each increment and class, and 42 MB for a snapshot, on blobs.state; at most 100 increments\n",
+		stages + "; examples.classes=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]": "1.6 MB for each increment, and 42 MB for a snapshot, on blobs.state; 206 MB with 100 increments\n",
+		large + classes: "66 MB for each increment, and 671 MB for a snapshot, on blobs.state; retrain.window sets no number of increments\n",
+		large + classes + "; retrain.window.rows=40000; retrain.rows=1000":          "; 3.4 GB with 41 increments\n",
+		large + classes + "; retrain.window.rows=90000; retrain.rows=1000":          "stagewise: topics.state: 4.0 GiB: expected at least 6.6 GB, for a snapshot",
+		large + "; topics.state=100MB":                                              "stagewise: topics.state: 95 MiB: expected at least 673 MB, for a snapshot",
+		"stages=[{features: {size: 20000}, repeat: 10}]":                            ": more than topics.state, which matters for stagewise run\n",
+		"stages=[{features: {kind: columns}}]; examples.classes=[blue, green, red]": "192 B for each increment, and 80 B for a snapshot",
+		"stages=[{features: {kind: columns}}]; examples.train=; examples.test=":     "depends on the number of features, which is not known yet\n",
+		"seed=1": "every version of a chain is full, as stage 2 has the link calibrated: no update can go on from it\n",
+		"stages=[{features: {size: 20}}, {features: {size: 20}, scores: true}]": "every version of a chain is full, as stage 1 has scores: true: ",
+	} {
+		args := []string{"check", "-c", "good.yaml"}
+		for setting := range strings.SplitSeq(settings, "; ") {
+			args = append(args, "--set", setting)
+		}
+		code, stdout, stderr := stagewise(args...)
+		if refused := strings.HasPrefix(want, "stagewise: "); !strings.Contains(stdout+stderr, want) || refused != (code == exitWrong) || refused != (stderr != "") {
+			t.Errorf("%s: exit code %d: %s%s\nexpected %s", settings, code, stdout, stderr, want)
+		}
+	}
+}
+
 // The configuration is not wrong if a file is missing: the file may be there before the run begins. So the exit code is 1.
 func TestCheckFindsMissingFiles(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
