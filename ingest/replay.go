@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,6 +73,15 @@ type Replay struct {
 	// topics is how far topics that ingest follows are counted, by the origin of
 	// their messages, without a sequence.
 	topics map[schemas.Origin]int64
+	// earlier is what earlier runs of a chain have looked at, in the order of
+	// the offsets; nil unless the run is one over the window.
+	earlier []lookedAt
+}
+
+// lookedAt is offsets that an earlier run of a chain has looked at.
+type lookedAt struct {
+	schemas.Span
+	increment *schemas.Increment // which says what counts of it
 }
 
 // position is how far the messages of one source have been seen.
@@ -83,10 +93,19 @@ type position struct {
 
 // Replay returns a Replay at the beginning of a span of the plan.
 func (c *Counting) Replay(span schemas.Span) *Replay {
-	r := &Replay{c, span, map[*schemas.SourceSeal]*position{}, map[schemas.Origin]int64{}}
+	r := &Replay{Counting: c, span: span, seen: map[*schemas.SourceSeal]*position{}, topics: map[schemas.Origin]int64{}}
 	if c.plan.Chain == nil {
 		return r
 	}
+	for i := range c.plan.Chain.Increments {
+		increment := &c.plan.Chain.Increments[i]
+		if covered, any := increment.On(span.Partition); any && increment.Number != c.plan.Chain.Number {
+			for _, s := range covered.Spans {
+				r.earlier = append(r.earlier, lookedAt{s, increment})
+			}
+		}
+	}
+	slices.SortFunc(r.earlier, func(a, b lookedAt) int { return cmp.Compare(a.From, b.From) })
 	for _, progress := range c.plan.Chain.Progress {
 		if span.Partition >= len(progress.Next) {
 			continue
@@ -99,6 +118,28 @@ func (c *Counting) Replay(span schemas.Span) *Replay {
 		}
 	}
 	return r
+}
+
+// AcceptAt is Accept for a message with an offset. What an earlier run of the
+// chain has looked at counts if it counted then, unless its source was removed.
+func (r *Replay) AcceptAt(offset int64, m schemas.Message) schemas.PassOverReason {
+	for len(r.earlier) > 0 && r.earlier[0].To <= offset {
+		r.earlier = r.earlier[1:]
+	}
+	if len(r.earlier) == 0 || offset < r.earlier[0].From {
+		return r.Accept(m)
+	}
+	if r.earlier[0].increment.Skips(r.span.Partition, offset) {
+		return schemas.LeftOut
+	}
+	origin, ingested := schemas.OriginOf(m)
+	switch {
+	case !ingested || origin.Next > 0 || r.sources[schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}] != nil:
+		return ""
+	case r.removed[schemas.SourceName(origin.Source, origin.Attempt)]:
+		return schemas.Removed
+	}
+	return schemas.Unsealed
 }
 
 // Accept returns why the next message of the span does not count; "" if it

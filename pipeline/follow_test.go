@@ -144,6 +144,42 @@ func TestChainOnAFollowedTopic(t *testing.T) {
 	}
 }
 
+// A message of a topic that was counted once is never counted again, though full runs go over the window anew, and though its first copy
+// has left the window.
+func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
+	for _, increments := range []int{0, 2} {
+		log := openEmbedded(t)
+		job := clicks(t, log, 0)
+		job.Retrain = DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 64, FullOptions{Every: 2}, increments
+		learnt, full, window := int64(0), 0, int64(0)
+		for rows := 150; rows <= 450; rows += 150 {
+			click(t, log, rows-150, rows)
+			followToEnd(t, log, job)
+			for range 2 { // before and after full runs
+				for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
+					if m.Offset < 6 {
+						produce(t, log, job, m.Partition, m)
+					}
+				}
+				result, err := Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				learnt += result.Rows
+				for _, u := range result.Updates {
+					if window = u.WindowRows; u.Kind == schemas.RunFull {
+						full++
+					}
+				}
+			}
+		}
+		if learnt != 450 || full < 3 || increments == 0 && window != 450 || increments > 0 && window > 2*80 {
+			t.Errorf("a window of %d increments: %d rows were learnt, %d are in the window after %d full runs; expected 450 rows", increments, learnt, window, full)
+		}
+	}
+}
+
 // Without an end, rows that come later are written too, those of a quiet topic after a while.
 func TestFollowWithoutEnd(t *testing.T) {
 	log := openEmbedded(t)

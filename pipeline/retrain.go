@@ -115,6 +115,7 @@ type runner struct {
 	number   int               // in the chain, of the next run
 	attempt  int               // how many runs of that number have failed
 	failures int               // since the last update
+	made     string            // the run that this process has submitted last
 }
 
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
@@ -169,7 +170,7 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 		if err := r.checkActive(); err != nil {
 			return err
 		}
-		plan.Since.Plans = l.Next
+		plan.Since.Plans, r.made = l.Next, plan.Run()
 		if err := r.submit(ctx, plan); err != nil {
 			return err
 		}
@@ -325,9 +326,9 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	case r.head != nil && r.head.Run == head.Run:
 		return nil
 	}
-	follows := r.head != nil && head.Plan.Chain.Parent != nil && head.Plan.Chain.Parent.Run == r.head.Run || r.head == nil && head.Plan.Chain.Number == 1 && len(r.backlog.ends) > 0
+	follows := head.Run == r.made && len(r.backlog.ends) > 0
 	known := r.window
-	if follows && r.head != nil {
+	if parent := head.Plan.Chain.Parent; r.head != nil && parent != nil && parent.Run == r.head.Run {
 		r.earlier = append([]earlier{{r.head.Plan, known}}, r.earlier...)
 	} else {
 		r.earlier = nil
@@ -374,31 +375,51 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		return nil, &NewClassError{r.newClasses()}
 	}
 	if r.window != nil && !r.restarts() && r.fullIsDue() {
-		return r.fullPlan(ctx)
+		l, err := r.ReadLedger(ctx)
+		if err != nil {
+			return nil, err
+		}
+		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+		if err != nil {
+			return nil, err
+		}
+		return r.fullPlan(ctx, l, r.sources(l, bounds))
 	}
 	var first time.Time
 	for {
-		if err := r.backlog.refresh(ctx); err != nil {
+		l, err := r.ReadLedger(ctx)
+		if err != nil {
 			return nil, err
 		}
-		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows)
+		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+		if err != nil {
+			return nil, err
+		}
+		sources := r.sources(l, bounds)
+		if !r.backlog.knows(sources) {
+			r.backlog.restart(findLate(sources, r.progress(), bounds, r.backlog.ends))
+		}
+		r.backlog.refresh(bounds)
+		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows, r.window == nil)
 		if err != nil {
 			return nil, err
 		}
 		late := !first.IsZero() && r.job.Retrain.After > 0 && time.Since(first) >= r.job.Retrain.After
 		switch {
+		case len(spans) > 0 && r.window == nil && !r.backlog.anyCounts(spans): // the first run needs an example
 		case len(spans) > 0 && (whole || untilEnd || late):
 			if r.window == nil {
-				return r.firstPlan(ctx, spans)
+				return r.firstPlan(ctx, l, sources, spans)
 			}
-			return r.updatePlan(ctx, spans, found)
-		case untilEnd:
+			return r.updatePlan(ctx, l, sources, spans, found)
+		}
+		if untilEnd {
 			return nil, nil
 		}
 		if len(spans) > 0 && first.IsZero() {
 			first = time.Now()
 		}
-		if err := r.await(ctx, first); err != nil {
+		if err := r.await(ctx, l, first); err != nil {
 			return nil, err
 		}
 		if err := r.checkActive(); err != nil {
@@ -407,9 +428,10 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	}
 }
 
-// await waits for more examples, but not longer than an update may be late.
-func (r *runner) await(ctx context.Context, first time.Time) error {
-	var positions []run.Position
+// await waits for more examples, or for what comes on the plans topic after a ledger, such as the seal of a source; but not longer than an
+// update may be late.
+func (r *runner) await(ctx context.Context, l *run.Ledger, first time.Time) error {
+	positions := []run.Position{{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true}}
 	for n, to := range r.backlog.bounds {
 		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
 	}
@@ -427,6 +449,8 @@ func (r *runner) await(ctx context.Context, first time.Time) error {
 func (r *runner) fullIsDue() bool {
 	o, since := r.job.Retrain.Full, r.window.Chain.Number-r.window.Full
 	switch {
+	case r.window.Rows() == 0: // nothing to fit
+		return false
 	case r.attempt > 0, r.head.Window == nil:
 		return true
 	case len(r.newClasses()) > 0 && r.job.Retrain.OnNewClass == NewClassFull:
@@ -459,10 +483,10 @@ func (e *NewClassError) Error() string {
 	return fmt.Sprintf("examples have labels %q, which are no class of the newest version (retrain.on_new_class: stop): set it to full to learn them, or to quarantine to leave them out", e.Labels)
 }
 
-// chainPlan returns what all plans of the chain have in common.
-func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.Plan, error) {
+// chainPlan returns what all plans of the chain have in common. sources are those that count, as a ledger says.
+func (r *runner) chainPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
-	plan := &schemas.Plan{
+	plan = &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
@@ -471,10 +495,6 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if r.head != nil {
 		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
-	}
-	l, err := r.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
 	}
 	if offered := l.Offered(); offered != nil && r.head != nil {
 		manifest := r.head
@@ -486,21 +506,44 @@ func (r *runner) chainPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 		o := r.job.Retrain.Gate
 		plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: manifest.Run, Manifest: manifest.Digest()}}
 	}
-	bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
-	if err != nil {
-		return nil, err
-	}
-	for _, seal := range remaining(l, bounds) {
+	for _, seal := range sources {
 		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
 			seal.Files = nil
 			plan.Sources = append(plan.Sources, seal)
 		}
 	}
-	if r.window != nil {
-		plan.Chain.Progress = progressOf(r.window.Progress, plan.Sources)
+	for _, seal := range l.Removed() {
+		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
+			plan.Removed = append(plan.Removed, seal.Name())
+		}
 	}
+	plan.Chain.Progress = progressOf(r.progress(), plan.Sources)
 	plan.Since, err = r.Now(ctx)
 	return plan, err
+}
+
+// progress returns how far the chain has counted sources.
+func (r *runner) progress() []schemas.SourceProgress {
+	if r.window == nil {
+		return nil
+	}
+	return r.window.Progress
+}
+
+// sources returns a seal of each source of which a topic with those bounds has something left. If the chain has begun to count a source, it
+// is the one that it has begun with: of two ingests of the same rows only one counts.
+func (r *runner) sources(l *run.Ledger, bounds []schemas.Span) []schemas.SourceSeal {
+	seals := remaining(l, bounds)
+	for i := range seals {
+		for _, other := range l.Seals(seals[i].ID) {
+			begun := slices.ContainsFunc(r.progress(), func(p schemas.SourceProgress) bool { return p.Source == other.ID && p.Attempt == other.Attempt })
+			if begun && other.Held(bounds) > schemas.HeldNot {
+				seals[i] = *other
+				break
+			}
+		}
+	}
+	return seals
 }
 
 // overlapsAny reports whether a span shares offsets with any of a list.
@@ -519,8 +562,8 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 }
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
-func (r *runner) firstPlan(ctx context.Context, spans schemas.Spans) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, spans)
+func (r *runner) firstPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sources, spans)
 	if err == nil {
 		plan.Chain.Until = r.backlog.until(spans)
 	}
@@ -528,7 +571,7 @@ func (r *runner) firstPlan(ctx context.Context, spans schemas.Spans) (*schemas.P
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
-func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
+func (r *runner) fullPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
 	var spans schemas.Spans
 	for i := range r.window.Increments {
 		for _, covered := range r.window.Increments[i].Increment.Covered {
@@ -538,7 +581,7 @@ func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
 			}
 		}
 	}
-	plan, err := r.chainPlan(ctx, hull(spans))
+	plan, err := r.chainPlan(ctx, l, sources, spans)
 	if err != nil {
 		return nil, err
 	}
@@ -546,7 +589,8 @@ func (r *runner) fullPlan(ctx context.Context) (*schemas.Plan, error) {
 		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
 		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
 	}
-	plan.Chain.Progress, plan.Classes = nil, r.classes()
+	r.keepWhatCounted(plan.Chain, sources)
+	plan.Classes = r.classes()
 	return plan, nil
 }
 
@@ -564,42 +608,35 @@ func (r *runner) classes() []string {
 	return labels
 }
 
-// hull returns of each partition one span from the first offset to the last.
-func hull(spans schemas.Spans) (whole schemas.Spans) {
-	for _, s := range spans {
-		if last := len(whole) - 1; last >= 0 && whole[last].Partition == s.Partition {
-			whole[last].To = s.To
-			continue
-		}
-		whole = append(whole, s)
-	}
-	return whole
+// keepWhatCounted has a full run go on from what the runs before it have looked at and counted: no update of that is between them.
+func (r *runner) keepWhatCounted(chain *schemas.Chain, sources []schemas.SourceSeal) {
+	chain.Ends, chain.Progress = slices.Clone(r.window.Ends), progressOf(r.window.Progress, sources)
 }
 
 // updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
-func (r *runner) updatePlan(ctx context.Context, spans schemas.Spans, found int64) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, spans)
+func (r *runner) updatePlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans, found int64) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sources, spans)
 	if err != nil {
 		return nil, err
 	}
 	plan.Chain.Until = r.backlog.until(spans)
-	o := r.job.Retrain
+	o, window := r.job.Retrain, r.window.Without(spans)
 	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
-		return r.fullWith(plan, spans)
+		r.keepWhatCounted(plan.Chain, sources)
+		return r.fullWith(plan, window)
 	}
 	plan.Warm = plan.Chain.Parent
 	if r.restarts() {
-		r.restart(plan)
+		restart(plan, window, o)
 		return plan, nil
 	}
 	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay}
-	stays, err := r.leave(ctx, plan.Chain, found)
+	stays, err := r.leave(ctx, plan.Chain, window, found)
 	if err != nil {
 		return nil, err
 	}
-	w := *r.window.Window
-	w.Increments = stays
-	for _, c := range w.Longest(o.Refresh) {
+	window.Increments = stays
+	for _, c := range window.Longest(o.Refresh) {
 		c.Increment.Weight *= o.Decay
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}
@@ -613,10 +650,10 @@ func (r *runner) restarts() bool {
 
 // restart makes a plan that of an update after a change of the stream: what came before the change leaves the window, and all that is left
 // is visited.
-func (r *runner) restart(plan *schemas.Plan) {
-	u := &schemas.Update{Passes: max(r.job.Retrain.Passes, restartPasses), Decay: 1, Restart: true}
-	for _, c := range r.window.Increments {
-		if c.Increment.Number < r.window.Changed {
+func restart(plan *schemas.Plan, window *schemas.Window, o RetrainOptions) {
+	u := &schemas.Update{Passes: max(o.Passes, restartPasses), Decay: 1, Restart: true}
+	for _, c := range window.Increments {
+		if c.Increment.Number < window.Changed {
 			u.Leave = append(u.Leave, c.Increment)
 			continue
 		}
@@ -631,16 +668,16 @@ const restartPasses = 3
 
 // fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
 // before.
-func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Plan, error) {
-	spans := slices.Clone(added)
+func (r *runner) fullWith(plan *schemas.Plan, window *schemas.Window) (*schemas.Plan, error) {
+	added, spans := plan.Spans, slices.Clone(plan.Spans)
 	increment := schemas.Increment{Number: plan.Chain.Number, Weight: 1}
-	for _, s := range added {
-		increment.Covered = append(increment.Covered, schemas.Coverage{Spans: schemas.Spans{s}})
+	for _, hull := range added.Hulls() {
+		increment.Covered = append(increment.Covered, schemas.Coverage{Spans: added.On(hull.Partition)})
 	}
-	for i := range r.window.Increments {
-		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
-		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
-		for _, covered := range r.window.Increments[i].Increment.Covered {
+	for i := range window.Increments {
+		plan.Chain.Increments = append(plan.Chain.Increments, window.Increments[i].Increment)
+		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: window.Increments[i].Increment.Number, Until: window.Increments[i].Until})
+		for _, covered := range window.Increments[i].Increment.Covered {
 			spans = append(spans, covered.Spans...)
 		}
 	}
@@ -648,14 +685,14 @@ func (r *runner) fullWith(plan *schemas.Plan, added schemas.Spans) (*schemas.Pla
 	if err != nil {
 		return nil, err
 	}
-	plan.Spans, plan.Chain.Progress, plan.Classes = hull(all), nil, r.classes()
+	plan.Spans, plan.Classes = all, r.classes()
 	plan.Chain.Increments = append(plan.Chain.Increments, increment)
 	return plan, nil
 }
 
 // leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
-func (r *runner) leave(ctx context.Context, chain *schemas.Chain, found int64) (stays []schemas.WindowIncrement, err error) {
-	o, rows, u := r.job.Retrain.Window, r.window.Rows()+found, chain.Update
+func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schemas.Window, found int64) (stays []schemas.WindowIncrement, err error) {
+	o, rows, u := r.job.Retrain.Window, window.Rows()+found, chain.Update
 	var staying []schemas.Span // what retention does not take within the longest run
 	if r.retention.time > 0 || r.retention.bytes > 0 {
 		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
@@ -666,21 +703,27 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, found int64) (
 			return nil, err
 		}
 	}
-	stays = slices.Clone(r.window.Increments)
-	for len(stays) > 0 {
-		first := stays[0]
-		switch {
-		case o.Increments > 0 && len(stays)+1 > o.Increments:
-		case o.Rows > 0 && rows-first.Increment.Rows() >= o.Rows:
-		case o.Time > 0 && first.Until < chain.Until-o.Time.Milliseconds():
-		case expires(&first.Increment, staying):
-		default:
-			return stays, nil
+	left := 0 // increments with rows
+	for i := range window.Increments {
+		if window.Increments[i].Increment.Rows() > 0 {
+			left++
 		}
-		rows -= first.Increment.Rows()
-		first.Increment.Weight *= u.Decay
-		u.Leave = append(u.Leave, first.Increment)
-		stays = stays[1:]
+	}
+	for i, c := range window.Increments {
+		switch oldest := len(stays) == 0; {
+		case c.Increment.Rows() == 0: // it pushes no other out
+			left++
+		case oldest && o.Increments > 0 && left+1 > o.Increments:
+		case oldest && o.Rows > 0 && rows-c.Increment.Rows() >= o.Rows:
+		case o.Time > 0 && c.Until < chain.Until-o.Time.Milliseconds():
+		case expires(&c.Increment, staying): // also a later one, of a source that was sealed late
+		default:
+			stays = append(stays, window.Increments[i])
+			continue
+		}
+		rows, left = rows-c.Increment.Rows(), left-1
+		c.Increment.Weight *= u.Decay
+		u.Leave = append(u.Leave, c.Increment)
 	}
 	return stays, nil
 }

@@ -17,6 +17,9 @@ type Chain struct {
 	Increments []Increment `json:"increments,omitempty"`
 	// Times says of the increments of a full run when their newest messages were written.
 	Times []IncrementTime `json:"times,omitempty"`
+	// Ends is by partition the offset after the last that the runs before have looked at. Only a full run has it: an update goes on from a
+	// window, which says it.
+	Ends []int64 `json:"ends,omitempty"`
 	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
 	// there.
 	Begins []int64 `json:"begins"`
@@ -26,7 +29,7 @@ type Chain struct {
 	Gate *Gate `json:"gate,omitempty"`
 	// Open says that the classes were found, so more may come: rows of other labels are left out, and counted, until they are enough.
 	Open bool `json:"open,omitempty"`
-	// Progress is how far the sources of the plan were counted before its spans.
+	// Progress is how far sources were counted by the runs before: those of the plan, or in a full run all that may still come.
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
 
@@ -59,7 +62,8 @@ func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave
 type Increment struct {
 	Number int     `json:"number"` // of that run in the chain
 	Weight float64 `json:"weight"` // w: what decay has made of 1
-	// Covered is what counts of the increment, of each partition in order. In a full run only the spans are known.
+	// Covered is what counts of the increment, of each partition in order. In a full run only the spans are known. There are several of a
+	// partition where messages between them came with another increment: those of a source that was sealed late.
 	Covered []Coverage `json:"covered"`
 	// Skipped are messages in the spans that do not count.
 	Skipped Spans `json:"skipped,omitempty"`
@@ -125,6 +129,18 @@ func (c *Increment) Skips(partition int, offset int64) bool {
 	return false
 }
 
+// Without returns the increment without offsets that come with another increment. No message there may count in this one.
+func (c Increment) Without(spans Spans) Increment {
+	var left []Coverage
+	for _, covered := range c.Covered {
+		if covered.Spans = covered.Spans.Without(spans); len(covered.Spans) > 0 {
+			left = append(left, covered)
+		}
+	}
+	c.Covered, c.Skipped = left, c.Skipped.Without(spans)
+	return c
+}
+
 // Rows returns how many rows count, whatever their split.
 func (c *Increment) Rows() (rows int64) {
 	for _, covered := range c.Covered {
@@ -136,17 +152,32 @@ func (c *Increment) Rows() (rows int64) {
 // check returns an error for impossible values.
 func (c *Increment) check() error {
 	for _, covered := range c.Covered {
-		if len(covered.Spans) != 1 {
-			return fmt.Errorf("increment %d: %d spans of a partition, expected one", c.Number, len(covered.Spans))
-		}
 		if err := checkSpans(covered.Spans); err != nil {
 			return fmt.Errorf("increment %d: %w", c.Number, err)
+		}
+		if n := len(covered.Spans.Hulls()); n != 1 {
+			return fmt.Errorf("increment %d: spans of %d partitions, expected those of one", c.Number, n)
 		}
 	}
 	if !(c.Weight >= 0 && c.Weight <= 1) {
 		return fmt.Errorf("increment %d: weight %g, expected one from 0 to 1", c.Number, c.Weight)
 	}
 	return nil
+}
+
+// Added returns the spans that a run adds to those that the runs of its chain before it have looked at.
+func (p *Plan) Added() (added Spans) {
+	if p.Chain == nil || p.Update() != nil || len(p.Chain.Increments) == 0 {
+		return p.Spans
+	}
+	for i := range p.Chain.Increments {
+		if c := &p.Chain.Increments[i]; c.Number == p.Chain.Number {
+			for _, covered := range c.Covered {
+				added = append(added, covered.Spans...)
+			}
+		}
+	}
+	return added
 }
 
 // increments returns the increments whose rows the run reads, beside new ones.

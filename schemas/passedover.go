@@ -26,6 +26,8 @@ const (
 	Removed PassOverReason = "removed"
 	// Repeated: the message is on the topic twice, and counts once.
 	Repeated PassOverReason = "repeated"
+	// LeftOut: an earlier run of the chain has left the message out, or it comes with rows that another run of the chain adds.
+	LeftOut PassOverReason = "left_out"
 	// Expired: retention has deleted the message of a source before the run began.
 	Expired PassOverReason = "expired"
 	// Expiring: retention may delete the message before the run has ended.
@@ -48,6 +50,7 @@ func PassOverReasons() []struct {
 		{Unsealed, "of an ingest that is not finished"},
 		{Removed, "of sources that were removed"},
 		{Repeated, "that are on the topic twice"},
+		{LeftOut, "that an earlier version of the chain left out"},
 		{Expired, "that retention had deleted before the run began"},
 		{Expiring, "that retention may delete before the run has ended"},
 		{Missing, "of a source that are no longer on the topic"},

@@ -54,6 +54,47 @@ func (a Spans) Union(b Spans) (Spans, error) {
 	return union, nil
 }
 
+// Hulls returns of each partition the span from the first offset to the last.
+func (a Spans) Hulls() (hulls Spans) {
+	for _, s := range a {
+		if last := len(hulls) - 1; last >= 0 && hulls[last].Partition == s.Partition {
+			hulls[last].To = s.To
+			continue
+		}
+		hulls = append(hulls, s)
+	}
+	return hulls
+}
+
+// On returns the spans of a partition.
+func (a Spans) On(partition int) (spans Spans) {
+	for _, s := range a {
+		if s.Partition == partition {
+			spans = append(spans, s)
+		}
+	}
+	return spans
+}
+
+// Without returns the offsets of a that are not in b.
+func (a Spans) Without(b Spans) (rest Spans) {
+	for _, s := range a {
+		for _, cut := range b {
+			if cut.Partition != s.Partition || cut.To <= s.From || s.To <= cut.From {
+				continue
+			}
+			if before := (Span{s.Partition, s.From, cut.From}); !before.Empty() {
+				rest = append(rest, before)
+			}
+			s.From = cut.To
+		}
+		if !s.Empty() {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
 // segmentCount returns the number of segments of that length.
 func (s Span) segmentCount(length int64) int64 {
 	if s.Empty() {

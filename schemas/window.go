@@ -115,9 +115,11 @@ func (w *Window) decay() float64 {
 	return w.Chain.Update.Decay
 }
 
-// unchanged reports whether an update has only multiplied the weight of an increment.
+// unchanged reports whether an update has only multiplied the weight of an increment: it has neither visited it, nor taken offsets from it.
 func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
-	return i.Visited == before.Visited && i.Increment.Weight == before.Increment.Weight*decay
+	a, b := &i.Increment, &before.Increment
+	same := func(a, b Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
+	return i.Visited == before.Visited && a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
 }
 
 // On gives a stored window all of its increments, given the last of its Bases, which must have all of its own.
@@ -145,6 +147,15 @@ func (w *Window) On(base *Window) {
 		}
 	}
 	w.Increments, w.Left = all, nil
+}
+
+// Without returns the window without offsets that come with another increment: see [Increment.Without].
+func (w Window) Without(spans Spans) *Window {
+	w.Increments = slices.Clone(w.Increments)
+	for i := range w.Increments {
+		w.Increments[i].Increment = w.Increments[i].Increment.Without(spans)
+	}
+	return &w
 }
 
 // Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.

@@ -76,13 +76,13 @@ type partitionMessage struct {
 	schemas.MessageLosses
 }
 
-// visitedSpans returns of each partition that visits to stages read the span of the plan, which is empty if an update has nothing new
-// there.
+// visitedSpans returns of each partition that visits to stages read the hull of the plan's spans, which is empty if an update has nothing
+// new there.
 func visitedSpans(plan *schemas.Plan) (spans schemas.Spans) {
 	for _, number := range plan.Partitions() {
 		span := schemas.Span{Partition: number}
-		if i := slices.IndexFunc(plan.Spans, func(s schemas.Span) bool { return s.Partition == number }); i >= 0 {
-			span = plan.Spans[i]
+		if hulls := plan.Spans.On(number).Hulls(); len(hulls) > 0 {
+			span = hulls[0]
 		}
 		spans = append(spans, span)
 	}
@@ -143,12 +143,13 @@ func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *finding
 	}
 	c.progress, c.unknown = found.progress, found.unknown
 	c.sum, c.messages, c.skipped, c.increments = sum, found.messages, found.skipped, found.increments
-	for _, span := range plan.Spans {
+	for _, span := range plan.Spans.Hulls() {
 		c.covered = append(c.covered, found.covered[span.Partition])
 	}
 	for i := range c.increments {
 		for _, s := range c.skipped {
-			if covered, any := c.increments[i].On(s.Partition); any && covered.Spans[0].From <= s.From && s.To <= covered.Spans[0].To {
+			covered, _ := c.increments[i].On(s.Partition)
+			if slices.ContainsFunc(covered.Spans, func(span schemas.Span) bool { return span.From <= s.From && s.To <= span.To }) {
 				c.increments[i].Skipped = append(c.increments[i].Skipped, s)
 			}
 		}
@@ -381,7 +382,7 @@ func (s *Solver) window() *schemas.Window {
 		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay, Partitions: s.plan.Partitions()})
 		w.Ends = slices.Clone(before.Ends)
 		w.Progress = slices.Clone(before.Progress)
-		for _, increment := range before.Increments {
+		for _, increment := range before.Without(s.plan.Spans).Increments {
 			if leaving(u, increment.Increment.Number) < 0 {
 				if increment.Increment.Weight *= u.Decay; u.Restart {
 					increment.Increment.Weight = 1
@@ -399,6 +400,7 @@ func (s *Solver) window() *schemas.Window {
 		}
 		c.detect(w)
 	} else {
+		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
 		for i, increment := range c.increments {
 			wi := schemas.WindowIncrement{Increment: increment, Until: untilOf(chain, increment.Number)}
 			if i < len(c.fitted) {
@@ -419,7 +421,7 @@ func (s *Solver) window() *schemas.Window {
 			}
 		}
 	}
-	for _, span := range s.plan.Spans {
+	for _, span := range s.plan.Added() {
 		for len(w.Ends) <= span.Partition {
 			w.Ends = append(w.Ends, 0)
 		}

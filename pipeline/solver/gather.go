@@ -32,7 +32,7 @@ type part struct {
 
 // gathering returns a gathering of a visit's records that has none yet.
 func (s *Solver) gathering(v run.Visit, p part) *gathering {
-	spans := s.plan.Spans
+	spans := s.plan.Spans.Hulls()
 	if v.Stage != schemas.Survey {
 		spans = s.visited
 	}
@@ -97,9 +97,9 @@ func (s *Solver) blockGram(v run.Visit) part {
 	}}
 }
 
-// sumOf returns the sum of a record, which must cover a whole span, and in an update what is visited again of the partition.
+// sumOf returns the sum of a record, which must cover all spans of the plan in the partition of a span, and in an update what is visited again of the partition.
 func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
-	want := schemas.Spans{span}
+	want := s.plan.Spans.On(span.Partition)
 	if u := s.plan.Update(); u != nil && id.Stage != schemas.Survey {
 		past := schemas.Spans{}
 		for i := range u.Refresh {

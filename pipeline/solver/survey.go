@@ -66,7 +66,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 		result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
 	}
 	result.Skipped, result.Increments = found.skipped, found.increments
-	for _, span := range s.plan.Spans {
+	for _, span := range s.plan.Spans.Hulls() {
 		result.Covered = append(result.Covered, found.covered[span.Partition])
 	}
 	for split, losses := range schemas.LossesOf(sum.Tensors()) {

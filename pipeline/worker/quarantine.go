@@ -70,7 +70,7 @@ func (q *quarantine) missing(ctx context.Context, partition int, bad []schemas.Q
 // read notes which messages of the plan's spans are on the topic.
 func (q *quarantine) read(ctx context.Context) error {
 	there, spans := map[int]offsets{}, map[int]schemas.Span{}
-	for _, span := range q.plan.Spans {
+	for _, span := range q.plan.Spans.Hulls() {
 		there[span.Partition], spans[span.Partition] = offsets{}, span
 	}
 	topics := q.client.Topics

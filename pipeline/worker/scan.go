@@ -192,6 +192,7 @@ type reader struct {
 	*scan
 	partition *partition.State
 	examples  run.Reader   // nil until a segment needs it
+	next      int          // the segment that is read next
 	ahead     *run.Message // an example that was read too early
 	replay    *ingest.Replay
 	residuals *residualsReader // nil until a segment needs it
@@ -208,7 +209,7 @@ func (r *reader) close() {
 
 // read reads what a load needs that is not in memory.
 func (r *reader) read(ctx context.Context, l *load) error {
-	segment, span := l.segment(), r.partition.Span()
+	segment := l.segment()
 	if l.messages = segment.Messages(); segment.Batches() != nil {
 		return nil
 	}
@@ -219,17 +220,17 @@ func (r *reader) read(ctx context.Context, l *load) error {
 		}
 	}
 	if l.messages == nil && !segment.Past {
-		if r.examples == nil {
-			// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
-			// first segments are in memory.
-			r.examples = r.store.Range(r.client.Log, topics.Examples, span)
-		}
-		read, err := r.readMessages(ctx, l)
-		if err != nil {
-			return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
-		}
-		if r.whole {
-			r.store.Keep(segment.Span, read)
+		// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
+		// first segments are in memory.
+		for ; r.next <= l.index; r.next++ {
+			*l = load{partition: l.partition, index: l.index}
+			read, err := r.readMessages(ctx, l, r.partition.Segments()[r.next].Span)
+			if err != nil {
+				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
+			}
+			if r.whole && r.next == l.index {
+				r.store.Keep(segment.Span, read)
+			}
 		}
 	}
 	if r.scores == nil {
@@ -244,10 +245,15 @@ func (r *reader) read(ctx context.Context, l *load) error {
 	return nil
 }
 
-// readMessages reads the accepted messages of the load's segment, and returns all of the segment. It skips the messages of earlier
-// segments, which are in memory.
-func (r *reader) readMessages(ctx context.Context, l *load) (read []run.Message, err error) {
-	span := l.segment().Span
+// readMessages reads the messages of the next segment, whose span is given, and returns them. Those that count become the messages of the
+// load. What is between segments is not of the run.
+func (r *reader) readMessages(ctx context.Context, l *load, span schemas.Span) (read []run.Message, err error) {
+	if r.examples == nil || r.next > 0 && span.From-r.partition.Segments()[r.next-1].Span.To >= wideGap {
+		if r.examples != nil {
+			r.examples.Close()
+		}
+		r.examples, r.ahead = r.store.Range(r.client.Log, r.client.Topics.Examples, schemas.Span{Partition: span.Partition, From: span.From, To: r.partition.Span().To}), nil
+	}
 	for {
 		if r.ahead == nil {
 			m, err := r.examples.Next(ctx)
@@ -264,19 +270,21 @@ func (r *reader) readMessages(ctx context.Context, l *load) (read []run.Message,
 			return read, nil
 		}
 		r.ahead = nil
-		if m.Offset >= span.From {
-			read = append(read, m)
+		if m.Offset < span.From {
+			continue
 		}
-		switch reason := r.replay.Accept(m.Message); {
-		case m.Offset < span.From:
-		case reason != "":
+		read = append(read, m)
+		if reason := r.replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			l.passedOver.Count(reason, 1)
 			l.skipped = append(l.skipped, m.Offset)
-		default:
-			l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
+			continue
 		}
+		l.messages = append(l.messages, partition.Message{Offset: m.Offset, Message: m.Message})
 	}
 }
+
+// wideGap is how many messages between two segments are read and dropped at most; beyond a wider gap reading begins anew.
+const wideGap = 64
 
 // readPast reads the messages of a segment of the past: those that counted when its increment came.
 func (r *reader) readPast(ctx context.Context, l *load) error {

@@ -111,7 +111,7 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 	if w.covered == nil {
 		w.covered = map[int]schemas.Coverage{}
 		for _, c := range w.chain.Survey.Covered {
-			if len(c.Spans) == 1 {
+			if len(c.Spans) > 0 {
 				w.covered[c.Spans[0].Partition] = c
 			}
 		}

@@ -64,7 +64,7 @@ func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExa
 		if err != nil {
 			return nil, err
 		}
-		if reason := replay.Accept(m.Message); reason != "" {
+		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			none.PassedOver.Count(reason, 1)
 			continue
 		}

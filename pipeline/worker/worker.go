@@ -347,10 +347,14 @@ func (w *Worker) adopt(ctx context.Context) error {
 // state returns the state of a partition with nothing in memory. ordinal is its place among the partitions of the plan.
 func (w *Worker) state(number, ordinal int) *partition.State {
 	span := schemas.Span{Partition: number} // empty, if an update has nothing new in the partition
-	if i := slices.IndexFunc(w.plan.Spans, func(s schemas.Span) bool { return s.Partition == number }); i >= 0 {
-		span = w.plan.Spans[i]
+	spans := w.plan.Spans.On(number)
+	if len(spans) > 0 {
+		span = spans.Hulls()[0]
 	}
 	p := partition.New(span, ordinal, w.plan.Segment)
+	if len(spans) > 1 { // of sources that were sealed late
+		p.Cut([]schemas.Increment{{Covered: []schemas.Coverage{{Spans: spans}}}}, w.plan.Segment)
+	}
 	if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
 		p.Cut(w.plan.Chain.Increments, w.plan.Segment)
 	}

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -34,28 +35,29 @@ func New(span schemas.Span, ordinal int, segment int64) *State {
 	return s
 }
 
-// Cut cuts the segments of the span where increments begin, and notes of which increment each is.
+// Cut cuts the spans of increments into segments, in the order of their offsets, and notes of which increment each is.
 func (s *State) Cut(increments []schemas.Increment, segment int64) {
 	s.segments = nil
 	for i := range increments {
-		if covered, any := increments[i].On(s.span.Partition); any {
-			for _, part := range covered.Spans[0].Segments(segment) {
+		covered, _ := increments[i].On(s.span.Partition)
+		for _, span := range covered.Spans {
+			for _, part := range span.Segments(segment) {
 				s.segments = append(s.segments, &Segment{Span: part, Increment: i})
 			}
 		}
 	}
+	slices.SortFunc(s.segments, func(a, b *Segment) int { return cmp.Compare(a.Span.From, b.Span.From) })
 	s.recent, s.staying = len(s.segments), len(s.segments)
 }
 
 // AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says. Increments
 // that leave come last.
 func (s *State) AddPast(increment *schemas.Increment, place int, leaves bool, segment int64) {
-	covered, any := increment.On(s.span.Partition)
-	if !any {
-		return
-	}
-	for _, part := range covered.Spans[0].Segments(segment) {
-		s.segments = append(s.segments, &Segment{Span: part, Increment: place, Leaves: leaves, Past: true})
+	covered, _ := increment.On(s.span.Partition)
+	for _, span := range covered.Spans {
+		for _, part := range span.Segments(segment) {
+			s.segments = append(s.segments, &Segment{Span: part, Increment: place, Leaves: leaves, Past: true})
+		}
 	}
 	if !leaves {
 		s.staying = len(s.segments)

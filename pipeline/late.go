@@ -1,0 +1,116 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// lateSources are messages that a chain has passed over because their sources were not sealed then, and now are. An increment has them
+// before what is new in their partition, so that the messages of a source are counted in order. The zero value has none.
+type lateSources struct {
+	names   []string                            // of the sources that count now, late or not
+	counted []map[schemas.Origin]*countedSource // by partition, by the origins of the sources without a sequence
+	left    schemas.Spans                       // where such messages are that were not read yet, beside messages of others
+}
+
+// countedSource is a source, and how far it is counted in a partition.
+type countedSource struct {
+	schemas.SourceSeal
+	next int64 // the sequence that counts next
+}
+
+// findLate finds the messages of sources before the ends of a backlog that no run has counted. progress is how far runs have counted
+// sources, and begins is by partition where the topic begins now.
+func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []schemas.Span, ends []int64) (l lateSources) {
+	l.counted = make([]map[schemas.Origin]*countedSource, len(ends))
+	for n := range ends {
+		l.counted[n] = map[schemas.Origin]*countedSource{}
+	}
+	for _, seal := range sources {
+		l.names = append(l.names, seal.Name())
+		for _, span := range seal.Spans {
+			n := span.Partition
+			if n >= len(ends) || n >= len(begins) {
+				continue
+			}
+			next := nextOf(progress, &seal, n)
+			l.counted[n][schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &countedSource{seal, next}
+			before := max(next-int64(n), 0) / int64(seal.Partitions) // so many of its messages are counted
+			late := schemas.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
+			if before < seal.In(n) && !late.Empty() {
+				l.left = append(l.left, late)
+			}
+		}
+	}
+	l.left = merged(l.left)
+	return l
+}
+
+// nextOf returns the sequence of a source that counts next in a partition.
+func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partition int) int64 {
+	for _, p := range progress {
+		if p.Source == seal.ID && p.Attempt == seal.Attempt && partition < len(p.Next) {
+			return p.Next[partition]
+		}
+	}
+	return 0
+}
+
+// merged returns the set of all offsets of spans, which may overlap.
+func merged(spans schemas.Spans) (set schemas.Spans) {
+	slices.SortFunc(spans, func(a, b schemas.Span) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From))
+	})
+	for _, s := range spans {
+		if last := len(set) - 1; last >= 0 && set[last].Partition == s.Partition && s.From <= set[last].To {
+			set[last].To = max(set[last].To, s.To)
+			continue
+		}
+		set = append(set, s)
+	}
+	return set
+}
+
+// next returns a span of up to that many messages of a partition to look at, and takes it from what is left; false if nothing is left.
+func (l *lateSources) next(partition int, messages int64) (schemas.Span, bool) {
+	for i, s := range l.left {
+		if s.Partition == partition {
+			s.To = min(s.To, s.From+messages)
+			if l.left[i].From = s.To; l.left[i].Empty() {
+				l.left = slices.Delete(l.left, i, i+1)
+			}
+			return s, true
+		}
+	}
+	return schemas.Span{}, false
+}
+
+// expire drops what is before an offset of a partition: retention has deleted it.
+func (l *lateSources) expire(partition int, begin int64) {
+	l.left = slices.DeleteFunc(l.left, func(s schemas.Span) bool { return s.Partition == partition && s.To <= begin })
+	for i := range l.left {
+		if l.left[i].Partition == partition {
+			l.left[i].From = max(l.left[i].From, begin)
+		}
+	}
+}
+
+// counts reports whether the next message that is looked at in a partition is of a source that counts, and was not counted. It decides as
+// ingest.Replay does.
+func (l *lateSources) counts(partition int, m schemas.Message) bool {
+	origin, _ := schemas.OriginOf(m)
+	s := l.counted[partition][schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
+	if s == nil || origin.Next > 0 || origin.Sequence < s.next || origin.Sequence >= s.Messages || origin.Sequence%int64(s.Partitions) != int64(partition) {
+		return false
+	}
+	s.next = origin.Sequence + int64(s.Partitions)
+	return true
+}
+
+// known reports whether a message is of a source that counts now, or needs none.
+func (l *lateSources) known(m schemas.Message) bool {
+	origin, ingested := schemas.OriginOf(m)
+	return !ingested || origin.Next > 0 || slices.Contains(l.names, schemas.SourceName(origin.Source, origin.Attempt))
+}
