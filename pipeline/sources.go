@@ -18,11 +18,12 @@ const (
 	Sealed     = "sealed"
 	Removed    = "removed"
 	Unfinished = "unfinished" // its ingest was interrupted, or goes on
+	Followed   = "followed"   // it is a topic, which has no end
 )
 
-// SourceState is a source that was ingested: files, and what the topics have of them.
+// SourceState is a source that was ingested: files, and what the topics have of them; or a topic that ingest follows.
 type SourceState struct {
-	ID    string   // 64 hexadecimal digits
+	ID    string   // 64 hexadecimal digits, or "topic:" and the name of the topic
 	Files []string // as they were called, without their folders. Unknown if the source is unfinished
 	Split string   // of its rows. Unknown if the source is unfinished
 	State string
@@ -34,10 +35,14 @@ type SourceState struct {
 	// Left is how many of the messages are still on the examples topic at most. There may be fewer if messages of others stand between
 	// them and retention has deleted some.
 	Left int64
+	// Read is how far a topic was read: messages of its partitions up to these offsets count, as of all examples that are written now.
+	// Of such a source Rows, Messages and Left are −1: they are not known.
+	Read []schemas.TopicPosition
 }
 
 // Sources returns the sources of a pipeline by the time since when they are in their states. Of one that was ingested several times it
-// returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition.
+// returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition, and a topic only if it is among the
+// last messages of one.
 func Sources(ctx context.Context, log *kafkalog.Log, name string) ([]SourceState, error) {
 	p := open(log, name, nil)
 	l, err := p.ReadLedger(ctx)
@@ -56,6 +61,11 @@ func Sources(ctx context.Context, log *kafkalog.Log, name string) ([]SourceState
 	if err != nil {
 		return nil, err
 	}
+	followed, err := p.followed(ctx, bounds)
+	if err != nil {
+		return nil, err
+	}
+	states = append(states, followed...)
 	for id, s := range known(l) {
 		seal := largest(s.seals, bounds)
 		states = append(states, SourceState{
@@ -143,6 +153,52 @@ func (p *pipeline) unfinished(ctx context.Context, l *run.Ledger, bounds []schem
 	return states, nil
 }
 
+// followed returns the topics that ingest has read for the last messages of the partitions of the examples topic.
+func (p *pipeline) followed(ctx context.Context, bounds []schemas.Span) (states []SourceState, err error) {
+	for n, span := range bounds {
+		byTopic := map[string]*topicState{}
+		since := map[string]time.Time{}
+		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m run.Message) error {
+			topic, ok := schemas.TopicOf(m.Message)
+			if !ok {
+				return nil
+			}
+			if byTopic[topic] == nil {
+				byTopic[topic] = &topicState{}
+			}
+			since[topic] = m.Time
+			return byTopic[topic].add(topic, m.Message)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read examples: %w", err)
+		}
+		for topic, state := range byTopic {
+			i := slices.IndexFunc(states, func(s SourceState) bool { return s.ID == schemas.TopicSource(topic) })
+			if i < 0 {
+				i = len(states)
+				states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: schemas.Train.String(), State: Followed, Rows: -1, Messages: -1, Left: -1})
+			}
+			all := topicState{positions: states[i].Read}
+			for _, position := range state.positions {
+				all.raise(position)
+			}
+			states[i].Read = all.positions
+			if since[topic].After(states[i].Since) {
+				states[i].Since = since[topic]
+			}
+		}
+	}
+	return states, nil
+}
+
+// FollowedError says that a topic can't be removed as files can.
+type FollowedError struct{ Topic string }
+
+// Error returns what to do.
+func (e *FollowedError) Error() string {
+	return fmt.Sprintf("%s is a topic that ingest follows: expected files. To train without its examples, end the ingest, and name another examples topic or files under examples. No source is removed", e.Topic)
+}
+
 // UnknownSourcesError says that texts are not the beginning of the id of exactly one source.
 type UnknownSourcesError struct {
 	Topic     string              // the plans topic
@@ -172,9 +228,15 @@ type RemovedSource struct {
 
 // RemoveSources removes sources, given by their ids or the beginnings of them: no run that is planned later counts them, until they are
 // ingested again. Runs that are planned are not changed, and the messages stay on the examples topic. It returns the sources in the order
-// of the ids. Before it removes any, it returns an *[UnknownSourcesError] if one is not known.
+// of the ids. Before it removes any, it returns an *[UnknownSourcesError] if one is not known, and a
+// *[FollowedError] if one is a topic.
 func RemoveSources(ctx context.Context, log *kafkalog.Log, name string, ids []string) (removed []RemovedSource, err error) {
 	p := open(log, name, nil)
+	for _, id := range ids {
+		if schemas.IsTopicSource(id) {
+			return nil, &FollowedError{id}
+		}
+	}
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,15 @@ func TopicSource(topic string) string { return topicSource + topic }
 // IsTopicSource reports whether a source with this ID is a topic that ingest follows.
 func IsTopicSource(id string) bool { return strings.HasPrefix(id, topicSource) }
 
+// TopicOf returns the topic that a message of the examples was read from; false if it was not read from a topic.
+func TopicOf(m Message) (topic string, ok bool) {
+	o, ok := OriginOf(m)
+	if !ok || o.Next == 0 {
+		return "", false
+	}
+	return strings.CutPrefix(o.Source, topicSource)
+}
+
 // TopicPosition is how far ingest has read a partition of a topic that it follows.
 type TopicPosition struct {
 	Partition int    `json:"partition"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,6 +62,13 @@ func TestIngestTopic(t *testing.T) {
 		if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone || stderr != want {
 			t.Fatalf("exit code %d: %s\nexpected %s", code, stderr, want)
 		}
+	}
+	rows := listed(t, "sources", "list", "-c", "clicks.yaml")
+	if len(rows) != 1 || strings.Join(slices.Delete(rows[0], 2, 3), " ") != "topic:events followed train - - - read to [0]@41" {
+		t.Errorf("sources %v, expected the topic, and how far it was read", rows)
+	}
+	if _, stderr := typed(t, exitFailed, "sources", "remove", "-c", "clicks.yaml", "topic:events"); !strings.Contains(stderr, "topic:events is a topic that ingest follows: expected files") {
+		t.Errorf("remove a topic: %s", stderr)
 	}
 	code, stdout, stderr := stagewise("train", "-c", "clicks.yaml", "--quiet", "--report", "-", "--model", "clicks.model")
 	var report schemas.Report

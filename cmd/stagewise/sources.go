@@ -23,7 +23,8 @@ func newSourcesList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list -c FILE", Short: "List the files that were ingested, and what is left of them", Args: cobra.NoArgs,
 		Long: "List the sources of the examples topic: files that were ingested. A run whose configuration names no files trains on all that are\n" +
-			"sealed. An interrupted ingest leaves a source that is unfinished, of which nothing counts.",
+			"sealed. An interrupted ingest leaves a source that is unfinished, of which nothing counts. A topic that ingest follows has no end; it is\n" +
+			"listed with the offsets that its partitions were read to.",
 		Example: "  stagewise sources list -c digits.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.load()
@@ -39,10 +40,15 @@ func newSourcesList() *cobra.Command {
 				fmt.Fprintln(table, "source\tstate\tsince\tsplit\trows\tmessages\tleft\tfiles")
 				for _, s := range sources {
 					rows, split, files := none, none, none
-					if s.State != pipeline.Unfinished {
+					id, messages, left := short(s.ID, sources), strconv.FormatInt(s.Messages, 10), strconv.FormatInt(s.Left, 10)
+					switch s.State {
+					case pipeline.Followed:
+						id, messages, left, split, files = s.ID, none, none, s.Split, readTo(s.Read)
+					case pipeline.Unfinished:
+					default:
 						rows, split, files = strconv.FormatInt(s.Rows, 10), s.Split, strings.Join(s.Files, ", ")
 					}
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", short(s.ID, sources), s.State, date(s.Since), split, rows, s.Messages, s.Left, files)
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id, s.State, date(s.Since), split, rows, messages, left, files)
 				}
 				return table.Flush()
 			}))
@@ -50,6 +56,15 @@ func newSourcesList() *cobra.Command {
 	}
 	from.add(cmd)
 	return cmd
+}
+
+// readTo says how far the partitions of a topic were read.
+func readTo(positions []schemas.TopicPosition) string {
+	offsets := make([]string, len(positions))
+	for i, p := range positions {
+		offsets[i] = fmt.Sprintf("[%d]@%d", p.Partition, p.Next)
+	}
+	return "read to " + strings.Join(offsets, " ")
 }
 
 // short returns the first digits of the id of a source: as many as people are shown of other ids, or more if another of the sources begins
@@ -69,7 +84,8 @@ func newSourcesRemove() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove -c FILE SOURCE…", Short: "Remove ingested files from all later runs, and print their ids",
 		Long: "Remove sources: files that were ingested. No run that is submitted later trains on them. Runs that were submitted before do. Their\n" +
-			"messages stay on the examples topic. To bring a source back, ingest its files again, or train on them.",
+			"messages stay on the examples topic. To bring a source back, ingest its files again, or train on them. A topic that ingest follows\n" +
+			"can't be removed.",
 		Example: "  stagewise sources remove -c digits.yaml 724a0b99d628",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := from.load()
