@@ -90,6 +90,23 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	}
 }
 
+// On real Kafka a chain has the versions that it has on the embedded broker, for any number of workers.
+func TestKafkaChainOfAnyNumberOfWorkers(t *testing.T) {
+	for _, link := range []schemas.Link{"softmax", "identity"} {
+		job := chainJob(t, link)
+		job.Examples.Partitions = 4
+		want := chainAlone(t, job)
+		for _, workers := range []int{1, 4} {
+			t.Run(fmt.Sprint(link, workers), func(t *testing.T) {
+				log, name := openKafka(t)
+				job := job
+				job.Name = name
+				checkChainOfWorkers(t, log, job, workers, want)
+			})
+		}
+	}
+}
+
 // On real Kafka the weights are the same as on the embedded broker, for any number of workers.
 func TestKafkaAnyNumberOfWorkers(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))

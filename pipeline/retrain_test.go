@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -92,6 +93,55 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 			}
 			compare("interrupted", digests(t, log, job.Name))
 		})
+	}
+}
+
+// A chain has the same versions with any number of workers, in processes of their own.
+func TestChainOfAnyNumberOfWorkers(t *testing.T) {
+	job := chainJob(t, "softmax")
+	job.Examples.Partitions = 4
+	want := chainAlone(t, job)
+	for _, workers := range []int{1, 4} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) { checkChainOfWorkers(t, openEmbedded(t), job, workers, want) })
+	}
+}
+
+// chainAlone returns the versions of a chain that one process makes with an embedded broker.
+func chainAlone(t *testing.T, job Job) []string {
+	t.Helper()
+	log := openEmbedded(t)
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	return digests(t, log, job.Name)
+}
+
+// checkChainOfWorkers checks that a chain has the wanted versions, with that many workers and a solver beside the process that retrains, each
+// with its own connection.
+func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job Job, workers int, want []string) {
+	t.Helper()
+	var services []*service
+	var balanced []<-chan struct{}
+	for range workers {
+		s := startWorker(t, connect(t, log), job)
+		services, balanced = append(services, s), append(balanced, s.balanced(workers))
+	}
+	startSolver(t, connect(t, log), job)
+	for _, b := range balanced {
+		<-b
+	}
+	if _, err := Retrain(t.Context(), connect(t, log), openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := digests(t, log, job.Name); !slices.Equal(got, want) {
+		t.Errorf("%d workers made\n%v\nexpected\n%v", workers, got, want)
+	}
+	visits := 0
+	for _, s := range services {
+		visits += len(eventsOf[event.Visited](s.eventRecorder))
+	}
+	if visits == 0 {
+		t.Error("no worker has made a visit")
 	}
 }
 
