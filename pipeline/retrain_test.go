@@ -343,3 +343,23 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		}
 	}
 }
+
+// A chain goes on from its newest version, however many versions of other runs have come since.
+func TestChainGoesOnAfterOtherRuns(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	job.Keep = 2
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		train(t, log, job)
+	}
+	job.Examples.Train = []string{rings(100, 4, 3, 5).writeCSV(t, t.TempDir(), "more.csv")}
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	versions, err := Versions(t.Context(), log, job.Name)
+	if err != nil || versions[len(versions)-1].Plan.Update() == nil {
+		t.Errorf("error %v, the last version is no update", err)
+	}
+}

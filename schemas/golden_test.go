@@ -47,7 +47,7 @@ func samples(t testing.TB) map[string]Message {
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}
 	removed := p.Sources[0]
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
-	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1}, Pinned: place.Run, Swept: 10}
+	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1, Parent: "version"}, Pinned: place.Run, Swept: 10}
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
 	all := map[string]Message{
 		"examples":        examples(kinds["all"]),

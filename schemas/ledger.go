@@ -28,6 +28,8 @@ type ChainedRun struct {
 	Run     string `json:"run"`     // its id
 	Number  int    `json:"number"`  // of the run in its chain
 	Attempt int    `json:"attempt"` // see [Chain]
+	// Parent is the id of the run that it goes on from: until it is done, that has made the newest version of the chain. Empty for the first.
+	Parent string `json:"parent,omitempty"`
 }
 
 // Before reports whether the turn of a plan comes after that of a run.

@@ -344,6 +344,9 @@ func (l *Ledger) takeChained(run string, chain *schemas.Chain) {
 		return
 	}
 	l.chained = &schemas.ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}
+	if chain.Parent != nil {
+		l.chained.Parent = chain.Parent.Run
+	}
 }
 
 func (l *Ledger) takeEnd(end *schemas.End) {
@@ -591,6 +594,11 @@ func (l *Ledger) Latest() *schemas.Place {
 // ForSubscribers reports whether subscribers get a version as the latest, or would if none were pinned.
 func (l *Ledger) ForSubscribers(version schemas.Place) bool {
 	return slices.ContainsFunc([]*schemas.Place{l.Pinned(), l.Offered()}, func(p *schemas.Place) bool { return p != nil && p.Run == version.Run })
+}
+
+// GoneOnFrom reports whether the next run of a chain goes on from a version, or may.
+func (l *Ledger) GoneOnFrom(version schemas.Place) bool {
+	return l.chained != nil && (version.Run == l.chained.Run || version.Run == l.chained.Parent)
 }
 
 // NamedBy returns the id of an unfinished run whose plan names a version: it starts from it, has it as its parent, or is compared with it

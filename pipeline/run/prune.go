@@ -14,8 +14,8 @@ import (
 
 // Prune writes tombstones for all versions but the newest keep, and for messages of the plans topic that no longer count and are older
 // than a day. Where the client is alone, they need not be old. Whatever keep is, it keeps the version that is offered, the one that is
-// pinned, those that unfinished runs name, and the plans from which the versions of a chain can be made again. If it is interrupted, the
-// next Prune does the rest.
+// pinned, those that a chain may go on from, those that unfinished runs name, and the plans from which the versions of a chain can be
+// made again. If it is interrupted, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
 	old, err := c.oldPlans(ctx) // before the ledger is read: it then has every copy of a plan whose end is old
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	versions := l.Versions()
 	var kept []schemas.Place
 	for i, place := range versions {
-		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.NamedBy(place) != "" {
+		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.GoneOnFrom(place) || l.NamedBy(place) != "" {
 			kept = append(kept, place)
 			continue
 		}
