@@ -16,6 +16,7 @@ import (
 type simChain struct {
 	kinds   []string                  // of the versions, in order: full or update
 	reports map[string]schemas.Digest // what the report of each run says of its version, by lineage
+	rows    int64                     // that the runs without faults have learnt
 }
 
 // newChainScenario returns a scenario whose runs are those of a chain. Like newScenario, it makes the chain without faults first.
@@ -39,6 +40,9 @@ func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o Retrai
 	}
 	if s.checkEnd(); s.violation != nil {
 		t.Fatalf("without faults: %v", s.violation)
+	}
+	if sc.chain.rows != sc.rows {
+		t.Fatalf("the chain without faults has learnt %d rows, expected %d", sc.chain.rows, sc.rows)
 	}
 	for _, kind := range []string{schemas.RunFull, schemas.RunUpdate} {
 		if !slices.Contains(sc.chain.kinds, kind) {
@@ -118,6 +122,10 @@ func (s *simulation) noteMade(id string) {
 	if s.made = append(s.made, id); s.numbers[id] != len(s.made) {
 		s.fail("run %s has made version %d of the chain after %d others", id, s.numbers[id], len(s.made)-1)
 	}
+	if s.late != nil && len(s.made) == sealedAfter {
+		s.log.happen(lateSeal, "a source is sealed, whose messages version %d has passed over", sealedAfter)
+		s.log.topics[s.topics.Plans][0].append(s.late.Message()) // in the offset before the end of the run
+	}
 }
 
 // checkChainReport checks what the report of a run of a chain, a single message, says of its version. Without faults it is learnt.
@@ -132,6 +140,9 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 	of.Seconds = 0
 	got, lineage := schemas.DigestJSON(of), s.lineages[id]
 	if s.random == nil {
+		if s.chain.reports[lineage] == "" {
+			s.chain.rows += of.Rows
+		}
 		s.chain.reports[lineage] = got
 	} else if want := s.chain.reports[lineage]; got != want {
 		s.fail("the report of run %s (%s) says %+v, which is not what it says without faults", id, lineage, of)
@@ -149,19 +160,29 @@ func (s *simulation) checkChain() {
 	}
 }
 
-// chainExamples are several messages in each partition, one of which can't be used.
+// chainExamples are several messages in each partition, one of which can't be used, and between them those of a source that is sealed late.
 func chainExamples() *simExamples {
-	e := &simExamples{}
+	e := &simExamples{rows: (2*5 - 1 + 4) * simRows}
 	for p := range simPartitions {
 		var messages []schemas.Message
 		for n := range 5 {
 			messages = append(messages, simMessage(p, n, schemas.Origin{}))
+			if n < 2 {
+				messages = append(messages, sourceMessage("late", simPartitions*n+p))
+			}
 		}
 		e.messages = append(e.messages, messages)
 	}
-	e.messages[1][3] = schemas.Message{Value: []byte("no Arrow stream")}
+	e.messages[1][5] = schemas.Message{Value: []byte("no Arrow stream")}
+	e.late = &schemas.SourceSeal{
+		ID: string(schemas.DigestJSON("a source")), Attempt: "late", Files: []string{"late.csv"}, Split: schemas.Train.String(), Partitions: simPartitions, Messages: 4, Rows: 4 * simRows,
+		Spans: schemas.Spans{{Partition: 0, From: 1, To: 4}, {Partition: 1, From: 1, To: 4}},
+	}
 	return e
 }
+
+// sealedAfter is the version of a chain after which the source is sealed that the chain has passed over.
+const sealedAfter = 4
 
 // chainOptions make a chain with full runs and updates that visit increments of the past again, and drop them.
 func chainOptions() RetrainOptions {

@@ -15,6 +15,7 @@ type simExamples struct {
 	messages [][]schemas.Message // by partition
 	files    bool                // runs are of the source, as of files; otherwise of everything on the topic
 	seal     *schemas.SourceSeal // of the source; nil: there is none
+	late     *schemas.SourceSeal // of a source that is sealed while a chain is made; nil: there is none
 	bad      []string            // the keys, on the quarantine topic, of messages that can't be used
 
 	rows       int64 // that count

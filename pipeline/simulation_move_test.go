@@ -14,6 +14,7 @@ const (
 	quarantining move = "a message is put into quarantine"
 	ingestion    move = "a source is ingested again"
 	overtaking   move = "another run has the turn in a chain"
+	lateSeal     move = "a source is sealed that a chain has passed over"
 	warming      move = "a run starts from a version"
 	truncation   move = "offsets are used again"
 	remaking     move = "a topic is made anew"
@@ -24,7 +25,7 @@ const (
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

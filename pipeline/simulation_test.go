@@ -59,7 +59,8 @@ var (
 // nobody may remove the version that it starts from (noteWarm, prune).
 //
 // Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
-// happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports.
+// happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports. A source
+// is sealed after the chain has passed its messages; each of its rows is learnt once.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
