@@ -36,6 +36,7 @@ const (
 type campaign struct {
 	program, file string
 	config        *config.Config
+	name          string        // of the pipeline
 	limit         time.Duration // for each run
 	folder        string        // for logs
 
@@ -164,7 +165,7 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 		return c.fleet.start(submitter, args...)
 	}
 	over := make(chan struct{})
-	i := &injector{cluster: c.cluster, fleet: c.fleet, watch: w, journal: c.journal, submit: submit, over: over, done: map[kind]int{}}
+	i := &injector{cluster: c.cluster, fleet: c.fleet, front: submitter, watch: w, journal: c.journal, submit: submit, over: over, done: map[kind]int{}}
 
 	began := time.Now()
 	parts, running := errgroup.WithContext(ctx)

@@ -36,6 +36,21 @@ func TestCheckVersions(t *testing.T) {
 	}
 }
 
+func TestSameVersions(t *testing.T) {
+	want := []version{{1, false, "[0]", "a"}, {2, true, "[1]", "b"}}
+	if err := sameVersions(want, []version{want[0], want[1]}); err != nil {
+		t.Error(err)
+	}
+	for name, got := range map[string][]version{
+		"missing": want[:1], "more": {want[0], want[1], {3, true, "[2]", "c"}}, "digest": {want[0], {2, true, "[1]", "c"}},
+		"spans": {want[0], {2, true, "[2]", "b"}}, "kind": {want[0], {2, false, "[1]", "b"}}, "none": nil,
+	} {
+		if sameVersions(want, got) == nil {
+			t.Errorf("%s: not seen", name)
+		}
+	}
+}
+
 func TestCompare(t *testing.T) {
 	of := func(change func(*schemas.Report)) *schemas.Report {
 		r := &schemas.Report{

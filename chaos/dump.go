@@ -20,8 +20,8 @@ func (c *campaign) dump(ctx context.Context) {
 		return
 	}
 	defer file.Close()
-	for _, name := range []string{"plans", "weights", "statistics", "residuals"} {
-		topic := c.config.Name + "." + name
+	for _, name := range []string{"plans", "weights", "statistics", "residuals", "state"} {
+		topic := c.name + "." + name
 		partitions, err := c.log.Partitions(ctx, topic)
 		if err != nil {
 			fmt.Fprintln(file, err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// fleet is the worker, solver and submitter processes of a campaign. Its methods may be called from any goroutine.
+// fleet is the worker, solver, submitter and runner processes of a campaign. Its methods may be called from any goroutine.
 type fleet struct {
 	folder, program string
 	args            []string // of every command: the configuration
@@ -28,7 +28,7 @@ func newFleet(folder, program string, args []string) *fleet {
 
 // command returns a role's command line.
 func (f *fleet) command(r role, more ...string) []string {
-	command := map[role]string{worker: "work", solver: "solve", submitter: "train"}[r]
+	command := map[role]string{worker: "work", solver: "solve", submitter: "train", runner: "run"}[r]
 	return slices.Concat([]string{command}, f.args, []string{"--log", "json"}, more)
 }
 
@@ -108,7 +108,7 @@ func (f *fleet) dismiss(list ...*process) error {
 
 // close kills all remaining processes.
 func (f *fleet) close() {
-	for _, r := range []role{submitter, worker, solver} {
+	for _, r := range []role{runner, submitter, worker, solver} {
 		f.kill(f.all(r)...)
 	}
 }

@@ -16,7 +16,8 @@ type injector struct {
 	fleet   *fleet
 	watch   *watch
 	journal *journal
-	submit  func(again bool) error // starts another submitter
+	front   role                   // the submitter, or in a chain a runner
+	submit  func(again bool) error // starts another of that role
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
 	repairs sync.WaitGroup
@@ -115,7 +116,7 @@ func (i *injector) role(k kind) role {
 	case killSolver, killSolvers, stopSolver:
 		return solver
 	case killSubmitter, stopSubmitter:
-		return submitter
+		return i.front
 	}
 	return worker
 }
@@ -124,7 +125,7 @@ func (i *injector) role(k kind) role {
 func (i *injector) replace(r role, count int, again bool) error {
 	for range count {
 		start := func() error { return i.fleet.start(r) }
-		if r == submitter {
+		if r == i.front {
 			start = func() error { return i.submit(again) }
 		}
 		if err := start(); err != nil {

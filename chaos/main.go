@@ -11,6 +11,11 @@
 //
 //	chaos --runs 100 --seed 7    runs with the seeds 7 to 106
 //	chaos --runs 1 --seed 42     the run with seed 42 once more
+//	chaos --chain --runs 5       five chains of versions
+//
+// With --chain a run is a chain that stagewise run makes of all that the examples topic has, in topics of its own: two processes retrain, of
+// which one is active. It is correct if it ends in time, if every version equals that of the chain without faults, and if no process
+// ends on its own but those that retrain, once all is learnt, without an error. Moments are versions and records of weights.
 //
 // scripts/chaos.sh starts it in the top folder of the repository. Exit codes: 0, all runs passed; 1, a run failed, and the
 // campaign stopped there and printed the folder with the logs of all processes; 2, the command line is wrong. All processes
@@ -41,9 +46,13 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each further run adds 1")
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "a run that takes longer fails")
 	flag.StringVar(&o.program, "program", "bin/stagewise", "the `file` of the program to test")
-	flag.StringVar(&o.file, "config", "chaos/digits.yaml", "the configuration `file` of the runs")
+	flag.StringVar(&o.file, "config", "", "the configuration `file` of the runs (chaos/digits.yaml, with --chain chaos/chain.yaml)")
+	flag.BoolVar(&o.chain, "chain", false, "chains of versions, by stagewise run, instead of single runs")
 	flag.BoolVar(&o.keep, "keep", false, "keep the logs of the processes even if all runs are correct")
 	flag.Parse()
+	if o.file == "" {
+		o.file = map[bool]string{false: "chaos/digits.yaml", true: "chaos/chain.yaml"}[o.chain]
+	}
 	if flag.NArg() > 0 || o.runs < 1 {
 		flag.Usage()
 		os.Exit(2)
@@ -63,7 +72,7 @@ type options struct {
 	seed          uint64
 	limit         time.Duration
 	program, file string
-	keep          bool
+	chain, keep   bool
 }
 
 func execute(ctx context.Context, o options, out io.Writer) (err error) {
@@ -75,7 +84,7 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	c := &campaign{program: o.program, file: o.file, config: settings, limit: o.limit, folder: folder}
+	c := &campaign{program: o.program, file: o.file, config: settings, name: settings.Name, limit: o.limit, folder: folder}
 	events, err := os.Create(filepath.Join(folder, "campaign.log"))
 	if err != nil {
 		return err
@@ -84,7 +93,11 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	c.journal = &journal{to: events}
 	fmt.Fprintf(out, "chaos: seed %d, %d runs, logs in %s\n", o.seed, o.runs, folder)
 	if c.cluster, err = startCluster(ctx, filepath.Join(folder, "kafka")); err == nil {
-		err = c.all(ctx, o, out)
+		if o.chain {
+			err = c.allChains(ctx, o, out)
+		} else {
+			err = c.all(ctx, o, out)
+		}
 	}
 	if err != nil {
 		c.journal.note("%v", err)
@@ -115,15 +128,15 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "chaos: without faults, %.1f s, weights %s, equal to those of one process with the embedded broker\n", reference.seconds, c.reference.WeightsDigest.Short())
 
-	var total tally
-	stages := c.config.Job().Stages
+	total := tally{same: "the weights, rows and report of the run without faults"}
+	visits := visitsOf(c.config.Job().Stages)
 	for n := range o.runs {
 		seed := o.seed + uint64(n)
 		c.journal.note("run with seed %d", seed)
 		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
 			return fmt.Errorf("seed %d: make the examples topic anew: %w", seed, err)
 		}
-		one, err := c.run(ctx, schedule(seed, stages))
+		one, err := c.run(ctx, schedule(seed, kinds(), visits))
 		one.forgetful = c.forgetful
 		total.add(seed, one, err == nil)
 		if err != nil {
@@ -142,6 +155,7 @@ const forgetfulRuns = 10
 
 // tally sums up a campaign.
 type tally struct {
+	same        string // what is the same in runs that are equal
 	runs, equal int
 	minFaults   int // of a run that passed
 	faults      map[kind]int
@@ -177,7 +191,7 @@ func (t *tally) String() string {
 		fmt.Fprintf(&b, "%6d  %s\n", t.faults[k], k)
 		sum += t.faults[k]
 	}
-	fmt.Fprintf(&b, "chaos: %d runs, %d with the weights, rows and report of the run without faults; %d faults, at least %d a run\n", t.runs, t.equal, sum, t.minFaults)
+	fmt.Fprintf(&b, "chaos: %d runs, %d with %s; %d faults, at least %d a run\n", t.runs, t.equal, t.same, sum, t.minFaults)
 	if t.slowest.took > 0 {
 		fmt.Fprintf(&b, "chaos: slowest recovery %.1f s, after: %s (seed %d)\n", t.slowest.took.Seconds(), t.slowest.kind, t.slowestSeed)
 	}

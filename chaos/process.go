@@ -23,6 +23,7 @@ const (
 	worker    role = "worker"
 	solver    role = "solver"
 	submitter role = "submitter"
+	runner    role = "runner" // of a chain: one is active, the others stand by
 )
 
 // process is one process of the program under test.

@@ -14,7 +14,8 @@ import (
 )
 
 // moment is how far a run is: the visit that is due. The survey is the moment (-1, 0). At the moment (t, 0) with t > 0 the
-// workers first publish and seal the residuals of stage t − 1. After the last stage the version is finished.
+// workers first publish and seal the residuals of stage t − 1. After the last stage the version is finished. Of a chain, stage is the
+// number of versions that are made, and visit counts the records of weights of the run that makes the next.
 type moment struct{ stage, visit int }
 
 func (m moment) before(other moment) bool {
@@ -68,6 +69,7 @@ type weighted struct {
 	kind     kind
 	weight   int
 	min, max time.Duration
+	long     bool // one in longStops lasts longer than a session
 }
 
 // kinds returns all kinds of faults, so that each meets each phase of the protocol. Faults with a short recovery are more
@@ -75,21 +77,36 @@ type weighted struct {
 func kinds() []weighted {
 	const ms = time.Millisecond
 	return []weighted{
-		{killWorker, 4, 0, 1500 * ms},
-		{killSolver, 4, 0, 1500 * ms},
-		{killSubmitter, 2, 0, 1000 * ms},
-		{killWorkers, 1, 0, 1000 * ms},
-		{killSolvers, 1, 0, 1000 * ms},
-		{stopWorker, 4, 100 * ms, 4000 * ms},
-		{stopSolver, 4, 100 * ms, 4000 * ms},
-		{stopSubmitter, 1, 100 * ms, 4000 * ms},
-		{joinWorker, 2, 0, 0},
-		{leaveWorker, 2, 0, 1500 * ms},
-		{killBroker, 2, 500 * ms, 4000 * ms},
-		{resetBroker, 4, 0, 0},
-		{delayBroker, 3, 500 * ms, 3000 * ms},
-		{loseAnswers, 4, 0, 0},
+		{killWorker, 4, 0, 1500 * ms, false},
+		{killSolver, 4, 0, 1500 * ms, false},
+		{killSubmitter, 2, 0, 1000 * ms, false},
+		{killWorkers, 1, 0, 1000 * ms, false},
+		{killSolvers, 1, 0, 1000 * ms, false},
+		{stopWorker, 4, 100 * ms, 4000 * ms, true},
+		{stopSolver, 4, 100 * ms, 4000 * ms, true},
+		{stopSubmitter, 1, 100 * ms, 4000 * ms, false},
+		{joinWorker, 2, 0, 0, false},
+		{leaveWorker, 2, 0, 1500 * ms, false},
+		{killBroker, 2, 500 * ms, 4000 * ms, false},
+		{resetBroker, 4, 0, 0, false},
+		{delayBroker, 3, 500 * ms, 3000 * ms, false},
+		{loseAnswers, 4, 0, 0, false},
 	}
+}
+
+// chainKinds returns the kinds of faults of a chain, whose submitters are the processes that retrain. They are killed and stopped as often
+// as workers and solvers: when one is gone or loses its place, another goes on.
+func chainKinds() []weighted {
+	list := kinds()
+	for i := range list {
+		switch list[i].kind {
+		case killSubmitter:
+			list[i].weight = 4
+		case stopSubmitter:
+			list[i].weight, list[i].long = 4, true
+		}
+	}
+	return list
 }
 
 const (
@@ -102,25 +119,25 @@ const (
 	maxAfter = 60 * time.Millisecond
 )
 
-// schedule returns the faults of a run, in order. It is a function of the seed and the stages. At least minFaults come before the
-// end of the last stage; some runs have one more while the version is finished. No schedule kills two brokers, because a
+// schedule returns the faults of a run, in order. It is a function of the seed, the kinds of faults, and how many visits each stage has, or
+// in a chain each version. At least minFaults come before the end of the last; some runs have one more while the version is finished. No schedule kills two brokers, because a
 // write needs two of three replicas.
-func schedule(seed uint64, stages []schemas.Stage) []fault {
+func schedule(seed uint64, all []weighted, visits []int) []fault {
 	draw := rand.New(rand.NewPCG(seed, 0))
 	n := minFaults + draw.IntN(maxFaults-minFaults+1)
 	var faults []fault
 	for len(faults) < n {
-		f := drawFault(draw)
+		f := drawFault(draw, all)
 		if f.kind == killBroker && slices.ContainsFunc(faults, func(o fault) bool { return o.kind == killBroker }) {
 			continue
 		}
-		f.at = drawMoment(draw, stages)
+		f.at = drawMoment(draw, visits)
 		// Repeating the command would start another run if this one has ended meanwhile.
 		f.again = f.again && f.at.stage <= 0
 		faults = append(faults, f)
 	}
-	if f := drawFault(draw); draw.IntN(3) == 0 && f.kind != killBroker {
-		f.at, f.again = moment{len(stages), 0}, false
+	if f := drawFault(draw, all); draw.IntN(3) == 0 && f.kind != killBroker {
+		f.at, f.again = moment{len(visits), 0}, false
 		faults = append(faults, f)
 	}
 	slices.SortStableFunc(faults, func(a, b fault) int {
@@ -136,8 +153,7 @@ func schedule(seed uint64, stages []schemas.Stage) []fault {
 }
 
 // drawFault draws a fault without its moment.
-func drawFault(draw *rand.Rand) fault {
-	all := kinds()
+func drawFault(draw *rand.Rand, all []weighted) fault {
 	sum := 0
 	for _, k := range all {
 		sum += k.weight
@@ -151,8 +167,8 @@ func drawFault(draw *rand.Rand) fault {
 		kind: k.kind, after: between(draw, 0, maxAfter), lasts: between(draw, k.min, k.max), target: draw.IntN(1 << 16),
 		amount: 1 + draw.IntN(4), again: draw.IntN(2) == 0,
 	}
-	switch stops := k.kind == stopWorker || k.kind == stopSolver; {
-	case stops && draw.IntN(longStops) == 0:
+	switch {
+	case k.long && draw.IntN(longStops) == 0:
 		f.lasts = between(draw, minLongStop, maxLongStop)
 	case k.kind == delayBroker:
 		f.amount = 20 + draw.IntN(280)
@@ -161,12 +177,20 @@ func drawFault(draw *rand.Rand) fault {
 }
 
 // drawMoment draws a stage and then one of its visits, so that short stages get as many faults as long ones.
-func drawMoment(draw *rand.Rand, stages []schemas.Stage) moment {
-	stage := schemas.Survey + draw.IntN(len(stages)+1)
+func drawMoment(draw *rand.Rand, visits []int) moment {
+	stage := schemas.Survey + draw.IntN(len(visits)+1)
 	if stage == schemas.Survey {
 		return moment{schemas.Survey, 0}
 	}
-	return moment{stage, draw.IntN(visits(stages[stage]))}
+	return moment{stage, draw.IntN(visits[stage])}
+}
+
+// visitsOf returns the largest number of visits of each stage.
+func visitsOf(stages []schemas.Stage) (list []int) {
+	for _, s := range stages {
+		list = append(list, visits(s))
+	}
+	return list
 }
 
 // visits returns the largest number of visits of a stage. If the stage ends sooner, the faults of its later visits come after it.

@@ -26,11 +26,11 @@ const seeds = 2000
 func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
 	stages := trained(t)
 	for seed := range uint64(seeds) {
-		if a, b := schedule(seed, stages), schedule(seed, stages); !reflect.DeepEqual(a, b) {
+		if a, b := schedule(seed, kinds(), visitsOf(stages)), schedule(seed, kinds(), visitsOf(stages)); !reflect.DeepEqual(a, b) {
 			t.Fatalf("seed %d: %v and %v", seed, a, b)
 		}
 	}
-	if reflect.DeepEqual(schedule(1, stages), schedule(2, stages)) {
+	if reflect.DeepEqual(schedule(1, kinds(), visitsOf(stages)), schedule(2, kinds(), visitsOf(stages))) {
 		t.Error("seeds 1 and 2 have the same faults")
 	}
 }
@@ -39,7 +39,7 @@ func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
 func TestScheduleLaws(t *testing.T) {
 	stages := trained(t)
 	for seed := range uint64(seeds) {
-		faults, early, brokers := schedule(seed, stages), 0, 0
+		faults, early, brokers := schedule(seed, kinds(), visitsOf(stages)), 0, 0
 		for i, f := range faults {
 			if i > 0 && f.at.before(faults[i-1].at) {
 				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
@@ -85,7 +85,7 @@ func TestSchedulesReachEverything(t *testing.T) {
 	}
 	seen, longStops := map[where]int{}, 0
 	for seed := range uint64(seeds) {
-		for _, f := range schedule(seed, stages) {
+		for _, f := range schedule(seed, kinds(), visitsOf(stages)) {
 			seen[where{f.kind, f.at.stage}]++
 			if f.lasts >= minLongStop {
 				longStops++
@@ -104,6 +104,24 @@ func TestSchedulesReachEverything(t *testing.T) {
 	}
 	if longStops < seeds/10 {
 		t.Errorf("%d of %d schedules stop a process for longer than its session", longStops, seeds)
+	}
+}
+
+// In a campaign of chains the processes that retrain are killed, and stopped for longer than their sessions.
+func TestSchedulesOfChainsReachRunners(t *testing.T) {
+	killed, stopped := 0, 0
+	for seed := range uint64(seeds) {
+		for _, f := range schedule(seed, chainKinds(), []int{6, 6, 6}) {
+			switch {
+			case f.kind == killSubmitter:
+				killed++
+			case f.kind == stopSubmitter && f.lasts >= minLongStop:
+				stopped++
+			}
+		}
+	}
+	if killed < seeds/2 || stopped < seeds/10 {
+		t.Errorf("%d kills and %d long stops in %d schedules", killed, stopped, seeds)
 	}
 }
 

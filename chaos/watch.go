@@ -21,7 +21,10 @@ type watch struct {
 	plans, weights *kafkalog.Follower
 
 	mutex   sync.Mutex
-	run     string            // the run's id; "" until its plan is published
+	chain   bool              // follow every run of a chain, until ctx ends
+	made    int               // versions of the chain
+	records int               // of weights, since the last of them
+	run     string            // the run's id; "" until its plan is published. Of a chain that of the first
 	due     map[string]moment // how far each run is: a process may still publish records of the run before
 	end     *schemas.End
 	changed chan struct{} // closed at the next change
@@ -83,6 +86,9 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	run := m.Run()
+	if w.chain {
+		return w.seeChain(m, now)
+	}
 	switch m.Kind() {
 	case schemas.KindPlan:
 		if w.run == "" {
@@ -112,6 +118,30 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 		w.end = end
 		w.progress(now)
 		return errEnded
+	}
+	return nil
+}
+
+// seeChain takes a message into account that may be of any run of a chain.
+func (w *watch) seeChain(m schemas.Message, now time.Time) error {
+	switch m.Kind() {
+	case schemas.KindPlan:
+		if w.run == "" {
+			w.run = m.Run()
+			w.move(w.run, moment{schemas.Survey, 0}, now)
+		}
+	case schemas.KindPrepare, schemas.KindWeights:
+		w.records++
+		w.move(w.run, moment{w.made, w.records - 1}, now)
+	case schemas.KindEnd:
+		end, err := schemas.DecodeJSON[schemas.End](m)
+		if err != nil {
+			return err
+		}
+		if end.Version != nil && end.Version.Version > w.made { // not a second copy
+			w.made, w.records = end.Version.Version, 0
+			w.move(w.run, moment{w.made, 0}, now)
+		}
 	}
 	return nil
 }

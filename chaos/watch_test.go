@@ -57,6 +57,38 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	}
 }
 
+// A watch of a chain counts its versions, each once, whichever run makes them, and has no end of its own.
+func TestWatchFollowsAChain(t *testing.T) {
+	w := newTestWatch()
+	w.chain = true
+	first, second := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
+	made := func(plan *schemas.Plan, version int) schemas.Message {
+		return (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: &schemas.Place{Run: plan.Run(), Version: version}}).Message()
+	}
+	for _, step := range []struct {
+		m   schemas.Message
+		due moment
+	}{
+		{planMessage(t, first), moment{schemas.Survey, 0}},
+		{weightsMessage(schemas.KindPrepare, first.Run(), schemas.Survey, 0, nil), moment{0, 0}},
+		{weightsMessage(schemas.KindWeights, first.Run(), 0, 1, nil), moment{0, 1}},
+		{made(first, 1), moment{1, 0}},
+		{planMessage(t, second), moment{1, 0}},
+		{weightsMessage(schemas.KindPrepare, second.Run(), schemas.Survey, 0, nil), moment{1, 0}},
+		{weightsMessage(schemas.KindWeights, second.Run(), 0, 1, nil), moment{1, 1}},
+		{made(first, 1), moment{1, 1}}, // written twice
+		{(&schemas.End{Run: second.Run(), State: schemas.Failed}).Message(), moment{1, 1}},
+		{made(second, 2), moment{2, 0}},
+	} {
+		if err := w.see(step.m, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if due := w.due[w.id()]; due != step.due || w.state() != nil {
+			t.Fatalf("%v after %v, ended: %v; expected %v", due, step.m.Headers, w.state(), step.due)
+		}
+	}
+}
+
 // A recovery ends with the next progress of the run, and with nothing else.
 func TestSlowestRecovery(t *testing.T) {
 	w, began := newTestWatch(), time.Now()

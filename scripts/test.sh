@@ -5,7 +5,7 @@
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
-#   chaos   a fault campaign of two runs, on three brokers
+#   chaos   fault campaigns of two runs and of a chain, on three brokers
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -88,7 +88,10 @@ kafka() {
     go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
 }
 
-chaos() { scripts/chaos.sh --runs 2; }
+chaos() {
+  scripts/chaos.sh --runs 2
+  scripts/chaos.sh --chain --runs 1
+}
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
 [ $# -gt 0 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
