@@ -201,5 +201,6 @@ func ExampleTopics() {
 	// digits.versions 1 compacted: true
 	// digits.state 1 compacted: true
 	// digits.plans 1 compacted: true
+	// digits.forget 1 compacted: true
 	// digits.quarantine 1 compacted: false
 }

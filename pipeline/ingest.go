@@ -44,8 +44,15 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 	if err != nil {
 		return nil, err
 	}
+	forgotten, err := p.forgotten(ctx)
+	if err != nil {
+		return nil, err
+	}
 	last := &lastMessages{pipeline: p, ledger: ledger, bounds: bounds}
 	for _, s := range sources {
+		if forgotten.sources[s.ID] {
+			return nil, &ForgottenError{Files: s.Files, Source: s.ID, Topic: p.Topics.Forget}
+		}
 		seal, err := p.sealed(ctx, ledger, staying, s.ID)
 		if err != nil {
 			return nil, err

@@ -15,6 +15,7 @@ import (
 func TestFirstPlanOfATurnCounts(t *testing.T) {
 	log, client := newSimClient("t")
 	log.addPartition(client.Topics.State, 0)
+	log.addPartition(client.Topics.Forget, 0)
 	client.LedgerMessages, client.Alone = 1, true
 	submit := func(number, attempt int, of string) string {
 		plan := &schemas.Plan{

@@ -53,10 +53,15 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	if len(plan.Spans) == 0 {
 		return nil, &run.NoExamplesError{Topic: p.Topics.Examples}
 	}
+	f, err := p.forgotten(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan.Forgotten = f.rows.Within(plan.Spans)
 	if err := plan.Check(); err != nil {
 		return nil, fmt.Errorf("plan a run over %s: %w", p.Topics.Examples, err)
 	}
-	if plan.Warm, err = p.warm(ctx, job.Warm, plan); err != nil {
+	if plan.Warm, err = p.warm(ctx, job.Warm, plan, f); err != nil {
 		return nil, err
 	}
 	plan.Submission = p.Fresh()
@@ -125,8 +130,8 @@ func narrow(spans schemas.Spans, sources []schemas.SourceSeal) (narrowed schemas
 }
 
 // warm returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warm
-// returns nil.
-func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan) (*schemas.Warm, error) {
+// returns nil. What the version has learnt must not be forgotten.
+func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan, f *forgotten) (*schemas.Warm, error) {
 	if version == "" {
 		return nil, nil
 	}
@@ -135,6 +140,13 @@ func (p *pipeline) warm(ctx context.Context, version string, plan *schemas.Plan)
 		return nil, fmt.Errorf("warm start: %w", err)
 	}
 	m := earlier.Manifest
+	learnt, err := p.haveLearnt(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == m.Run }) {
+		return nil, fmt.Errorf("warm start: %w", &LearntError{m.Version})
+	}
 	if err := checkFeatures(plan, m.Plan); err != nil {
 		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
 	}

@@ -106,6 +106,8 @@ type runner struct {
 	rec       event.Recorder
 	retention retention
 	backlog   backlog
+	forgotten *forgotten
+	learnt    []schemas.Place // versions that have learnt from what is forgotten
 	report    *Retraining
 
 	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
@@ -121,7 +123,7 @@ type runner struct {
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
 func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, report: &Retraining{Name: job.Name}}
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: &forgotten{sources: map[string]bool{}}, report: &Retraining{Name: job.Name}}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -161,6 +163,9 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 			continue
 		}
 		if err := r.findHead(ctx, l); err != nil {
+			return err
+		}
+		if err := r.forget(ctx, l); err != nil {
 			return err
 		}
 		plan, err := r.next(ctx, untilEnd)
@@ -310,8 +315,9 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	}
 	switch {
 	case head == nil:
+		removed := r.head != nil
 		r.head, r.window, r.earlier = nil, nil, nil
-		if r.backlog.ends == nil {
+		if r.backlog.ends == nil || removed {
 			bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 			if err != nil {
 				return err
@@ -374,17 +380,6 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	if r.window != nil && r.job.Retrain.OnNewClass == NewClassStop && len(r.newClasses()) > 0 {
 		return nil, &NewClassError{r.newClasses()}
 	}
-	if r.window != nil && !r.restarts() && r.fullIsDue() {
-		l, err := r.ReadLedger(ctx)
-		if err != nil {
-			return nil, err
-		}
-		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
-		if err != nil {
-			return nil, err
-		}
-		return r.fullPlan(ctx, l, r.sources(l, bounds))
-	}
 	var first time.Time
 	for {
 		l, err := r.ReadLedger(ctx)
@@ -396,6 +391,12 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return nil, err
 		}
 		sources := r.sources(l, bounds)
+		if r.window != nil && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
+			r.window = nil // there is nothing to fit anew: the next version is the first again
+		}
+		if r.window != nil && !r.restarts() && (r.fullIsDue() || r.hasLearnt(r.head.Run)) {
+			return r.fullPlan(ctx, l, sources)
+		}
 		if !r.backlog.knows(sources) {
 			r.backlog.restart(findLate(sources, r.progress(), bounds, r.backlog.ends))
 		}
@@ -425,13 +426,19 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err := r.checkActive(); err != nil {
 			return nil, err
 		}
+		if err := r.readForgotten(ctx); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// await waits for more examples, or for what comes on the plans topic after a ledger, such as the seal of a source; but not longer than an
-// update may be late.
+// await waits for more examples, for what comes on the plans topic after a ledger, such as the seal of a source, or for rows to forget; but not
+// longer than an update may be late.
 func (r *runner) await(ctx context.Context, l *run.Ledger, first time.Time) error {
-	positions := []run.Position{{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true}}
+	positions := []run.Position{
+		{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true},
+		{Topic: r.Topics.Forget, Offset: r.forgotten.next, Compacted: true},
+	}
 	for n, to := range r.backlog.bounds {
 		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
 	}
@@ -496,7 +503,7 @@ func (r *runner) chainPlan(ctx context.Context, l *run.Ledger, sources []schemas
 	if r.head != nil {
 		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
 	}
-	if offered := l.Offered(); offered != nil && r.head != nil {
+	if offered := l.Offered(); offered != nil && r.head != nil && !r.hasLearnt(offered.Run) {
 		manifest := r.head
 		if offered.Run != r.head.Run {
 			if manifest, err = r.Version(ctx, offered.Run); err != nil {
@@ -518,6 +525,7 @@ func (r *runner) chainPlan(ctx context.Context, l *run.Ledger, sources []schemas
 		}
 	}
 	plan.Chain.Progress = progressOf(r.progress(), plan.Sources)
+	plan.Forgotten = r.forgotten.rows.Within(r.windowWith(spans))
 	plan.Since, err = r.Now(ctx)
 	return plan, err
 }

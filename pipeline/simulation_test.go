@@ -279,7 +279,7 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 		s.log.addPartition(s.topics.Examples, 0)
 		s.log.addPartition(s.topics.Residuals, s.random.Int64N(3)) // what was there before is gone
 	}
-	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State, s.topics.Plans, s.topics.Quarantine} {
+	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State, s.topics.Plans, s.topics.Forget, s.topics.Quarantine} {
 		s.log.addPartition(topic, s.random.Int64N(3))
 	}
 	for p, messages := range sc.messages {

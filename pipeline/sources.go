@@ -19,6 +19,7 @@ const (
 	Removed    = "removed"
 	Unfinished = "unfinished" // its ingest was interrupted, or goes on
 	Followed   = "followed"   // it is a topic, which has no end
+	Forgotten  = "forgotten"  // its rows have weight 0
 )
 
 // SourceState is a source that was ingested: files, and what the topics have of them; or a topic that ingest follows.
@@ -57,6 +58,10 @@ func Sources(ctx context.Context, log *kafkalog.Log, name string) ([]SourceState
 	if err != nil {
 		return nil, err
 	}
+	forgotten, err := p.forgotten(ctx)
+	if err != nil {
+		return nil, err
+	}
 	states, err := p.unfinished(ctx, l, bounds)
 	if err != nil {
 		return nil, err
@@ -68,6 +73,9 @@ func Sources(ctx context.Context, log *kafkalog.Log, name string) ([]SourceState
 	states = append(states, followed...)
 	for id, s := range known(l) {
 		seal := largest(s.seals, bounds)
+		if forgotten.sources[id] {
+			s.state = Forgotten
+		}
 		states = append(states, SourceState{
 			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: since[seal.Name()], Rows: seal.Rows, Messages: seal.Messages, Left: seal.Left(bounds),
 		})

@@ -168,6 +168,7 @@ func Topics(job Job) []kafkalog.Topic {
 		compacted(t.Versions),
 		compacted(t.State),
 		plans,
+		compacted(t.Forget),
 		deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}
 }

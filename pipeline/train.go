@@ -85,6 +85,9 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		return nil, nil, err
 	}
 	p.prune(ctx, job.Keep, rec)
+	if err := p.forget(ctx, s.plan.Run(), rec); err != nil {
+		return nil, nil, fmt.Errorf("remove versions that have learnt from forgotten rows: %w", err)
+	}
 	report.IngestSeconds = ingested.took.Seconds()
 	m, err := p.Model(ctx, s.plan.Run())
 	return report, m, err

@@ -81,25 +81,44 @@ func (p *pipeline) history(ctx context.Context, version string) (runs []earlierR
 	if err != nil {
 		return nil, err
 	}
+	past, err := p.past(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return past.runs(asked)
+}
+
+// past is what is known of the runs of a pipeline.
+type past struct {
+	ledger   *run.Ledger // with all ended runs that the plans topic has
+	versions []run.Finished
+	topic    string // of the plans
+}
+
+// past reads what is known of the runs of the pipeline.
+func (p *pipeline) past(ctx context.Context) (*past, error) {
 	l, err := p.ReadHistory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	versions, err := p.Versions(ctx)
-	if err != nil {
-		return nil, err
-	}
+	return &past{l, versions, p.Topics.Plans}, err
+}
+
+// runs returns the runs that a version goes back to, in order: the last that starts from nothing is the first. The error is a
+// *[MissingPlanError].
+func (h *past) runs(asked *schemas.Manifest) (runs []earlierRun, err error) {
 	for id := asked.Run; ; {
-		r := earlierRun{plan: l.Plan(id)}
-		if end := l.End(id); end != nil && end.Version != nil {
+		r := earlierRun{plan: h.ledger.Plan(id)}
+		if end := h.ledger.End(id); end != nil && end.Version != nil {
 			r.version = end.Version.Version
 		}
-		if i := slices.IndexFunc(versions, func(f run.Finished) bool { return f.Run == id }); i >= 0 {
-			r.manifest = &versions[i].Manifest
+		if i := slices.IndexFunc(h.versions, func(f run.Finished) bool { return f.Run == id }); i >= 0 {
+			r.manifest = &h.versions[i].Manifest
 			r.plan, r.version = r.manifest.Plan, r.manifest.Version
 		}
 		if r.plan == nil {
-			return nil, &MissingPlanError{Version: asked.Version, Run: id, Topic: p.Topics.Plans}
+			return nil, &MissingPlanError{Version: asked.Version, Run: id, Topic: h.topic}
 		}
 		runs = append(runs, r)
 		if r.plan.Warm == nil {

@@ -231,7 +231,7 @@ func FuzzReadModel(f *testing.F) {
 }
 
 func FuzzDecodeJSON(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "ledger", "removal", "source-removal", "pin")
+	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "ledger", "removal", "source-removal", "pin", "forget")
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m := Message{Value: value}
 		survives(t, m, func(p *Plan) Message { p.Content(); return whole(t, p.Messages) })
@@ -242,6 +242,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		survives(t, m, (*Removal).Message)
 		survives(t, m, (*SourceRemoval).Message)
 		survives(t, m, (*Pin).Message)
+		survives(t, m, (*Forget).Message)
 		survives(t, m, func(v *Manifest) Message { return whole(t, v.Messages) })
 		survives(t, m, func(v *Report) Message { return whole(t, v.Messages) })
 		survives(t, m, func(v *Ledger) Message { return whole(t, v.Messages) })
@@ -264,7 +265,7 @@ func whole(t *testing.T, messages func() ([]Message, error)) (whole Message) {
 }
 
 // survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
-func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Ledger | Removal | SourceRemoval | Pin](t *testing.T, m Message, message func(*T) Message) {
+func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Ledger | Removal | SourceRemoval | Pin | Forget](t *testing.T, m Message, message func(*T) Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		if !errors.Is(err, ErrDamaged) {

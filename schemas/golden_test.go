@@ -62,6 +62,7 @@ func samples(t testing.TB) map[string]Message {
 		"end":             (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":        (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
 		"pin":             (&Pin{Run: p.Run(), Version: 2}).Message(),
+		"forget":          (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
 		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
 		"source-removal":  (&SourceRemoval{Seal: p.Sources[0]}).Message(),
 		"ledger":          must(ledger.Messages())(t)[0],
@@ -138,6 +139,7 @@ func updatePlan() *Plan {
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
 			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
 	}
+	p.Forgotten = Forgotten{{1, 0, 1, 2, 5}}
 	p.Submission = "update"
 	return p
 }
@@ -165,7 +167,7 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
-		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Rows: 90, WindowRows: 180, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
 		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
 	}
 }
@@ -314,6 +316,8 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 		return jsonReencode[Removal](m)
 	case KindPin:
 		return jsonReencode[Pin](m)
+	case KindForget:
+		return jsonReencode[Forget](m)
 	case KindSourceRemoval:
 		return jsonReencode[SourceRemoval](m)
 	case KindEnd:
@@ -356,7 +360,7 @@ func documentReencode[T Plan | Report | Ledger | Manifest | Window](m Message, e
 	return messages[0], nil
 }
 
-func jsonReencode[T Claim | End | Failure | SourceSeal | Removal | SourceRemoval | Pin](m Message) (Message, error) {
+func jsonReencode[T Claim | End | Failure | SourceSeal | Removal | SourceRemoval | Pin | Forget](m Message) (Message, error) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
 		return Message{}, err

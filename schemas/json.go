@@ -22,7 +22,7 @@ func mustJSON(value any) []byte {
 }
 
 // DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [Documents] returns. An error wraps [ErrDamaged].
-func DecodeJSON[T Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report | Removal | SourceRemoval | Pin | Ledger | Window](m Message) (*T, error) {
+func DecodeJSON[T Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report | Removal | SourceRemoval | Pin | Forget | Ledger | Window](m Message) (*T, error) {
 	value := new(T)
 	err := error(nil)
 	most := MaxMessage

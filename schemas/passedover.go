@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// PassedOver counts the messages of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
+// PassedOver counts the messages and rows of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
 // zero value counts none, and is read-only. Messages that can't be used are not in it: they are in quarantine.
 type PassedOver map[PassOverReason]int64
 
@@ -32,28 +32,33 @@ const (
 	Expired PassOverReason = "expired"
 	// Expiring: retention may delete the message before the run has ended.
 	Expiring PassOverReason = "expiring"
+	// ForgottenRow counts rows, unlike the others: rows with weight 0, as they were forgotten, of messages that count.
+	ForgottenRow PassOverReason = "forgotten"
 	// Missing: the message of a source is not on the topic, and retention has not deleted it.
 	Missing PassOverReason = "missing"
 )
 
-// PassOverReasons returns the reasons, each with its meaning for people, in the order of the documentation.
+// PassOverReasons returns the reasons, each with what it counts and its meaning for people, in the order of the documentation.
 func PassOverReasons() []struct {
 	Reason  PassOverReason
+	What    string // is counted: message or row
 	Meaning string
 } {
 	return []struct {
 		Reason  PassOverReason
+		What    string
 		Meaning string
 	}{
-		{OtherProducer, "of other producers, as the run is of files"},
-		{OtherSource, "of other files, or of an interrupted ingest"},
-		{Unsealed, "of an ingest that is not finished"},
-		{Removed, "of sources that were removed"},
-		{Repeated, "that are on the topic twice"},
-		{LeftOut, "that an earlier version of the chain left out"},
-		{Expired, "that retention had deleted before the run began"},
-		{Expiring, "that retention may delete before the run has ended"},
-		{Missing, "of a source that are no longer on the topic"},
+		{OtherProducer, "message", "of other producers, as the run is of files"},
+		{OtherSource, "message", "of other files, or of an interrupted ingest"},
+		{Unsealed, "message", "of an ingest that is not finished"},
+		{Removed, "message", "of sources that were removed"},
+		{Repeated, "message", "that are on the topic twice"},
+		{LeftOut, "message", "that an earlier version of the chain left out"},
+		{Expired, "message", "that retention had deleted before the run began"},
+		{Expiring, "message", "that retention may delete before the run has ended"},
+		{ForgottenRow, "row", "that were forgotten"},
+		{Missing, "message", "of a source that are no longer on the topic"},
 	}
 }
 

@@ -20,6 +20,8 @@ type Plan struct {
 	// Removed are the names of sources, as [SourceName] has them, that were removed, if Foreign is set: so the run can say why it leaves
 	// out their messages. Removals after the plan do not change it.
 	Removed []string `json:"removed,omitempty"`
+	// Forgotten are rows that count with weight 0: those that the run reads and, of a chain, those of the window.
+	Forgotten Forgotten `json:"forgotten,omitempty"`
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
 	Expiring Spans `json:"expiring,omitempty"`
 
@@ -187,6 +189,9 @@ func (p *Plan) Check() error {
 		}
 	}
 	if err := checkSpans(p.Spans); err != nil {
+		return err
+	}
+	if err := p.Forgotten.check(); err != nil {
 		return err
 	}
 	left := int64(maxSegments)

@@ -167,12 +167,13 @@ func TestKeys(t *testing.T) {
 	p := plan()
 	for key, m := range map[string]Message{
 		"plan/" + p.Run() + "/" + digestOf(mustJSON(p)).Short() + "/0": must(p.Messages())(t)[0],
-		"end/r/a":         (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
-		"r/failure/[4 5]": (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
-		"source/source/1": p.Sources[0].Message(),
-		"removal/r":       (&Removal{Run: "r"}).Message(),
-		"pin":             (&Pin{Run: "r", Version: 1}).Message(),
-		"source/s/2":      (&SourceRemoval{Seal: SourceSeal{ID: "s", Attempt: "2"}}).Message(),
+		"end/r/a":             (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
+		"r/failure/[4 5]":     (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
+		"source/source/1":     p.Sources[0].Message(),
+		"removal/r":           (&Removal{Run: "r"}).Message(),
+		"pin":                 (&Pin{Run: "r", Version: 1}).Message(),
+		"forget/44136fa355b3": (&Forget{}).Message(),
+		"source/s/2":          (&SourceRemoval{Seal: SourceSeal{ID: "s", Attempt: "2"}}).Message(),
 	} {
 		if m.Key != key {
 			t.Errorf("key %s, expected %s", m.Key, key)

@@ -12,7 +12,7 @@ type Report struct {
 	Classes       int                    `json:"classes"`           // number of classes
 	Labels        []string               `json:"labels"`            // of the classes, in order
 	Quarantined   int64                  `json:"quarantined"`       // messages in quarantine
-	PassedOver    PassedOver             `json:"passed_over"`       // messages that the run leaves out, by the reason
+	PassedOver    PassedOver             `json:"passed_over"`       // messages that the run leaves out, by the reason; of those that are forgotten, rows
 	IngestSeconds float64                `json:"ingest_seconds"`    // before the plan
 	Seconds       float64                `json:"seconds"`           // from the plan to the last weights on their topic
 	Stages        []StageReport          `json:"stages"`            // in their order
@@ -25,16 +25,17 @@ type Report struct {
 
 // RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
 type RetrainReport struct {
-	Version          int      `json:"version"`           // number of the version
-	Kind             string   `json:"kind"`              // full or update
-	Rows             int64    `json:"rows"`              // training rows that are new
-	WindowRows       int64    `json:"window_rows"`       // rows of the window
-	PrequentialError *float64 `json:"prequential_error"` // percent, of the new rows before they are learnt; null for a full run
-	PrequentialLoss  *float64 `json:"prequential_loss"`  // of the last stage's link
-	HoldoutError     *float64 `json:"holdout_error"`     // percent, of the holdout rows that were visited; null without any
-	Offered          bool     `json:"offered"`           // whether subscribers get it
-	Drift            bool     `json:"drift"`             // whether the stream has changed
-	Seconds          float64  `json:"seconds"`           // from the plan to the version
+	Version          int      `json:"version"`             // number of the version
+	Kind             string   `json:"kind"`                // full or update
+	Rows             int64    `json:"rows"`                // training rows that are new
+	WindowRows       int64    `json:"window_rows"`         // rows of the window
+	Forgotten        int64    `json:"forgotten,omitempty"` // forgotten rows: of the window for a full run, else of the new ones
+	PrequentialError *float64 `json:"prequential_error"`   // percent, of the new rows before they are learnt; null for a full run
+	PrequentialLoss  *float64 `json:"prequential_loss"`    // of the last stage's link
+	HoldoutError     *float64 `json:"holdout_error"`       // percent, of the holdout rows that were visited; null without any
+	Offered          bool     `json:"offered"`             // whether subscribers get it
+	Drift            bool     `json:"drift"`               // whether the stream has changed
+	Seconds          float64  `json:"seconds"`             // from the plan to the version
 }
 
 // Values of RetrainReport.Kind.

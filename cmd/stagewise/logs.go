@@ -36,7 +36,7 @@ func (l *logs) Record(e event.Event) {
 		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case event.Retrained:
-		attributes := []any{"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds}
+		attributes := []any{"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds}
 		if e.PrequentialError != nil && e.PrequentialLoss != nil {
 			attributes = append(attributes, "prequential_error", *e.PrequentialError, "prequential_loss", *e.PrequentialLoss)
 		}

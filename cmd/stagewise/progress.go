@@ -207,7 +207,7 @@ func (p *progress) survey(e event.Surveyed) {
 	p.line("%s rows; %d features%s; %d classes%s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, took)
 	for _, r := range schemas.PassOverReasons() {
 		if n := e.PassedOver[r.Reason]; n > 0 {
-			p.line("passed over: %s %s", english.Plural(int(n), "message", ""), r.Meaning)
+			p.line("passed over: %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
 		}
 	}
 	p.surveyed = true

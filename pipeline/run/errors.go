@@ -26,7 +26,7 @@ func (e *NoExamplesError) Error() string {
 	text := "no examples on " + e.Topic
 	for _, r := range schemas.PassOverReasons() {
 		if n := e.PassedOver[r.Reason]; n > 0 {
-			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), "message", ""), r.Meaning)
+			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
 		}
 	}
 	return text + ": name files under examples.train, or let a producer write there"

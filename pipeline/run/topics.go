@@ -2,15 +2,16 @@ package run
 
 // Topics are the names of a pipeline's topics.
 type Topics struct {
-	Name                                                                         string // of the pipeline
-	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Quarantine string
+	Name                                                                                 string // of the pipeline
+	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Forget, Quarantine string
 }
 
 // TopicsOf returns the topics of the pipeline of that name.
 func TopicsOf(name string) Topics {
 	return Topics{
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
-		Weights: name + ".weights", Versions: name + ".versions", State: name + ".state", Plans: name + ".plans", Quarantine: name + ".quarantine",
+		Weights: name + ".weights", Versions: name + ".versions", State: name + ".state", Plans: name + ".plans",
+		Forget: name + ".forget", Quarantine: name + ".quarantine",
 	}
 }
 

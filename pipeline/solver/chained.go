@@ -490,7 +490,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Chain == nil {
 		return
 	}
-	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Offered: true}
+	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Forgotten: r.PassedOver[schemas.ForgottenRow], Offered: true}
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate
 		if losses := schemas.LossesOf(c.sum.Tensors())[schemas.Train]; losses.Weight > 0 {

@@ -60,7 +60,7 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 }
 
 // rowsOf returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
-// are fitted (n): 0 for those that are not for training. number is the message's partition.
+// are fitted (n): 0 for those that are not for training. Forgotten rows have weight 0. number is the message's partition.
 func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
 	n := examples.Rows
 	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
@@ -74,6 +74,10 @@ func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Exam
 			fitted[i] = rows.Weights[i]
 		}
 	}
+	plan.Forgotten.In(number, offset, n, func(first, end int) {
+		clear(rows.Weights[first:end])
+		clear(fitted[first:end])
+	})
 	return rows, fitted
 }
 

@@ -342,6 +342,7 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
 		sum.AddLosses(rows, make([]float32, n), rows.Classes)
 	}
+	p.plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(schemas.ForgottenRow, int64(end-first)) })
 	checksum = m.Checksum(number, n)
 	sum.Count(n, checksum)
 	return checksum, nil

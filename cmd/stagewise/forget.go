@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
+)
+
+func newForget() *cobra.Command {
+	var (
+		from configFlags
+		what pipeline.ToForget
+	)
+	cmd := &cobra.Command{
+		Use: "forget -c FILE ROW…", Short: "Let no later version learn from some examples",
+		Long: "Forget examples: no run that is submitted later learns from them. A row is given as TOPIC/PARTITION/OFFSET/ROW, all rows of a message without\n" +
+			"/ROW; offset and row may be ranges, as 3-7. The next version of run is full, and then the versions are removed that have learnt from\n" +
+			"the examples. This can't be taken back. It prints how long the topics keep what they have of the examples.",
+		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
+  stagewise forget -c clicks.yaml --key user-4711 --now   all messages with this key; no version stays that has learnt from them
+  stagewise forget -c clicks.yaml --source 724a0b99d628   files that were ingested, as sources list has them`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			if len(args)+len(what.Sources)+len(what.Keys) == 0 {
+				return errors.New("expected rows, --source or --key")
+			}
+			for _, arg := range args {
+				r, err := pipeline.ParseRows(run.TopicsOf(c.Name).Examples, arg)
+				if err != nil {
+					return err
+				}
+				what.Rows = append(what.Rows, r)
+			}
+			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+				done, err := pipeline.Forget(cmd.Context(), log, c.Job(), what)
+				if done != nil {
+					err = errors.Join(err, writeForgot(cmd.OutOrStdout(), done, what.Now))
+				}
+				return err
+			}))
+		},
+	}
+	from.add(cmd)
+	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source: its id, or the first digits; sources list has the ids")
+	cmd.Flags().StringArrayVar(&what.Keys, "key", nil, "all rows of the messages with this key")
+	cmd.Flags().BoolVar(&what.Now, "now", false, "remove the versions first, even the one that subscribers get as latest")
+	return cmd
+}
+
+// writeForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
+func writeForgot(w io.Writer, done *pipeline.Forgot, now bool) error {
+	fmt.Fprintf(w, "%s of %s are forgotten\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
+	if len(done.Removed) > 0 {
+		fmt.Fprintf(w, "versions that had learnt from forgotten rows are removed: %s\n", listOf(done.Removed))
+	}
+	switch {
+	case len(done.Learnt) == 0:
+	case now:
+		fmt.Fprintf(w, "versions that have learnt from forgotten rows stay, as unfinished runs need them: %s; run removes them after its next full run\n", listOf(done.Learnt))
+	default:
+		fmt.Fprintf(w, "versions that have learnt from forgotten rows: %s; train or run removes them after its next version, --now at once\n", listOf(done.Learnt))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range done.Stays {
+		until := "for ever"
+		if !s.Until.IsZero() {
+			until = "until " + date(s.Until) + " at the latest"
+		}
+		fmt.Fprintf(table, "%s\t%s stay %s\n", s.Topic, s.What, until)
+	}
+	return table.Flush()
+}
+
+// listOf lists numbers for people.
+func listOf(list []int) string {
+	var texts []string
+	for _, n := range list {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	return strings.Join(texts, ", ")
+}

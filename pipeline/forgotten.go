@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// forgotten is what the forget topic says.
+type forgotten struct {
+	rows    schemas.Forgotten
+	sources map[string]bool // ids of those whose rows are all forgotten
+	next    int64           // offset after the last message that was read
+	newest  time.Time       // when that was written
+}
+
+// forgotten reads what the forget topic says now. A pipeline of an earlier release may have no such topic: nothing is forgotten then.
+func (p *pipeline) forgotten(ctx context.Context) (*forgotten, error) {
+	f := &forgotten{sources: map[string]bool{}}
+	_, err := p.readForgotten(ctx, f)
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return f, nil
+	}
+	return f, err
+}
+
+// readForgotten adds to f what has come since, and reports whether anything has.
+func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, err error) {
+	_, end, err := p.Log.Bounds(ctx, p.Topics.Forget, 0)
+	if err != nil || end <= f.next {
+		return false, err
+	}
+	err = p.Remaining(ctx, p.Topics.Forget, 0, f.next, end, func(m run.Message) error {
+		if m.Value == nil || m.Kind() != schemas.KindForget {
+			return nil
+		}
+		said, err := schemas.DecodeJSON[schemas.Forget](m.Message)
+		if err != nil {
+			return fmt.Errorf("%s[0]@%d: %w", p.Topics.Forget, m.Offset, err)
+		}
+		f.rows, more = f.rows.Union(said.Rows), true
+		if said.Source != "" {
+			f.sources[said.Source] = true
+		}
+		f.newest = m.Time
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("read what is forgotten: %w", err)
+	}
+	f.next = end
+	return more, nil
+}
+
+// haveLearnt returns the versions that have learnt from forgotten rows, in ascending order: a run that they go back to has read such rows,
+// and its plan does not leave them out. If a plan is gone that one goes back to, it has learnt from what was forgotten after it.
+func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schemas.Place, err error) {
+	if len(f.rows) == 0 {
+		return nil, nil
+	}
+	past, err := p.past(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range past.versions {
+		v := &past.versions[i]
+		runs, err := past.runs(&v.Manifest)
+		has := false
+		if err != nil {
+			has, runs = v.Written.Before(f.newest), []earlierRun{{plan: v.Plan}}
+		}
+		for _, r := range runs {
+			has = has || !r.plan.Forgotten.Covers(f.rows.Within(r.plan.Spans))
+		}
+		place, err := past.ledger.Find(v.Run)
+		if has && err == nil {
+			learnt = append(learnt, place)
+		}
+	}
+	return learnt, nil
+}
+
+// removeLearnt removes versions that have learnt from forgotten rows. It leaves those that the plan of an unfinished run names.
+func (p *pipeline) removeLearnt(ctx context.Context, learnt []schemas.Place) (removed []int, left []schemas.Place, err error) {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, learnt, err
+	}
+	for i, place := range learnt {
+		if l.NamedBy(place) != "" {
+			left = append(left, place)
+			continue
+		}
+		if err := p.RemoveVersion(ctx, place); err != nil {
+			return removed, append(left, learnt[i:]...), err
+		}
+		removed = append(removed, place.Version)
+	}
+	return removed, left, nil
+}
+
+// forget removes the versions that have learnt from forgotten rows, after a run that has not.
+func (p *pipeline) forget(ctx context.Context, made string, rec event.Recorder) error {
+	f, err := p.forgotten(ctx)
+	if err != nil {
+		return err
+	}
+	learnt, err := p.haveLearnt(ctx, f)
+	if err != nil || slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == made }) {
+		return err // more was forgotten while it ran
+	}
+	removed, _, err := p.removeLearnt(ctx, learnt)
+	noteRemoved(rec, removed)
+	return err
+}
+
+// noteRemoved says which versions are removed.
+func noteRemoved(rec event.Recorder, versions []int) {
+	for _, version := range versions {
+		event.Notice(rec, "version %d is removed: it had learnt from rows that were forgotten", version)
+	}
+}
+
+// LearntError says that a run can't start from a version, as that has learnt from forgotten rows.
+type LearntError struct{ Version int }
+
+// Error says what to do.
+func (e *LearntError) Error() string {
+	return fmt.Sprintf("version %d has learnt from rows that were forgotten: train once without warm", e.Version)
+}
+
+// ForgottenError says that files can't be ingested or learnt because their source was forgotten.
+type ForgottenError struct {
+	Files  []string // of the source
+	Source string   // its id
+	Topic  string   // the forget topic
+}
+
+// Error names the files, the source and the topic.
+func (e *ForgottenError) Error() string {
+	return fmt.Sprintf("%q: source %s was forgotten, as %s says: no run learns it. Leave it out of the configuration",
+		e.Files, schemas.Digest(e.Source).Short(), e.Topic)
+}
