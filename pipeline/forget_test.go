@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -139,33 +140,64 @@ func TestChainForgets(t *testing.T) {
 	}
 }
 
-// With Now, versions that have learnt are removed at once, and the chain begins again.
+// With Now, versions that have learnt are removed at once, and nothing is left of them. If there is no other, the chain begins again.
 func TestForgetNow(t *testing.T) {
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 400, FullOptions{}
-	log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 2 })
-	retrain := func(log *kafkalog.Log) []string {
-		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-			t.Fatal(err)
+	for _, test := range []struct {
+		row     string
+		removed []int
+		zero    func(partition int, offset int64, row int) bool
+	}{
+		{"test.examples/1/2", []int{1, 2, 3}, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 2 }},
+		{"test.examples/1/14", []int{3}, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 14 }},
+	} {
+		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+		job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full = 400, FullOptions{}
+		log, weightless := forgetfulLogs(t, job, test.zero)
+		retrain := func(log *kafkalog.Log) []string {
+			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+				t.Fatal(err)
+			}
+			versions, err := Versions(t.Context(), log, job.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var weights []string
+			for _, v := range versions {
+				weights = append(weights, v.WeightsDigest.Short())
+			}
+			return weights
 		}
-		var weights []string
+		before := retrain(log)
+		done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
+		if !slices.Equal(done.Removed, test.removed) || done.Rows != 40 || len(done.Learnt) > 0 {
+			t.Fatalf("%+v, expected that versions %d are removed", done, test.removed)
+		}
 		versions, err := Versions(t.Context(), log, job.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range versions {
-			weights = append(weights, v.WeightsDigest.Short())
+		for _, m := range readTopic(t, log, "test.state") {
+			if id := run.FromKafka(m).Run(); m.Value != nil && !slices.ContainsFunc(versions, func(v run.Finished) bool { return v.Run == id }) && live(t, log, m) {
+				t.Errorf("%s is left on the state topic", m.Key)
+			}
 		}
-		return weights
+		got, want := retrain(log), retrain(weightless)
+		if len(test.removed) == 3 && !slices.Equal(got, want) {
+			t.Errorf("versions %v, expected %v", got, want)
+		}
+		if len(test.removed) == 1 && (len(got) != 4 || !slices.Equal(got[:2], before[:2]) || slices.Contains(before, got[3])) {
+			t.Errorf("versions %v, expected two of %v, a full run over their window, and an update", got, before)
+		}
 	}
-	retrain(log)
-	if done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/1/2"), Now: true}); !slices.Equal(done.Removed, []int{1, 2, 3}) || done.Rows != 40 || len(done.Learnt) > 0 {
-		t.Fatalf("%+v, expected that versions 1 to 3 are removed", done)
-	}
-	if got, want := retrain(log), retrain(weightless); !slices.Equal(got, want) {
-		t.Errorf("versions %v, expected %v", got, want)
-	}
+}
+
+// live reports whether a message of the state topic has no tombstone.
+func live(t *testing.T, log *kafkalog.Log, m kafkalog.Message) bool {
+	t.Helper()
+	return !slices.ContainsFunc(readTopic(t, log, "test.state"), func(later kafkalog.Message) bool {
+		return later.Offset > m.Offset && later.Value == nil && string(later.Key) == string(m.Key)
+	})
 }
 
 // A source that was forgotten is not learnt and not ingested again, by no name.

@@ -87,11 +87,17 @@ func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schem
 	return learnt, nil
 }
 
-// removeLearnt removes versions that have learnt from forgotten rows. It leaves those that the plan of an unfinished run names.
+// removeLearnt removes versions that have learnt from forgotten rows, and what their runs have left on the state topic. It leaves those that
+// the plan of an unfinished run names.
 func (p *pipeline) removeLearnt(ctx context.Context, learnt []schemas.Place) (removed []int, left []schemas.Place, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, learnt, err
+	}
+	if slices.ContainsFunc(learnt, func(place schemas.Place) bool { return l.NamedBy(place) == "" }) {
+		if err := p.releaseLearnt(ctx, l, learnt); err != nil {
+			return nil, learnt, err
+		}
 	}
 	for i, place := range learnt {
 		if l.NamedBy(place) != "" {
@@ -104,6 +110,34 @@ func (p *pipeline) removeLearnt(ctx context.Context, learnt []schemas.Place) (re
 		removed = append(removed, place.Version)
 	}
 	return removed, left, nil
+}
+
+// releaseLearnt removes from the state topic what a chain does not need that goes on from its newest version that has not learnt from forgotten
+// rows. While a run is unfinished it does nothing, as that may need the rest.
+func (p *pipeline) releaseLearnt(ctx context.Context, l *run.Ledger, learnt []schemas.Place) error {
+	if anyUnfinished(l) {
+		return nil
+	}
+	var kept *run.StoredWindow
+	for _, place := range slices.Backward(l.Versions()) {
+		if slices.Contains(learnt, place) {
+			continue
+		}
+		manifest, err := p.Version(ctx, place.Run)
+		if err != nil {
+			return err
+		}
+		if manifest.Plan.Chain == nil {
+			continue
+		}
+		if manifest.Window != nil {
+			if kept, err = run.ReadWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
+				return err
+			}
+		}
+		break
+	}
+	return p.ReleaseOtherState(ctx, kept)
 }
 
 // forget removes the versions that have learnt from forgotten rows, after a run that has not.

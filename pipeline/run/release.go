@@ -3,6 +3,10 @@ package run
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -73,6 +77,32 @@ func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones
 		}
 	}
 	return tombstones
+}
+
+// ReleaseOtherState writes tombstones for all that is on the state topic and is of no run that has written what a window needs; for all, if the
+// window is nil.
+func (c *Client) ReleaseOtherState(ctx context.Context, kept *StoredWindow) error {
+	runs := map[string]bool{}
+	if kept != nil {
+		for r := range kept.records() {
+			runs[r.run] = true
+		}
+	}
+	tombstones := map[string]schemas.Message{}
+	err := c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64, func(m Message) error {
+		if m.Value == nil {
+			delete(tombstones, m.Key)
+		} else if !runs[m.Run()] {
+			tombstones[m.Key] = m.Tombstone()
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", c.Topics.State, err)
+	}
+	list := slices.SortedFunc(maps.Values(tombstones), func(a, b schemas.Message) int { return strings.Compare(a.Key, b.Key) })
+	_, err = c.Log.Append(ctx, c.Topics.State, 0, list...)
+	return err
 }
 
 // ReleaseStatistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
