@@ -170,12 +170,14 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 	if len(wrong.Rows) > 0 {
 		return nil, nil, wrong
 	}
-	for n, span := range bounds {
-		if len(found.keys)+len(found.sources) == 0 && len(found.named.Within(schemas.Spans{span})) == 0 {
-			continue
-		}
-		if err := p.Remaining(ctx, p.Topics.Examples, n, span.From, span.To, func(m run.Message) error { return found.look(n, m, wrong) }); err != nil {
-			return nil, nil, err
+	spans := bounds // that are read
+	if len(found.keys)+len(found.sources) == 0 {
+		spans = found.named.Spans()
+	}
+	for _, s := range spans {
+		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To, func(m run.Message) error { return found.look(s.Partition, m, wrong) })
+		if err != nil {
+			return nil, nil, fmt.Errorf("read examples: %w", err)
 		}
 	}
 	for key, there := range found.keys {

@@ -78,6 +78,16 @@ func (f Forgotten) Within(spans Spans) (within Forgotten) {
 	return within.Union(nil)
 }
 
+// Spans returns where the messages are that have the rows.
+func (f Forgotten) Spans() (spans Spans) {
+	for _, r := range f {
+		if last := len(spans) - 1; last < 0 || spans[last] != r.Span() { // rows of one message follow each other
+			spans = append(spans, r.Span())
+		}
+	}
+	return spans
+}
+
 // Covers reports whether all rows of others are in f.
 func (f Forgotten) Covers(others Forgotten) bool { return slices.Equal(f.Union(others), f.Union(nil)) }
 
