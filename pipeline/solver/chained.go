@@ -57,6 +57,7 @@ type chained struct {
 	plansFrom  int64               // of the version before: see schemas.Manifest
 	after      head
 	terms      [][]solve.Terms // of each stage, by visited increment
+	encodings  []*encoding     // of an update, by stage
 	fitted     []float64       // Σw of the training rows of each visited increment
 	grams      [][]float64     // of each stage of a full run
 	updates    map[int]*solve.Update
@@ -233,6 +234,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.updates[f.number].After()
 		c.after.moments, c.terms, c.fitted = append(c.after.moments, moments), append(c.terms, terms), fitted
+		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {
 			s.last = c.sum // how the rows were predicted before they were learnt
 		}
@@ -284,43 +286,42 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		}
 	}
 	c.after.window = w
-	visited := s.visitedIncrements(w)
-	for i, increment := range visited {
+	state := &stateWriter{Solver: s}
+	for i, increment := range s.visitedIncrements(w) {
 		increment.Visited = s.plan.Chain.Number
 		if len(c.terms) < len(s.plan.Stages) {
 			continue // a learnt link: every version is full
 		}
-		var records []*schemas.Record[float64]
+		var messages []schemas.Message
 		for t := range c.terms {
-			terms := c.terms[t][i]
-			id := schemas.Identity{Kind: schemas.KindTerms, Run: s.run, Stage: t, Visit: i, Parent: s.chain.Root}
-			p, k := s.shape(t)
-			records = append(records, (&schemas.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}).Record())
+			encoded, err := s.encodedTerms(t, i)
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, encoded...)
 		}
-		place, err := s.writeState(ctx, records)
+		increment.Terms = schemas.StatePlace{Run: s.run, Index: i}
+		if err := state.add(ctx, messages, &increment.Terms); err != nil {
+			return nil, err
+		}
+	}
+	var messages []schemas.Message
+	for t := range c.after.moments {
+		encoded, err := s.encodedMoments(t)
 		if err != nil {
 			return nil, err
 		}
-		place.Index = i
-		increment.Terms = *place
+		messages = append(messages, encoded...)
 	}
-	snapshot := s.plan.Update() == nil || s.plan.Update().Restart || len(w.Since) >= snapshotEvery
-	var records []*schemas.Record[float64]
-	for t, moments := range c.after.moments {
-		id := schemas.Identity{Kind: schemas.KindMoments, Run: s.run, Stage: t, Parent: s.chain.Root}
-		p, k := s.shape(t)
-		r := &schemas.Moments{Identity: id, Scores: moments.Scores, Gradient: moments.Gradient, Columns: p, Classes: k, Curvature: moments.Curvature}
-		if snapshot {
-			r.Gram = moments.Gram
-		}
-		records = append(records, r.Record())
-	}
-	place, err := s.writeState(ctx, records)
-	if err != nil {
+	w.Moments = schemas.StatePlace{Run: s.run}
+	if err := state.add(ctx, messages, &w.Moments); err != nil {
 		return nil, err
 	}
-	if w.Moments = *place; snapshot {
-		w.Snapshot, w.Since = *place, nil
+	if err := state.flush(ctx); err != nil {
+		return nil, err
+	}
+	if s.snapshots() {
+		w.Snapshot, w.Since = w.Moments, nil
 	}
 	stored := w
 	if s.plan.Update() != nil {
@@ -342,10 +343,6 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 // offered.
 const rejectedByFull = 2
 
-// snapshotEvery is after how many updates the Gram matrices are written to the state topic again. Between them they are added up from the
-// statistics.
-const snapshotEvery = 16
-
 // shape returns the columns and classes of a stage.
 func (s *Solver) shape(stage int) (p, k int) {
 	of, err := s.chain.Stage(stage)
@@ -353,23 +350,6 @@ func (s *Solver) shape(stage int) (p, k int) {
 		panic(fmt.Sprintf("solver: a stage that was fitted: %v", err))
 	}
 	return of.Features.Size(), of.Classes
-}
-
-// writeState writes records to the state topic, and returns where they are.
-func (s *Solver) writeState(ctx context.Context, records []*schemas.Record[float64]) (*schemas.StatePlace, error) {
-	var messages []schemas.Message
-	for _, r := range records {
-		encoded, err := s.Codec.EncodeDouble(r)
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, encoded...)
-	}
-	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
-	if err != nil {
-		return nil, err
-	}
-	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
 }
 
 // window returns the window after the run, without the places of its records.

@@ -124,6 +124,7 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
 	defer s.subscription.Close()
 	defer s.endAhead()
+	defer s.chained.endEncoding()
 	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
 	}

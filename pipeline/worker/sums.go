@@ -74,6 +74,11 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 	}
 	extent := (*partition.State).All
 	if visit.update {
+		if w.ahead != nil && w.ahead.stage == v.Stage {
+			if err := w.endGrams(); err != nil {
+				return err
+			}
+		}
 		if err := w.sumGrams(ctx, v.Stage, v.Stage, partitions); err != nil {
 			return err
 		}
@@ -95,7 +100,10 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 			return err
 		}
 	}
-	progress := w.progress(visit.Visit, partitions)
+	progress := func(int64) {}
+	if !visit.gramAlone { // which is no part of what a visit has read
+		progress = w.progress(visit.Visit, partitions)
+	}
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
 	s := &scan{
 		extent: extent, client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(visit.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
@@ -103,9 +111,7 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 		process:   func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			gram, rest := visit.parts(o.round)
-			if !visit.gramAlone {
-				progress(o.rows)
-			}
+			progress(o.rows)
 			whole, err := merge(sums[o.round], p, o, extent(p), rest, &w.buffers)
 			if err != nil || whole == nil {
 				return nil, err

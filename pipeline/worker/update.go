@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -67,34 +66,6 @@ func (w *Worker) weightOf(s *partition.Segment) float64 {
 		return 1
 	}
 	return w.plan.Chain.Increments[s.Increment].Weight
-}
-
-// sumGrams publishes the Gram matrices of a stage of an update, for the partitions that have not published them; due is the stage that is due.
-// They depend on no weights: while the solver computes the weights of one stage, workers sum the Gram matrices of the next.
-func (w *Worker) sumGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
-	partitions = slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.HasGram(stage) })
-	if len(partitions) == 0 {
-		return nil
-	}
-	s, err := w.chain.Stage(stage)
-	if err != nil {
-		return err
-	}
-	v := &stageVisit{Visit: w.chain.GramVisit(stage), stage: s, update: true, gramAlone: true, ahead: stage > due}
-	extent := (*partition.State).Recent
-	switch u := w.plan.Update(); {
-	case u.Restart:
-		extent = (*partition.State).Staying
-	case u.TakesAway():
-		extent = (*partition.State).All
-	}
-	if err := w.sums(ctx, v, partitions, extent); err != nil {
-		return err
-	}
-	for _, p := range partitions {
-		p.SetGrams(stage + 1)
-	}
-	return nil
 }
 
 // partsOf reports what a round of an update sums of a segment: the Gram matrix of new rows and of those that leave, the rest of new rows

@@ -38,6 +38,7 @@ type Worker struct {
 	covered    map[int]schemas.Coverage // by the survey, of each partition
 	sequential bool
 	options    Options
+	ahead      *gramsAhead // nil: there is none
 }
 
 // Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
@@ -174,6 +175,9 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
 	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
 	defer subscription.Close()
+	defer w.dropGrams()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for wait := run.MinPatience; ; {
 		if err := w.catchUp(ctx); err != nil {
 			return err
@@ -193,6 +197,9 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			}
 			if differs {
 				return errDiffers
+			}
+			if err := w.endGrams(); err != nil {
+				return err
 			}
 			w.repeat()
 			wait = run.Patience(wait)
@@ -282,8 +289,8 @@ func (w *Worker) catchUp(ctx context.Context) error {
 		p.SetVisited(v)
 	}
 	if next := v.Stage + 1; w.plan.Update() != nil && v.Stage != schemas.Survey && v.Number == 0 && next < len(w.plan.Stages) {
-		if err := w.sumGrams(ctx, next, v.Stage, due); err != nil {
-			return fmt.Errorf("sum the Gram matrix of %s: %w", run.StageName(next), err)
+		if err := w.beginGrams(ctx, next, v.Stage, due); err != nil {
+			return err
 		}
 	}
 	w.rec.Record(event.Visited{
@@ -326,6 +333,11 @@ func (w *Worker) adopt(ctx context.Context) error {
 		}
 		delete(held, number)
 		partitions = append(partitions, p)
+	}
+	if len(held) > 0 {
+		if err := w.endGrams(); err != nil {
+			return err
+		}
 	}
 	for _, p := range held {
 		p.Release(w.budget)

@@ -1,0 +1,140 @@
+package solver
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// An update encodes what each stage leaves to the next run while workers visit the stages after it. A full run, which may have very many
+// increments, encodes one after the other at its end.
+
+// snapshotEvery is after how many updates the Gram matrices are written to the state topic again. Between them they are added up from the
+// statistics.
+const snapshotEvery = 16
+
+// snapshots reports whether the run writes its Gram matrices to the state topic.
+func (s *Solver) snapshots() bool {
+	u := s.plan.Update()
+	return u == nil || u.Restart || len(s.chained.before.window.Since)+1 >= snapshotEvery
+}
+
+// encoding is what a stage of an update leaves, encoded in a goroutine of its own.
+type encoding struct {
+	done    chan struct{} // closed when all is encoded
+	terms   [][]schemas.Message
+	moments []schemas.Message
+	err     error
+}
+
+// beginEncoding begins to encode what a stage of an update leaves.
+func (s *Solver) beginEncoding(stage int) {
+	e := &encoding{done: make(chan struct{})}
+	s.chained.encodings = append(s.chained.encodings, e)
+	terms, moments := s.termsRecords(stage), s.momentsRecord(stage)
+	go func() {
+		defer close(e.done)
+		for _, r := range terms {
+			var messages []schemas.Message
+			if messages, e.err = s.Codec.EncodeDouble(r.Record()); e.err != nil {
+				return
+			}
+			e.terms = append(e.terms, messages)
+		}
+		e.moments, e.err = s.Codec.EncodeDouble(moments.Record())
+	}()
+}
+
+// endEncoding waits for what is being encoded.
+func (c *chained) endEncoding() {
+	for _, e := range c.encodings {
+		<-e.done
+	}
+}
+
+// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited.
+func (s *Solver) encodedTerms(stage, increment int) ([]schemas.Message, error) {
+	if stage < len(s.chained.encodings) {
+		e := s.chained.encodings[stage]
+		if <-e.done; e.err != nil {
+			return nil, e.err
+		}
+		return e.terms[increment], nil
+	}
+	return s.Codec.EncodeDouble(s.termsRecord(stage, increment).Record())
+}
+
+// encodedMoments returns the messages of the moments of a stage.
+func (s *Solver) encodedMoments(stage int) ([]schemas.Message, error) {
+	if stage < len(s.chained.encodings) {
+		e := s.chained.encodings[stage]
+		<-e.done
+		return e.moments, e.err
+	}
+	return s.Codec.EncodeDouble(s.momentsRecord(stage).Record())
+}
+
+// termsRecords returns the terms of each increment that the run has visited.
+func (s *Solver) termsRecords(stage int) (list []*schemas.Terms) {
+	for i := range s.chained.terms[stage] {
+		list = append(list, s.termsRecord(stage, i))
+	}
+	return list
+}
+
+func (s *Solver) termsRecord(stage, increment int) *schemas.Terms {
+	id := schemas.Identity{Kind: schemas.KindTerms, Run: s.run, Stage: stage, Visit: increment, Parent: s.chain.Root}
+	p, k := s.shape(stage)
+	terms := s.chained.terms[stage][increment]
+	return &schemas.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}
+}
+
+func (s *Solver) momentsRecord(stage int) *schemas.Moments {
+	id := schemas.Identity{Kind: schemas.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
+	p, k := s.shape(stage)
+	m := s.chained.after.moments[stage]
+	r := &schemas.Moments{Identity: id, Scores: m.Scores, Gradient: m.Gradient, Columns: p, Classes: k, Curvature: m.Curvature}
+	if s.snapshots() {
+		r.Gram = m.Gram
+	}
+	return r
+}
+
+// stateWriter writes messages to the state topic, many at once.
+type stateWriter struct {
+	*Solver
+	messages []schemas.Message
+	bytes    int
+	places   []*schemas.StatePlace // of the messages, counted from the first
+}
+
+// writeBytes is after how many bytes a stateWriter writes.
+const writeBytes = 32 << 20
+
+// add writes messages, at the latest with the next flush, and then sets their place.
+func (w *stateWriter) add(ctx context.Context, messages []schemas.Message, place *schemas.StatePlace) error {
+	place.From = int64(len(w.messages))
+	w.messages = append(w.messages, messages...)
+	place.To = int64(len(w.messages))
+	w.places = append(w.places, place)
+	for _, m := range messages {
+		w.bytes += len(m.Value)
+	}
+	if w.bytes < writeBytes {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+// flush writes what was added.
+func (w *stateWriter) flush(ctx context.Context) error {
+	at, err := w.Log.Append(ctx, w.Topics.State, 0, w.messages...)
+	if err != nil {
+		return err
+	}
+	for _, place := range w.places {
+		place.From, place.To = place.From+at, place.To+at
+	}
+	w.messages, w.bytes, w.places = nil, 0, nil
+	return nil
+}

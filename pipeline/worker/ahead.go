@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+)
+
+// The Gram matrices of an update depend on no weights. So a worker sums those of a stage while the stage before is solved and visited.
+
+// gramsAhead is a sum of Gram matrices in a goroutine of its own.
+type gramsAhead struct {
+	stage      int
+	partitions []*partition.State
+	done       chan struct{} // closed when they are published
+	err        error
+}
+
+// beginGrams begins to publish the Gram matrices of a stage that is not yet due. If something must be read for them, it does so at once: only
+// one goroutine at a time may put what it has read into memory.
+func (w *Worker) beginGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
+	if err := w.endGrams(); err != nil {
+		return err
+	}
+	if w.sequential || !w.inMemory(partitions) {
+		return w.sumGrams(ctx, stage, due, partitions)
+	}
+	a := &gramsAhead{stage: stage, partitions: withoutGram(stage, partitions), done: make(chan struct{})}
+	visit, err := w.gramVisit(stage, due)
+	if err != nil {
+		return err
+	}
+	w.ahead = a
+	go func() {
+		defer close(a.done)
+		a.err = w.sums(ctx, visit, a.partitions, w.gramExtent())
+	}()
+	return nil
+}
+
+// endGrams waits for what beginGrams has begun.
+func (w *Worker) endGrams() error {
+	a := w.ahead
+	if a == nil {
+		return nil
+	}
+	w.ahead = nil
+	<-a.done
+	if a.err != nil {
+		return fmt.Errorf("sum the Gram matrix of %s: %w", run.StageName(a.stage), a.err)
+	}
+	for _, p := range a.partitions {
+		p.SetGrams(a.stage + 1)
+	}
+	return nil
+}
+
+// dropGrams waits for what beginGrams has begun, once its context has ended. Nobody needs it any more.
+func (w *Worker) dropGrams() {
+	if w.ahead != nil {
+		<-w.ahead.done
+		w.ahead = nil
+	}
+}
+
+// sumGrams publishes the Gram matrices of a stage of an update, for the partitions that have not published them; due is the stage that is due.
+func (w *Worker) sumGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
+	partitions = withoutGram(stage, partitions)
+	if len(partitions) == 0 {
+		return nil
+	}
+	visit, err := w.gramVisit(stage, due)
+	if err != nil {
+		return err
+	}
+	if err := w.sums(ctx, visit, partitions, w.gramExtent()); err != nil {
+		return err
+	}
+	for _, p := range partitions {
+		p.SetGrams(stage + 1)
+	}
+	return nil
+}
+
+// withoutGram returns the partitions that have not published their Gram matrices of a stage.
+func withoutGram(stage int, partitions []*partition.State) []*partition.State {
+	return slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.HasGram(stage) })
+}
+
+// gramVisit returns the visit that sums the Gram matrices of a stage of an update.
+func (w *Worker) gramVisit(stage, due int) (*stageVisit, error) {
+	s, err := w.chain.Stage(stage)
+	if err != nil {
+		return nil, err
+	}
+	return &stageVisit{Visit: w.chain.GramVisit(stage), stage: s, update: true, gramAlone: true, ahead: stage > due}, nil
+}
+
+// gramExtent returns which segments of a partition the Gram matrices of an update are of: as many, the first ones, as it returns.
+func (w *Worker) gramExtent() func(*partition.State) int {
+	switch u := w.plan.Update(); {
+	case u.Restart:
+		return (*partition.State).Staying
+	case u.TakesAway():
+		return (*partition.State).All
+	}
+	return (*partition.State).Recent
+}
+
+// inMemory reports whether the rows that the Gram matrices of an update are of are decoded.
+func (w *Worker) inMemory(partitions []*partition.State) bool {
+	extent := w.gramExtent()
+	for _, p := range partitions {
+		if slices.ContainsFunc(p.Segments()[:extent(p)], func(s *partition.Segment) bool { return s.Batches() == nil }) {
+			return false
+		}
+	}
+	return true
+}
