@@ -34,7 +34,7 @@ type metrics struct {
 	since    time.Time         // when this process took the last step of it
 	last     event.Progressed  // the last one of the current visit
 
-	// Of both roles.
+	// Of all roles.
 	waits, standing            prometheus.Gauge
 	seconds, runs              *prometheus.CounterVec
 	run, stage, visit, stepped *prometheus.GaugeVec
@@ -44,12 +44,15 @@ type metrics struct {
 	// Of a solver; nil in a worker.
 	active                     prometheus.Gauge
 	pass, objective, err, loss *prometheus.GaugeVec
+	// Of a process that retrains; nil in others.
+	chain *chainMetrics
 }
 
 // The roles that have metrics.
 const (
 	roleWork  = "work"
 	roleSolve = "solve"
+	roleRun   = "run"
 )
 
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
@@ -104,6 +107,8 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		m.err = gauges("error_ratio", "Rate of wrong predictions at the last pass, from 0 to 1, by split.", "split")
 		m.loss = gauges("loss", "Mean loss of the last pass, by split.", "split")
 		m.seconds = counters("seconds_total", phases, "phase", phaseGather, phaseSolve)
+	case roleRun:
+		m.chain = newChainMetrics(counter, gauges, counters)
 	}
 	version, revision := build()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -125,7 +130,7 @@ const (
 	phaseSolve     = "solve"
 )
 
-// Record counts an event that both roles may have, and what only the metrics of this role show.
+// Record counts an event that all roles may have, and what only the metrics of this role show.
 func (m *metrics) Record(e event.Event) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -145,10 +150,13 @@ func (m *metrics) Record(e event.Event) {
 	case event.Waiting:
 		m.waitFor(e)
 	}
-	if m.partitions != nil {
+	switch {
+	case m.partitions != nil:
 		m.recordWork(e)
-	} else {
+	case m.active != nil:
 		m.recordSolve(e)
+	default:
+		m.recordChain(e)
 	}
 }
 
@@ -233,6 +241,18 @@ func (m *metrics) recordSolve(e event.Event) {
 			m.err.WithLabelValues(split.String()).Set(s.Error / 100)
 			m.loss.WithLabelValues(split.String()).Set(s.Loss)
 		}
+	}
+}
+
+// recordChain counts what a process does that retrains.
+func (m *metrics) recordChain(e event.Event) {
+	switch e := e.(type) {
+	case event.Progressed:
+		m.at(e.Stage, e.Visit)
+	case event.Solved:
+		m.at(e.Stage, e.Visit)
+	case event.Retrained:
+		m.chain.record(e, m.now())
 	}
 }
 

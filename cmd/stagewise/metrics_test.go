@@ -60,6 +60,8 @@ func samples(t *testing.T, body string) (lines []string) {
 // clock stands still, half a second after a second.
 func clock() time.Time { return time.Unix(1000, 500_000_000) }
 
+func pointer(x float64) *float64 { return &x }
+
 // runEvents is what happens in a run, as both roles record it.
 func runEvents() []event.Event {
 	return []event.Event{
@@ -72,6 +74,12 @@ func runEvents() []event.Event {
 		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
 		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
 		event.Solved{Stage: 2, Visit: 2, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
+		event.Retrained{RetrainReport: schemas.RetrainReport{
+			Version: 7, Kind: schemas.RunUpdate, Rows: 100, WindowRows: 1000, Offered: true, Seconds: 0.5, PrequentialError: pointer(3.0), PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0),
+		}},
+		event.Retrained{RetrainReport: schemas.RetrainReport{
+			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Forgotten: 3, Drift: true, Seconds: 0.25, PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
+		}},
 		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
 	}
 }
@@ -90,6 +98,12 @@ func TestMetricsOfRoles(t *testing.T) {
 		roleSolve: {
 			"stagewise_active 1", `stagewise_error_ratio{split="test"} 0.015`, `stagewise_loss{split="test"} 0.125`, "stagewise_objective 0.25", "stagewise_pass 3",
 			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
+		},
+		roleRun: {
+			`stagewise_versions_total{kind="full"} 0`, `stagewise_versions_total{kind="update"} 2`, "stagewise_learnt_rows_total 150",
+			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
+			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050", "stagewise_version_seconds 0.25",
+			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_holdout_error_ratio 0.02",
 		},
 	} {
 		m := newMetrics("p", role, clock)
@@ -127,7 +141,7 @@ func TestMetricsOfRoles(t *testing.T) {
 
 // The names, units and types of metrics follow Prometheus' conventions, as its own linter has them.
 func TestMetricsFollowConventions(t *testing.T) {
-	for _, role := range []string{roleWork, roleSolve} {
+	for _, role := range []string{roleWork, roleSolve, roleRun} {
 		m := newMetrics("p", role, clock)
 		for _, e := range runEvents() {
 			m.Record(e)

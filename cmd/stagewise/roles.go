@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
@@ -46,21 +47,11 @@ func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log,
 			blas.UseForSolves()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
-			if c.Metrics.Listen != "" {
-				listener, taken, err := listenOn(c.Metrics.Listen)
-				if err != nil {
-					return err
-				}
-				if taken != "" {
-					recorder.Record(event.Noticed{Text: taken})
-				}
-				if listener != nil {
-					m := newMetrics(c.Name, role, time.Now)
-					defer serveMetrics(cmd.Context(), listener, m)()
-					recorder.Record(event.Serving{Address: listener.Addr().String()})
-					recorder = tee{recorder, event.Serialised(m)}
-				}
+			recorder, stop, err := withMetrics(cmd.Context(), c, role, recorder)
+			if err != nil {
+				return err
 			}
+			defer stop()
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				return serve(cmd.Context(), log, blas, c.Job(), recorder)
 			})
@@ -73,6 +64,29 @@ func newRole(role, use, short string, serve func(context.Context, *kafkalog.Log,
 	from.add(cmd)
 	show.add(cmd)
 	return cmd
+}
+
+// withMetrics serves the metrics of a role until stop is called, unless the configuration says that they are not served. The recorder that it
+// returns records them too.
+func withMetrics(ctx context.Context, c *config.Config, role string, recorder event.Recorder) (_ event.Recorder, stop func(), err error) {
+	stop = func() {}
+	if c.Metrics.Listen == "" {
+		return recorder, stop, nil
+	}
+	listener, taken, err := listenOn(c.Metrics.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	if taken != "" {
+		recorder.Record(event.Noticed{Text: taken})
+	}
+	if listener == nil {
+		return recorder, stop, nil
+	}
+	m := newMetrics(c.Name, role, time.Now)
+	stop = serveMetrics(ctx, listener, m)
+	recorder.Record(event.Serving{Address: listener.Addr().String()})
+	return tee{recorder, event.Serialised(m)}, stop, nil
 }
 
 // tee passes each event to two recorders.

@@ -52,6 +52,13 @@ func newRun() *cobra.Command {
 			defer remove()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
+			if until == "" { // a service
+				var stop func()
+				if recorder, stop, err = withMetrics(cmd.Context(), c, roleRun, recorder); err != nil {
+					return err
+				}
+				defer stop()
+			}
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
 					describe(cmd.ErrOrStderr(), c, blas)
