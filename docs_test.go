@@ -15,6 +15,7 @@ var (
 	namedFile = regexp.MustCompile("`([a-z0-9/_]+\\.(?:go|s|sh|yaml|txtar))`")
 	namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	target    = regexp.MustCompile("`make ([a-z-]+)")
 	link      = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 )
 
@@ -63,6 +64,21 @@ func TestBenchTable(t *testing.T) {
 	}
 }
 
+// Every target of make that the pages name is in the Makefile.
+func TestTargets(t *testing.T) {
+	makefile, named := read(t, "Makefile"), 0
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/tour.md"} {
+		for _, m := range target.FindAllStringSubmatch(read(t, page), -1) {
+			if named++; !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s names make %s: there is no such target", page, m[1])
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("the pages name no target of make")
+	}
+}
+
 // The README shows examples/mnist.yaml as it is.
 func TestReadme(t *testing.T) {
 	if !strings.Contains(read(t, "README.md"), "```yaml\n"+read(t, "examples/mnist.yaml")+"```\n") {
@@ -81,7 +97,7 @@ func TestProducer(t *testing.T) {
 func TestLinks(t *testing.T) {
 	for _, page := range []string{
 		"README.md", "CONTRIBUTING.md", "CHANGELOG.md",
-		"docs/your-own-data.md", "docs/producers.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
+		"docs/your-own-data.md", "docs/producers.md", "docs/retraining.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {

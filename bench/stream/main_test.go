@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The figure is well-formed, and has a tick for each version, a point for each that has an error, and each alarm.
+// The figure is well-formed, and has a tick for each version, a point for each that has an error, each alarm, and what its axes measure.
 func TestDraw(t *testing.T) {
 	percent := func(e float64) *float64 { return &e }
 	r := report{Updates: []update{{Rows: 64}, {Rows: 63, Error: percent(40)}, {Rows: 65, Error: percent(0)}, {Rows: 64, Error: percent(90), Drift: true}, {Rows: 1, Error: percent(3)}}}
@@ -37,6 +37,11 @@ func TestDraw(t *testing.T) {
 	}
 	if count["version"] != 5 || count["alarm"] != 1 || points != 4 {
 		t.Errorf("%d versions, %d alarms, %d points, expected 5, 1 and 4", count["version"], count["alarm"], points)
+	}
+	for _, label := range []string{">100 %<", ">predicted wrong before they were learnt<", ">257<", ">rows of the stream; each tick is a version<"} {
+		if !strings.Contains(figure, label) {
+			t.Errorf("the figure has no text %s:\n%s", label, figure)
+		}
 	}
 	if _, err := draw(report{Updates: []update{{Rows: 64}}}); err == nil {
 		t.Error("a report without predictions was drawn")
