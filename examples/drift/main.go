@@ -30,12 +30,12 @@ func drift() error {
 		return fmt.Errorf("%s: expected an IDX file of labels, not compressed", os.Args[1])
 	}
 	labels := file[header:]
-	most := byte(0)
+	maximum := byte(0)
 	for _, label := range labels {
-		most = max(most, label)
+		maximum = max(maximum, label)
 	}
 	for i := len(labels) / 2; i < len(labels); i++ {
-		labels[i] = (labels[i] + 1) % (most + 1)
+		labels[i] = (labels[i] + 1) % (maximum + 1)
 	}
 	_, err = os.Stdout.Write(file)
 	return err
