@@ -131,16 +131,19 @@ func (b *backlog) anyCounts(spans schemas.Spans) bool {
 	})
 }
 
-// until returns when the newest message of spans was written that were cut and are not taken.
-func (b *backlog) until(spans schemas.Spans) (newest int64) {
+// times returns when the oldest and the newest message of spans were written that were cut and are not taken.
+func (b *backlog) times(spans schemas.Spans) (oldest, newest int64) {
 	for _, s := range spans {
 		for _, c := range b.ahead[s.Partition] {
-			if c.offset < s.To {
-				newest = max(newest, c.until)
+			if c.offset >= s.To {
+				continue
+			}
+			if newest = max(newest, c.until); oldest == 0 || c.until < oldest {
+				oldest = c.until
 			}
 		}
 	}
-	return newest
+	return oldest, newest
 }
 
 // distance returns how far the message of a partition is from where the partition began.

@@ -15,36 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Retraining is the report of a chain of runs.
-type Retraining struct {
-	Name             string                   `json:"name"`
-	Updates          []*schemas.RetrainReport `json:"updates"`
-	PrequentialError *float64                 `json:"prequential_error"` // percent, of all rows that were scored before they were learnt; null if there are none
-	Rows             int64                    `json:"rows"`              // training rows
-	Seconds          float64                  `json:"seconds"`
-	RowsPerSecond    float64                  `json:"rows_per_second"`
-	WeightsDigest    schemas.Digest           `json:"weights_digest"` // of the last version
-
-	scored, wrong float64
-}
-
-// add adds the report of a run.
-func (r *Retraining) add(report *schemas.Report) {
-	u := report.Retrain
-	if u == nil {
-		return
-	}
-	r.Updates = append(r.Updates, u)
-	r.Rows += u.Rows
-	if u.PrequentialError != nil {
-		r.scored += float64(u.Rows)
-		r.wrong += float64(u.Rows) * *u.PrequentialError / 100
-		e := 100 * r.wrong / max(r.scored, 1)
-		r.PrequentialError = &e
-	}
-	r.WeightsDigest = report.WeightsDigest
-}
-
 // Retrain makes versions for as long as examples arrive, or with untilEnd until all that the topic has now are learnt. It ingests the
 // job's files first. Of several processes that retrain one pipeline, one is active and the others stand by.
 func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, untilEnd bool, rec event.Recorder) (*Retraining, error) {
@@ -573,7 +543,7 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 func (r *runner) firstPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sources, spans)
 	if err == nil {
-		plan.Chain.Until = r.backlog.until(spans)
+		plan.Chain.From, plan.Chain.Until = r.backlog.times(spans)
 	}
 	return plan, err
 }
@@ -627,7 +597,7 @@ func (r *runner) updatePlan(ctx context.Context, l *run.Ledger, sources []schema
 	if err != nil {
 		return nil, err
 	}
-	plan.Chain.Until = r.backlog.until(spans)
+	plan.Chain.From, plan.Chain.Until = r.backlog.times(spans)
 	o, window := r.job.Retrain, r.window.Without(spans)
 	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
 		r.keepWhatCounted(plan.Chain, sources)

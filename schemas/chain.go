@@ -23,6 +23,8 @@ type Chain struct {
 	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
 	// there.
 	Begins []int64 `json:"begins"`
+	// From is when the oldest message of the new rows was written, in milliseconds since 1970.
+	From int64 `json:"from,omitempty"`
 	// Until is when the newest message of the new rows was written, in milliseconds since 1970.
 	Until int64 `json:"until,omitempty"`
 	// Gate says when subscribers get the version; nil: always.

@@ -135,7 +135,7 @@ func updatePlan() *Plan {
 	}
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
-		Number: 3, Parent: p.Warm, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
 			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
 	}
@@ -167,7 +167,7 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
-		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
 		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
 	}
 }

@@ -78,6 +78,9 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	check("report", schema, schemas.Report{}, report{})
 	check("stage", schema.Defs["stage"], schemas.StageReport{})
 	check("split", schema.Defs["split"], schemas.SplitReport{})
+	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
+	check("bin", schema.Defs["bin"], schemas.ErrorBin{})
+	check("span", schema.Defs["span"], schemas.Span{})
 	var reasons []string
 	for _, r := range schemas.PassOverReasons() {
 		reasons = append(reasons, string(r.Reason))

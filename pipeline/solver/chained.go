@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -471,11 +472,17 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		return
 	}
 	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Forgotten: r.PassedOver[schemas.ForgottenRow], Offered: true}
+	retrain.Spans, retrain.From, retrain.Until = plan.Added().Hulls(), plan.Chain.From, plan.Chain.Until
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate
 		if losses := schemas.LossesOf(c.sum.Tensors())[schemas.Train]; losses.Weight > 0 {
 			e, l := losses.ErrorPercent(), losses.MeanLoss()
-			retrain.PrequentialError, retrain.PrequentialLoss = &e, &l
+			retrain.PrequentialError, retrain.PrequentialLoss, retrain.Curve = &e, &l, c.curve(plan.Chain)
+			q := c.sum.QualityOf(schemas.Train, r.Classes)
+			for metric, value := range map[**float64]float64{&retrain.PrequentialLogLoss: q.LogLoss, &retrain.PrequentialBrier: q.Brier, &retrain.PrequentialECE: q.ECE} {
+				finite := event.Finite(value)
+				*metric = &finite
+			}
 		}
 	} else if plan.Chain.Number > 1 { // it adds rows only if no update could
 		retrain.Rows = 0

@@ -1,9 +1,6 @@
 package solver
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -11,23 +8,12 @@ import (
 // detect finds out whether the stream has changed, from how the messages of an update were predicted before they were learnt, in the order
 // in which cuts take them. It notes the first increment of the window that has the new stream.
 func (c *chained) detect(w *schemas.Window) {
-	messages := slices.Clone(c.messages)
-	begins := w.Chain.Begins
-	distance := func(m partitionMessage) int64 {
-		if m.partition < len(begins) {
-			return m.Offset - begins[m.partition]
-		}
-		return m.Offset
-	}
-	slices.SortStableFunc(messages, func(a, b partitionMessage) int {
-		return cmp.Or(cmp.Compare(distance(a), distance(b)), cmp.Compare(a.partition, b.partition))
-	})
 	drift := solve.Drift{}
 	for _, e := range w.Errors {
 		drift.Buckets = append(drift.Buckets, solve.Bucket{Inputs: e.Messages, Rows: e.Rows, Wrong: e.Wrong})
 	}
 	since := int64(0) // how many of the newest messages have the new stream
-	for _, m := range messages {
+	for _, m := range c.inLogOrder(w.Chain) {
 		if since > 0 {
 			since++
 		}

@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Retraining is the report of a chain of runs.
+type Retraining struct {
+	Name             string                   `json:"name"`
+	Updates          []*schemas.RetrainReport `json:"updates"`
+	PrequentialError *float64                 `json:"prequential_error"` // percent, of all rows that were scored before they were learnt; null if there are none
+	// Curve is the prequential error along the log, in at most 400 bins.
+	Curve         []schemas.ErrorBin `json:"curve,omitempty"`
+	Rows          int64              `json:"rows"` // training rows
+	Seconds       float64            `json:"seconds"`
+	RowsPerSecond float64            `json:"rows_per_second"`
+	WeightsDigest schemas.Digest     `json:"weights_digest"` // of the last version
+	// Confusion is how the rows were predicted before they were learnt: by their labels, then by what was predicted. Labels are in order.
+	Labels    []string  `json:"labels,omitempty"`
+	Confusion [][]int64 `json:"prequential_confusion,omitempty"`
+
+	scored, wrong float64
+}
+
+// curveBins is how many bins a chain's curve has at most.
+const curveBins = 400
+
+// add adds the report of a run.
+func (r *Retraining) add(report *schemas.Report) {
+	if report.Retrain == nil {
+		return
+	}
+	u := *report.Retrain
+	r.Curve = schemas.Shorten(append(r.Curve, u.Curve...), curveBins)
+	u.Curve = nil // a chain may have any number of runs
+	r.Updates = append(r.Updates, &u)
+	r.Rows += u.Rows
+	if u.PrequentialError != nil {
+		r.scored += float64(u.Rows)
+		r.wrong += float64(u.Rows) * *u.PrequentialError / 100
+		e := 100 * r.wrong / max(r.scored, 1)
+		r.PrequentialError = &e
+		r.addConfusion(report.Labels, report.Splits[schemas.Train.String()].Confusion)
+	}
+	r.WeightsDigest = report.WeightsDigest
+}
+
+// addConfusion adds a confusion matrix. A full run may bring more classes.
+func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
+	if confusion == nil {
+		return
+	}
+	var at []int // where the labels are among those of the chain
+	for _, label := range labels {
+		i, found := slices.BinarySearch(r.Labels, label)
+		if !found {
+			r.Labels = slices.Insert(r.Labels, i, label)
+			for j := range r.Confusion {
+				r.Confusion[j] = slices.Insert(r.Confusion[j], i, 0)
+			}
+			r.Confusion = slices.Insert(r.Confusion, i, make([]int64, len(r.Labels)))
+		}
+	}
+	for _, label := range labels {
+		i, _ := slices.BinarySearch(r.Labels, label)
+		at = append(at, i)
+	}
+	for i, row := range confusion {
+		for j, n := range row {
+			r.Confusion[at[i]][at[j]] += n
+		}
+	}
+}
