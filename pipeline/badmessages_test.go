@@ -348,3 +348,43 @@ func readQuarantine(t *testing.T, log *kafkalog.Log, job Job) map[int64]kafkalog
 	}
 	return messages
 }
+
+// If most of the messages with new rows can't be used, the version says so, with the first reason. Half of them are no alarm.
+func TestMostlyBadMessages(t *testing.T) {
+	whole := exampleMessage(t, rings(300, 2, 3, 1).exampleRows())
+	text := kafkalog.Message{Value: []byte("hello")}
+	job := newJob(t, table{}, table{}, rffStage(link.Softmax, 20, 3))
+	job.Examples.Train, job.Examples.Partitions, job.Retrain = nil, 2, DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 1000, FullOptions{}
+	log := openEmbedded(t)
+	for _, test := range []struct {
+		first, second []kafkalog.Message // of the partitions
+		want          *schemas.BadMessages
+	}{
+		{[]kafkalog.Message{whole, text}, []kafkalog.Message{text, whole}, nil},
+		{[]kafkalog.Message{whole}, []kafkalog.Message{text, text}, &schemas.BadMessages{Messages: 2, Of: 3, Partition: 1, Offset: 2}},
+		{[]kafkalog.Message{text}, []kafkalog.Message{text}, &schemas.BadMessages{Messages: 2, Of: 2, Partition: 0, Offset: 3}},
+		{[]kafkalog.Message{whole}, nil, nil},
+	} {
+		produce(t, log, job, 0, test.first...)
+		produce(t, log, job, 1, test.second...)
+		recorder := &eventRecorder{}
+		r, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Updates) != 1 || len(eventsOf[event.Retrained](recorder)) != 1 {
+			t.Fatalf("%+v, expected one version", r.Updates)
+		}
+		got := r.Updates[0].MostlyBad
+		if got != nil {
+			if !strings.Contains(got.Reason, "damaged") {
+				t.Errorf("the reason is %q", got.Reason)
+			}
+			got.Reason = ""
+		}
+		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			t.Errorf("%+v, expected %+v", got, test.want)
+		}
+	}
+}

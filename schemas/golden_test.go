@@ -95,7 +95,7 @@ func samples(t testing.TB) map[string]Message {
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
 			Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
 		"visit-survey-update": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, append(final[:len(final):len(final)], Vector(FieldOffered, []float64{8, 2}))}, Shift: []float32{0, 0},
-			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Unknown: []LabelRows{{"c", 2}}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
+			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Unknown: []LabelRows{{"c", 2}}, Bad: BadMessages{1, 3, 1, 3, "damaged"}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
 			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2}))}).Record(),
 		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
@@ -150,7 +150,7 @@ func windowAfter(p *Plan) *Window {
 	chain := *p.Chain
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
-		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
 		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
 		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Messages: 1, Until: 1700000000000, Terms: at}},
 	}
@@ -167,7 +167,7 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
-		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, Seconds: 1.5},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
 		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
 	}
 }

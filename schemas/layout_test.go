@@ -39,7 +39,7 @@ func layouts() []layout {
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
-			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages and rows that do not count, by the reason, as JSON"}, {noteSkipped, "survey of a chain: the spans of messages that do not count, as JSON"}, {noteProgress, "survey of a chain: how far sources are counted in the partition, as JSON"}, {noteUnknown, "survey of a chain: the rows of each label that is no class, as JSON"}},
+			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages and rows that do not count, by the reason, as JSON"}, {noteSkipped, "survey of a chain: the spans of messages that do not count, as JSON"}, {noteProgress, "survey of a chain: how far sources are counted in the partition, as JSON"}, {noteUnknown, "survey of a chain: the rows of each label that is no class, as JSON"}, {noteBad, "survey of a chain: how many messages of the newest increment can't be used, of how many, and the first, as JSON"}},
 		},
 		{
 			kind: KindGram, topic: "statistics", writer: "worker", reader: "solver",

@@ -47,6 +47,7 @@ type SurveyVisit struct {
 	Unknown  []LabelRows // rows of labels that are no class
 	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
 	Increments []Coverage
+	Bad        BadMessages // of a chain: messages of its newest increment
 	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
 	Messages []MessageLosses
 }
@@ -72,6 +73,7 @@ const (
 	noteSkipped      = "skipped"
 	noteProgress     = "progress"
 	noteUnknown      = "unknown"
+	noteBad          = "bad"
 	tensorIncrements = "increments" // text
 	tensorMessages   = "messages"   // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
@@ -96,6 +98,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	}
 	if v.Unknown != nil {
 		r.Notes = append(r.Notes, Header{noteUnknown, string(mustJSON(v.Unknown))})
+	}
+	if v.Bad.Of > 0 {
+		r.Notes = append(r.Notes, Header{noteBad, string(mustJSON(v.Bad))})
 	}
 	if v.Increments != nil {
 		covered := make([]string, len(v.Increments))
@@ -129,6 +134,11 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 	if text := r.Note(noteUnknown); text != "" {
 		if err := json.Unmarshal([]byte(text), &v.Unknown); err != nil {
 			return nil, r.damaged(fmt.Errorf("unknown %s: %w", stream.Quote(text), err))
+		}
+	}
+	if text := r.Note(noteBad); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Bad); err != nil {
+			return nil, r.damaged(fmt.Errorf("bad %s: %w", stream.Quote(text), err))
 		}
 	}
 	if text := r.Note(noteProgress); text != "" {

@@ -23,9 +23,11 @@ type Window struct {
 	// Rejected counts the versions that were withheld since the last one that subscribers have got.
 	Rejected int `json:"rejected,omitempty"`
 	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
-	Changed  int              `json:"changed,omitempty"`
-	Unknown  []LabelRows      `json:"unknown,omitempty"`  // rows of labels that are no class
-	Progress []SourceProgress `json:"progress,omitempty"` // of the sources
+	Changed int `json:"changed,omitempty"`
+	// MostlyBad are the messages with the new rows of the run, if most of them can't be used.
+	MostlyBad *BadMessages     `json:"mostly_bad,omitempty"`
+	Unknown   []LabelRows      `json:"unknown,omitempty"`  // rows of labels that are no class
+	Progress  []SourceProgress `json:"progress,omitempty"` // of the sources
 	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
 	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.
 	Moments  StatePlace   `json:"moments"`

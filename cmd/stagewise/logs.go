@@ -36,14 +36,7 @@ func (l *logs) Record(e event.Event) {
 		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case event.Retrained:
-		attributes := []any{"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds}
-		if e.PrequentialError != nil && e.PrequentialLoss != nil {
-			attributes = append(attributes, "prequential_error", *e.PrequentialError, "prequential_loss", *e.PrequentialLoss)
-		}
-		if e.HoldoutError != nil {
-			attributes = append(attributes, "holdout_error", *e.HoldoutError)
-		}
-		l.Info("retrained", attributes...)
+		l.retrained(e)
 	case event.Quarantined:
 		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:
@@ -113,6 +106,33 @@ func (l *logs) Record(e event.Event) {
 	case event.Noticed:
 		l.Warn(e.Text)
 	}
+}
+
+// retrained logs a version of a chain. What needs an operator is a warning.
+func (l *logs) retrained(e event.Retrained) {
+	attributes := []any{
+		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "unknown_rows", e.UnknownRows,
+		"offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds,
+	}
+	for _, measured := range []struct {
+		name  string
+		value *float64
+	}{
+		{"prequential_error", e.PrequentialError}, {"prequential_loss", e.PrequentialLoss}, {"prequential_log_loss", e.PrequentialLogLoss},
+		{"prequential_brier", e.PrequentialBrier}, {"prequential_ece", e.PrequentialECE}, {"holdout_error", e.HoldoutError},
+	} {
+		if measured.value != nil {
+			attributes = append(attributes, measured.name, *measured.value)
+		}
+	}
+	level := slog.LevelInfo
+	if e.Drift || !e.Offered || e.MostlyBad != nil {
+		level = slog.LevelWarn
+	}
+	if b := e.MostlyBad; b != nil {
+		attributes = append(attributes, "bad_messages", b.Messages, "of_messages", b.Of, "partition", b.Partition, "offset", b.Offset, "reason", b.Reason)
+	}
+	l.Log(context.Background(), level, "retrained", attributes...)
 }
 
 // levelOf returns the level of the end of a run.

@@ -174,7 +174,13 @@ func (p *progress) retrained(e event.Retrained) {
 	if !e.Offered {
 		note += "  not offered"
 	}
+	if e.MostlyBad != nil {
+		note += "  most messages can't be used"
+	}
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows), percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
+	if b := e.MostlyBad; b != nil {
+		p.line("%d of %d new messages can't be used; the first is partition %d, offset %d: %s", b.Messages, b.Of, b.Partition, b.Offset, b.Reason)
+	}
 }
 
 func (p *progress) ingest(e event.Ingested) {

@@ -80,6 +80,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	check("split", schema.Defs["split"], schemas.SplitReport{})
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
 	check("bin", schema.Defs["bin"], schemas.ErrorBin{})
+	check("bad messages", schema.Defs["bad_messages"], schemas.BadMessages{})
 	check("span", schema.Defs["span"], schemas.Span{})
 	var reasons []string
 	for _, r := range schemas.PassOverReasons() {

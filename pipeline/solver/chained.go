@@ -68,8 +68,9 @@ type chained struct {
 	skipped    schemas.Spans
 	progress   []schemas.SourceProgress
 	unknown    []schemas.LabelRows
-	sum        *accumulate.Sum // of the survey
-	judged     schemas.Losses  // of the rows that the gate is about, with the weights of the last visit
+	mostlyBad  *schemas.BadMessages // the messages with the new rows, if most of them can't be used
+	sum        *accumulate.Sum      // of the survey
+	judged     schemas.Losses       // of the rows that the gate is about, with the weights of the last visit
 }
 
 // partitionMessage is how a message was predicted before it was learnt.
@@ -98,6 +99,7 @@ func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.
 	}
 	f.skipped = append(f.skipped, visit.Skipped...)
 	f.unknown = schemas.AddLabelRows(f.unknown, visit.Unknown)
+	f.bad.Merge(visit.Bad)
 	for _, p := range visit.Progress {
 		f.progress = advance(f.progress, partition, p)
 	}
@@ -143,7 +145,10 @@ func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *finding
 	if plan.Chain == nil {
 		return
 	}
-	c.progress, c.unknown = found.progress, found.unknown
+	c.progress, c.unknown, c.mostlyBad = found.progress, found.unknown, nil
+	if found.bad.Most() && len(plan.Added()) > 0 {
+		c.mostlyBad = &found.bad
+	}
 	c.sum, c.messages, c.skipped, c.increments = sum, found.messages, found.skipped, found.increments
 	for _, span := range plan.Spans.Hulls() {
 		c.covered = append(c.covered, found.covered[span.Partition])
@@ -391,7 +396,7 @@ func (s *Solver) window() *schemas.Window {
 		}
 		w.FullRows = w.Rows()
 	}
-	w.Unknown = c.unknown
+	w.MostlyBad, w.Unknown = c.mostlyBad, c.unknown
 	if c.before != nil {
 		w.Unknown = schemas.AddLabelRows(c.before.window.Unknown, c.unknown)
 	}
@@ -489,6 +494,10 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		if last := len(c.increments) - 1; last >= 0 && c.increments[last].Number == plan.Chain.Number {
 			retrain.Rows = c.increments[last].Rows()
 		}
+	}
+	retrain.MostlyBad = c.mostlyBad
+	for _, u := range c.unknown {
+		retrain.UnknownRows += u.Rows
 	}
 	if n := len(r.Stages); n > 0 {
 		retrain.HoldoutError = r.Stages[n-1].HoldoutError

@@ -89,6 +89,7 @@ type findings struct {
 	unknown     []schemas.LabelRows
 	increments  []schemas.Increment // of a full run of a chain
 	messages    []partitionMessage  // of an update
+	bad         schemas.BadMessages // of the newest increment
 }
 
 // surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal

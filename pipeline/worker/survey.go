@@ -30,6 +30,7 @@ type findings struct {
 	messages    []schemas.MessageLosses     // of an update
 	progress    []schemas.PartitionProgress // of a chain
 	unknown     map[string]int64            // rows of labels that are no class
+	unusable    schemas.BadMessages         // of the newest increment of a chain
 	increments  []schemas.Coverage          // of a full run of a chain: what counts of each
 }
 
@@ -182,6 +183,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				found[p].skipped = append(found[p].skipped, o.findings.skipped...)
 				found[p].messages = append(found[p].messages, o.findings.messages...)
 				found[p].progress = o.findings.progress
+				found[p].unusable.Merge(o.findings.unusable)
 				for label, rows := range o.findings.unknown {
 					found[p].unknown[label] += rows
 				}
@@ -238,7 +240,7 @@ type surveyProcessor struct {
 	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
 	loss        []float32
 	predicted   []int32
-	newest      bool // the message is of the newest increment
+	newest      bool // the segment is of the newest increment
 }
 
 // segment surveys one segment.
@@ -247,6 +249,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	found := &findings{sample: &accumulate.Sample{Max: sampleRows(p.plan.Spans, l.partition.Span())}, labels: accumulate.LabelSet{}, passedOver: l.passedOver, unknown: map[string]int64{}}
 	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepares() && p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
+	p.newest = l.segment().Increment == p.newestPlace()
 	var bad, unknown []schemas.Quarantined
 	good, counted := l.messages[:0], make([]partition.Counted, 0, len(l.messages))
 	for _, m := range l.messages {
@@ -254,7 +257,6 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 			return nil, ctx.Err()
 		}
 		before := len(found.unknown)
-		p.newest = l.segment().Increment == p.newestPlace()
 		checksum, err := p.message(sum, found, number, m)
 		switch {
 		case err == nil:
@@ -277,6 +279,12 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	}
 	if p.plan.Chain != nil {
 		found.skipped, found.progress = skippedSpans(number, l.skipped, bad), l.progress
+		if p.newest {
+			found.unusable.Usable(len(good))
+			for _, q := range bad {
+				found.unusable.Bad(number, q.Offset, q.Reason)
+			}
+		}
 	}
 	bad = append(bad, unknown...)
 	if err := p.quarantine.put(ctx, number, bad); err != nil {
@@ -415,7 +423,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
 		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
-		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Messages: found.messages, Increments: found.increments,
+		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Bad: found.unusable, Messages: found.messages, Increments: found.increments,
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err
