@@ -38,7 +38,7 @@ type Config struct {
 	path string // of the file, for CheckStages
 }
 
-// Metrics says where `work` and `solve` serve their metrics and health.
+// Metrics says where `work`, `solve` and `run` serve their metrics and health.
 type Metrics struct {
 	Listen string `null:"none"` // host:port; empty: nowhere
 }

@@ -36,7 +36,7 @@ func Keys() []schemas.Key {
 		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the newest. The version that subscribers get as the latest stays too, and so does one that an unfinished run needs"},
 		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`: here that is the one with the highest number, whatever is pinned or offered. None: start without weights"},
-		{Name: "metrics.listen", Meaning: "address at which `work` and `solve` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
+		{Name: "metrics.listen", Meaning: "address at which `work`, `solve` and `run` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
 			fmt.Sprintf("Without this key, a process whose port is taken uses the first free one of the next %d, and logs it", ListenPorts-1)},
 	}
 	under := func(prefix string, more []schemas.Key) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -20,6 +21,8 @@ type backlog struct {
 	bounds []int64     // by partition: how far the topic has messages
 	ahead  [][]counted // by partition: messages that were read and are in no run yet
 	late   lateSources
+
+	messages, rows int64 // that were read, for an estimate of what was not
 }
 
 // counted is a message and how many rows it has: 0 if that can't be known.
@@ -196,7 +199,24 @@ func (b *backlog) readSpan(ctx context.Context, span schemas.Span, wanted func(r
 			examples.Release()
 		}
 		b.ahead[partition] = append(b.ahead[partition], c)
+		b.messages, b.rows = b.messages+1, b.rows+int64(c.rows)
 	}
+}
+
+// behind returns how many messages and rows the topic has that are in no run. A message that was not read is taken to have as many rows as
+// those that were have on average.
+func (b *backlog) behind() (left event.Behind) {
+	unread := int64(0)
+	for n, ahead := range b.ahead {
+		unread += max(b.bounds[n]-b.read[n], 0)
+		left.Messages += int64(len(ahead))
+		for _, c := range ahead {
+			left.Rows += int64(c.rows)
+		}
+	}
+	left.Messages += unread
+	left.Rows += unread * b.rows / max(b.messages, 1)
+	return left
 }
 
 // take makes the spans of a plan that was made of the backlog a part of the past.

@@ -375,6 +375,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err != nil {
 			return nil, err
 		}
+		r.rec.Record(r.backlog.behind())
 		late := !first.IsZero() && r.job.Retrain.After > 0 && time.Since(first) >= r.job.Retrain.After
 		switch {
 		case len(spans) > 0 && r.window == nil && !r.backlog.anyCounts(spans): // the first run needs an example

@@ -37,6 +37,8 @@ func (l *logs) Record(e event.Event) {
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case event.Retrained:
 		l.retrained(e)
+	case event.Behind:
+		l.Debug("behind", "messages", e.Messages, "rows", e.Rows)
 	case event.Quarantined:
 		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:

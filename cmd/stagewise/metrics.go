@@ -108,6 +108,7 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		m.loss = gauges("loss", "Mean loss of the last pass, by split.", "split")
 		m.seconds = counters("seconds_total", phases, "phase", phaseGather, phaseSolve)
 	case roleRun:
+		m.quarantined = counter("quarantined_total", "Messages that surveys of this process could not use.")
 		m.chain = newChainMetrics(counter, gauges, counters)
 	}
 	version, revision := build()
@@ -253,6 +254,10 @@ func (m *metrics) recordChain(e event.Event) {
 		m.at(e.Stage, e.Visit)
 	case event.Retrained:
 		m.chain.record(e, m.now())
+	case event.Behind:
+		m.chain.behind(e)
+	case event.Quarantined:
+		m.quarantined.Inc()
 	}
 }
 

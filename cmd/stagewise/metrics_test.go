@@ -79,7 +79,9 @@ func runEvents() []event.Event {
 		}},
 		event.Retrained{RetrainReport: schemas.RetrainReport{
 			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Forgotten: 3, Drift: true, Seconds: 0.25, PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
+			PrequentialLogLoss: pointer(1.5), PrequentialBrier: pointer(1.25), PrequentialECE: pointer(0.75), UnknownRows: 4, MostlyBad: &schemas.BadMessages{Messages: 1, Of: 1}, Until: 999_250,
 		}},
+		event.Behind{Messages: 3, Rows: 300},
 		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
 	}
 }
@@ -103,7 +105,9 @@ func TestMetricsOfRoles(t *testing.T) {
 			`stagewise_versions_total{kind="full"} 0`, `stagewise_versions_total{kind="update"} 2`, "stagewise_learnt_rows_total 150",
 			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
 			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050", "stagewise_version_seconds 0.25",
-			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_holdout_error_ratio 0.02",
+			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5", "stagewise_prequential_brier_score 1.25",
+			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4", "stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",
+			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_behind_messages 3", "stagewise_behind_rows 300", "stagewise_holdout_error_ratio 0.02",
 		},
 	} {
 		m := newMetrics("p", role, clock)

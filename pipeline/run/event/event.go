@@ -122,6 +122,8 @@ type (
 		schemas.RetrainReport
 		Number int // of the run in the chain
 	}
+	// Behind says how much of the examples topic no version of a chain has learnt. Rows are estimated where messages have not been read yet.
+	Behind struct{ Messages, Rows int64 }
 	// Ended says that the run is over.
 	Ended struct {
 		Run, State, Reason string
@@ -164,6 +166,7 @@ func (Surveyed) event()    {}
 func (Passed) event()      {}
 func (StageEnded) event()  {}
 func (Retrained) event()   {}
+func (Behind) event()      {}
 func (Ended) event()       {}
 func (Waiting) event()     {}
 func (Noticed) event()     {}
