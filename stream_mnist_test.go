@@ -1,0 +1,50 @@
+//go:build mnist
+
+package stagewise
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// make stream has one alarm, in the three versions after the labels change, and the errors of the last versions are low again. Its figure is
+// left as it was.
+func TestMNISTStream(t *testing.T) {
+	const figure = "bench/stream.svg"
+	before := read(t, figure)
+	defer func() {
+		if err := os.WriteFile(figure, []byte(before), 0o644); err != nil {
+			t.Error(err)
+		}
+	}()
+	command := exec.CommandContext(t.Context(), "scripts/stream.sh")
+	command.Env = append(os.Environ(), "MNIST_DIR="+os.Getenv("STAGEWISE_MNIST"))
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var report pipeline.Retraining
+	if err := json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report); err != nil {
+		t.Fatal(err)
+	}
+	var alarms []int64 // the rows that were learnt before them
+	rows := int64(0)
+	for _, u := range report.Updates {
+		if u.Drift {
+			alarms = append(alarms, rows)
+		}
+		rows += u.Rows
+	}
+	last := report.Updates[len(report.Updates)-1]
+	switch {
+	case rows != 60_000:
+		t.Errorf("%d rows, expected 60000", rows)
+	case len(alarms) != 1 || alarms[0] < 28*1024 || alarms[0] > 32*1024:
+		t.Errorf("alarms after %d rows, expected one soon after 30000", alarms)
+	case last.PrequentialError == nil || *last.PrequentialError > 5:
+		t.Errorf("the last update: %+v, expected an error below 5 %%", last)
+	}
+}
