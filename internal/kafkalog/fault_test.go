@@ -479,3 +479,25 @@ func TestFitFillsRequests(t *testing.T) {
 		}
 	}
 }
+
+// Brokers learn of a new topic one by one. One that does not know it yet is asked again for its settings.
+func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
+	l := openListening(t)
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	asked := 0
+	l.broker.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.cluster.KeepControl()
+		if asked++; asked > 3 {
+			return nil, nil, false
+		}
+		answer, resource := r.ResponseKind().(*kmsg.DescribeConfigsResponse), kmsg.NewDescribeConfigsResponseResource()
+		resource.ResourceType, resource.ResourceName, resource.ErrorCode = kmsg.ConfigResourceTypeTopic, "t", kerr.UnknownTopicOrPartition.Code
+		answer.Resources = append(answer.Resources, resource)
+		return answer, nil, true
+	})
+	configs, err := l.Configs(ctx, "t")
+	if noError(t, err); asked != 4 || configs["t"]["cleanup.policy"] == "" {
+		t.Errorf("settings %v after %d requests, expected 4", configs["t"], asked)
+	}
+}

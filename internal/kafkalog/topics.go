@@ -66,6 +66,9 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		}
 		return fmt.Errorf("wait for topics: %w", err)
 	}
+	for _, t := range topics {
+		l.found.Store(t.Name, true)
+	}
 	l.transport.CloseIdleConnections()
 	return nil
 }
@@ -251,13 +254,14 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
 		})
 	}
-	err := l.retry(ctx, "describe topics", func(ctx context.Context) error {
+	err := l.retryOn(ctx, topics[0], "describe topics", func(ctx context.Context) error {
 		response, err := l.client.DescribeConfigs(ctx, request)
 		if err != nil {
 			return err
 		}
 		for _, resource := range response.Resources {
-			if unknown(resource.Error) {
+			// Brokers learn of a new topic one by one: one that was found before may be unknown to the broker that is asked now.
+			if _, found := l.found.Load(resource.ResourceName); unknown(resource.Error) && !found {
 				return fmt.Errorf("%s: %w", resource.ResourceName, ErrUnknownTopic)
 			}
 			if resource.Error != nil {
