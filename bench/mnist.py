@@ -24,14 +24,27 @@ def images():
     return parts
 
 
-def components():
-    """Returns the rows and classes like images, projected onto the principal components of the train rows."""
-    x, y, x_test, y_test = images()
+def principal(x):
+    """Returns the mean of rows and their principal directions."""
     mean = x.mean(0)
     centered = x - mean
     _, vectors = np.linalg.eigh((centered.T @ centered / len(x)).astype(np.float64))
-    basis = vectors[:, ::-1][:, :COMPONENTS].astype(np.float32)
-    return centered @ basis, y, (x_test - mean) @ basis, y_test
+    return mean, vectors[:, ::-1][:, :COMPONENTS].astype(np.float32)
+
+
+def components():
+    """Returns the rows and classes like images, projected onto the principal components of the train rows."""
+    x, y, x_test, y_test = images()
+    mean, basis = principal(x)
+    return (x - mean) @ basis, y, (x_test - mean) @ basis, y_test
+
+
+def stream():
+    """Returns the train rows, each divided by its length, projected onto the principal components of the first 5000, and their classes."""
+    x, y, _, _ = images()
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    mean, basis = principal(x[:5000])
+    return (x - mean) @ basis, y
 
 
 def bandwidth(x):

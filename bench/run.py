@@ -25,6 +25,11 @@ BINARY, FLOOR = os.path.join(ROOT, "bin", "stagewise"), os.path.join(WORK, "floo
 LINEAR = ["logistic", "sgd", "vowpal", "spark"]
 SOLVERS = ["1", "2", "3", "7"]
 ALL = 60_000
+# of chains of versions: blocks, their columns, rows of an update, increments that it visits again
+CHAINS = {"1 × 512": (1, 512, 4096, 0), "2 × 1024": (2, 1024, 2048, 2), "8 × 1024": (8, 1024, 1024, 4)}
+STREAMS = {"river": "River, softmax regression", "vowpal": "Vowpal Wabbit, 1024 features, one pass",
+           **{f"sgd {n}": f"`SGDClassifier`, 1024 features, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)},
+           **{f"mlp {n}": f"`MLPClassifier`, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)}}
 # columns of the blocks of the runs with 4 passes, which reach a given error sooner
 SIZES = (768, 1024, 1536, 3072)
 
@@ -102,6 +107,21 @@ class Bench:
             "objectives": [e["objective"] for e in events if e["msg"] == "passed"] if len(r["stages"]) == 1 else None,
         })
 
+    def chain(self, name, blocks, columns, rows, refresh):
+        """Makes versions of MNIST's training rows in the order of the file, from topic to versions."""
+        data, report = os.path.join(WORK, "data"), os.path.join(WORK, "report.json")
+        shutil.rmtree(data, ignore_errors=True)
+        train = ", ".join(os.path.join(ROOT, ".demo", "mnist", f"train-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+        config = os.path.join(WORK, "chain.yaml")
+        with open(config, "w") as f:
+            f.write(f"name: chain\ndata_dir: {data}\nexamples: {{format: idx, train: [{train}]}}\nprepare: {{scale: unit, pca: 50}}\n"
+                    f"stages: [{{features: {{kind: rff, size: {columns}, bandwidth_scale: 2}}, link: softmax, ridge: 1e-4, repeat: {blocks}}}]\n"
+                    f"retrain: {{rows: {rows}, refresh: {refresh}, full: {{growth: 0}}}}\n")
+        call([BINARY, "run", "-c", config, "--until", "end", "--quiet", "--report", report])
+        with open(report) as f:
+            r = json.load(f)
+        return self.keep(name, {"rows": r["rows"], "seconds": r["seconds"], "rows_per_second": round(r["rows_per_second"]), "error": r["prequential_error"]})
+
     def floor(self, name, passes, gram_rows, link, cores=None, own=True):
         """Measures the kernel floor; with own, the products with few columns use the program's loops, which are faster than a BLAS."""
         command = floor_command(passes, gram_rows, link, own)
@@ -173,6 +193,16 @@ def peers(b):
         b.python(f"liblinear {best}", "peers.py", f"liblinear {best}")
     for run in b.raw[f"liblinear {best}"]:
         b.keep("liblinear", {**run, "solver": best})
+
+
+def stream(b):
+    for _ in range(b.repeat):
+        for name, setting in CHAINS.items():
+            run = b.chain(f"stream, {name}", *setting)
+            say(f"stream, {name}: {run['rows_per_second']:,} rows/s, {run['error']:.2f} %")
+            b.python(f"stream, NumPy, {name}", "updates.py", *map(str, setting))
+        for name in STREAMS:
+            b.python(f"stream, {name}", "stream.py", name)
 
 
 def machinery(b):
@@ -346,6 +376,33 @@ def rows(b):
     at_least("ingest, idx to Arrow on the topic", statistics.median(features / run["ingest_seconds"] for run in b.raw["auto"]), 200, 0, " MB/s")
     at_least(f"`predict`, 10 × 1024, one core ({ALL / b.median('predict'):,.0f} rows/s): floor of its products ÷ time", b.ratio("predict floor", "predict"), 0.7)
     table.append(("the same, the floor of our own loops", f"{b.ratio('predict own floor', 'predict'):.2f}", "stated", ""))
+    return table + (streams(b) if "stream, river" in b.raw else [])
+
+
+def streams(b):
+    """Returns the lines about MNIST as a stream: errors are of rows before they are learnt."""
+    def measured(name):
+        return b.median(f"stream, {name}", "error"), b.median(f"stream, {name}", "rows_per_second")
+
+    ours, table = {name: measured(name) for name in CHAINS}, []
+    for (name, (blocks, columns, rows, refresh)), most in zip(CHAINS.items(), (4.7, 3.0, 2.7)):
+        error, speed = ours[name]
+        table.append((f"stream, {name}, {rows} rows an update, refresh {refresh} ({speed:,.0f} rows/s): error before learning", f"{error:.2f} %", f"≤ {most} %", "yes" if error <= most else "no"))
+    speed = ours["1 × 512"][1]
+    table.append(("stream, 1 × 512, rows a second from topic to version", f"{speed:,.0f}", "≥ 50,000", "yes" if speed >= 50_000 else "no"))
+    for name, least in (("1 × 512", None), ("2 × 1024", 2.5), ("8 × 1024", 3)):
+        error, speed = measured(f"NumPy, {name}")
+        ratio = statistics.median(a["rows_per_second"] / n["rows_per_second"] for a, n in zip(b.raw[f"stream, {name}"], b.raw[f"stream, NumPy, {name}"]))
+        table.append((f"stream, rows a second ÷ those of the same updates in NumPy, {name} ({error:.2f} % at {speed:,.0f} rows/s)", f"{ratio:.1f}",
+                      f"≥ {least}" if least else "stated", ("yes" if ratio >= least else "no") if least else ""))
+    for name, title in STREAMS.items():
+        error, speed = measured(name)
+        better = [n for n in CHAINS if ours[n][0] < error and ours[n][1] > speed]
+        # beside a peer the fastest setting of ours that is better in both, or the one that is nearest in speed
+        beside = max(better, key=lambda n: ours[n][1]) if better else min(CHAINS, key=lambda n: abs(np.log(ours[n][1] / speed)))
+        judged = speed < 100_000
+        table.append((f"stream, {title}: {error:.2f} % at {speed:,.0f} rows/s; ours", f"{beside}: {ours[beside][0]:.2f} % at {ours[beside][1]:,.0f}",
+                      "lower, faster" if judged else "stated", ("yes" if better else "no") if judged else ""))
     return table
 
 
@@ -420,7 +477,7 @@ def machine():
     }
 
 
-PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "peers": peers}
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "peers": peers, "stream": stream}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
