@@ -54,7 +54,10 @@ func NewSum(covered schemas.Coverage, fields schemas.Tensors[float64]) *Sum {
 
 // Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
 // the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
-func (s *Sum) Merge(o *Sum) error {
+func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
+
+// merge is Merge. A field that s lacks becomes what keep makes of that of o.
+func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	for _, f := range o.fields {
 		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, f.Shape) {
 			return &schemas.ShapeError{Tensor: f.Name, Got: f.Shape, Want: mine.Shape}
@@ -66,7 +69,7 @@ func (s *Sum) Merge(o *Sum) error {
 	for _, f := range o.fields {
 		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
 		if !ok {
-			f.Data = slices.Clone(f.Data)
+			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
 			continue
 		}
@@ -114,10 +117,19 @@ func (r *Reduction) Add(group int, part *Sum) error {
 		r.groups[group] = part
 		return nil
 	}
-	if err := r.groups[group].Merge(part); err != nil {
+	return r.take(r.groups[group], part)
+}
+
+// take merges part into sum. Fields that sum lacks are those of part from then on: partitions with rows to visit may come after one that has
+// none.
+func (r *Reduction) take(sum, part *Sum) error {
+	_, had := schemas.Tensors[float64](sum.fields).Find(schemas.FieldGram)
+	if err := sum.merge(part, func(data []float64) []float64 { return data }); err != nil {
 		return err
 	}
-	r.Buffers.Put(part)
+	if had {
+		r.Buffers.Put(part)
+	}
 	return nil
 }
 
@@ -132,10 +144,9 @@ func (r *Reduction) Sum() (*Sum, error) {
 		return &Sum{}, nil
 	}
 	for _, group := range r.groups[1:] {
-		if err := r.groups[0].Merge(group); err != nil {
+		if err := r.take(r.groups[0], group); err != nil {
 			return nil, err
 		}
-		r.Buffers.Put(group)
 	}
 	return r.groups[0], nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -93,6 +94,41 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 			}
 			compare("interrupted", digests(t, log, job.Name))
 		})
+	}
+}
+
+// heapAt measures the heap after some versions of a chain.
+type heapAt struct {
+	versions []int
+	bytes    []int64
+}
+
+func (h *heapAt) Record(e event.Event) {
+	if r, ok := e.(event.Retrained); ok && slices.Contains(h.versions, r.Version) {
+		var now runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		h.bytes = append(h.bytes, int64(now.HeapAlloc))
+	}
+}
+
+// What a process keeps in memory does not grow with the number of updates. A run that kept the solver of the run before it in memory would
+// take 1 MB an update here.
+func TestChainMemoryIsBounded(t *testing.T) {
+	stage := rffStage("softmax", 256, 6)
+	job := newJob(t, rings(4800, 4, 3, 1), table{}, stage)
+	job.Examples.BatchRows, job.Keep = 40, 5
+	job.Retrain = DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, FullOptions{}
+	heap := &heapAt{versions: []int{60, 120}}
+	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, heap); err != nil {
+		t.Fatal(err)
+	}
+	if len(heap.bytes) != 2 {
+		t.Fatalf("%d of 2 measurements", len(heap.bytes))
+	}
+	if grown := heap.bytes[1] - heap.bytes[0]; grown > 10<<20 {
+		t.Errorf("the heap has %d bytes after 60 versions, %d after 120", heap.bytes[0], heap.bytes[1])
 	}
 }
 

@@ -287,7 +287,8 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	for row := range int(record.NumRows()) {
 		if offsets.Value(row) == 0 {
 			from, to := shapes.ValueOffsets(row)
-			a.begin(names.Value(row), sizes.Int64Values()[from:to], len(data))
+			first, end := lists.ValueOffsets(row)
+			a.begin(names.Value(row), sizes.Int64Values()[from:to], int(end-first))
 		}
 		last := len(a.tensors) - 1
 		if last < 0 || names.Value(row) != a.tensors[last].Name || int64(len(a.tensors[last].Data)+len(a.tensors[last].Text)) != offsets.Value(row) {
@@ -304,9 +305,9 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	return nil
 }
 
-// begin begins a tensor. It allocates the values in advance if they are in several chunks and the chunks can hold as many
-// as the shape claims. Otherwise the slice grows as values come. chunk is the number of values of the first chunk.
-func (a *assembly[T]) begin(name string, sizes []int64, chunk int) {
+// begin begins a tensor. It allocates the values in advance if they are in several rows and the chunks can hold as many as the
+// shape claims. Otherwise the slice grows as values come. row is the number of values of the first row.
+func (a *assembly[T]) begin(name string, sizes []int64, row int) {
 	if last := len(a.tensors) - 1; last >= 0 {
 		a.left -= cap(a.tensors[last].Data)
 	}
@@ -320,7 +321,7 @@ func (a *assembly[T]) begin(name string, sizes []int64, chunk int) {
 		}
 		size *= int(n)
 	}
-	if size > chunk {
+	if size > row && row > 0 {
 		t.Data = make([]T, 0, size)
 	}
 	a.tensors = append(a.tensors, t)

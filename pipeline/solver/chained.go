@@ -13,11 +13,42 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Store is what a solver's process keeps in memory from one run of a chain to the next: the sums that the next run goes on from. They are
-// also on the state topic. The zero value is empty. A store is safe for concurrent use.
+// Store is what a solver's process keeps in memory from one run of a chain to the next: the sums that the next run goes on from, which are
+// also on the state topic, and memory of the same sizes as the next run needs. The zero value is empty. A store is safe for concurrent use.
 type Store struct {
-	mutex sync.Mutex
-	head  *head
+	mutex   sync.Mutex
+	head    *head
+	scratch *scratch
+}
+
+// scratch is memory of megabytes, which would otherwise be mapped and cleared in each run.
+type scratch struct {
+	grams   accumulate.BufferPool
+	factors [2]solve.Buffer // of the stages in turn: those of the stage before may still be in use
+}
+
+// lend returns memory that nobody else uses, until it is given back.
+func (s *Store) lend() *scratch {
+	if s == nil {
+		return &scratch{}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	lent := s.scratch
+	if s.scratch = nil; lent == nil {
+		lent = &scratch{}
+	}
+	return lent
+}
+
+// giveBack takes memory that was lent.
+func (s *Store) giveBack(lent *scratch) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.scratch = lent
 }
 
 // head is the end of a chain.
@@ -468,7 +499,8 @@ func (s *Solver) leave(m *model.Model) {
 		return
 	}
 	s.Remember(m)
-	s.options.Store.put(&s.chained.after)
+	after := s.chained.after // a copy: a pointer into the solver would keep the solvers of all runs before in memory
+	s.options.Store.put(&after)
 }
 
 // report adds what a run of a chain says.

@@ -37,7 +37,7 @@ func (s *Solver) gathering(v run.Visit, p part) *gathering {
 		spans = s.visited
 	}
 	reduction := accumulate.NewReduction(len(spans))
-	reduction.Buffers = &s.buffers
+	reduction.Buffers = &s.scratch.grams
 	return &gathering{v, p, spans, reduction}
 }
 
@@ -80,7 +80,7 @@ func (s *Solver) blockGram(v run.Visit) part {
 		kinds, leaves = append(kinds, schemas.KindLeave), true
 	}
 	return part{kinds, func(span schemas.Span) (*accumulate.Sum, error) {
-		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.buffers.Get)
+		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.scratch.grams.Get)
 		if err != nil {
 			return nil, err
 		}

@@ -156,6 +156,7 @@ func TestFailureThatCounts(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Log = plansLog{messages: plan}
+			s.scratch = &scratch{}
 			s.inbox.begin(schemas.Survey)
 			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
 			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
@@ -210,6 +211,7 @@ func TestSolverGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
+			s.scratch = &scratch{}
 			s.inbox.begin(schemas.Survey)
 			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
 			if test.begun {

@@ -32,9 +32,8 @@ type Solver struct {
 	inbox        inbox
 	failures     map[int]*schemas.Failure // by partition, of the visit that is due
 	claims       int                      // that have come
-	buffers      accumulate.BufferPool
-	factors      [2]solve.Buffer // of the stages in turn: see factorsOf
-	aheads       map[int]*ahead  // of an update, by stage
+	scratch      *scratch
+	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // of the seals of the last stage that is sealed
 	visited      schemas.Spans   // of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
@@ -123,6 +122,8 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	}
 	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
 	defer s.subscription.Close()
+	s.scratch = s.options.Store.lend()
+	defer func() { s.options.Store.giveBack(s.scratch) }()
 	defer s.endAhead()
 	defer s.chained.endEncoding()
 	if err := s.survey(ctx, earlier); err != nil {
@@ -136,8 +137,10 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	return s.finish(ctx)
 }
 
-// factorsOf returns the memory for the factors of a stage: those of the stage before may still be in use.
-func (s *Solver) factorsOf(stage int) *solve.Buffer { return &s.factors[stage%len(s.factors)] }
+// factorsOf returns the memory for the factors of a stage.
+func (s *Solver) factorsOf(stage int) *solve.Buffer {
+	return &s.scratch.factors[stage%len(s.scratch.factors)]
+}
 
 // positions returns what a solver follows: the weights from where it has read the chain to, the plans, as somebody may end the run,
 // and the statistics from where those of the run begin.

@@ -35,7 +35,7 @@ type stageProcessor struct {
 func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
 	return &stageProcessor{
 		Worker: w, visit: v,
-		accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: &w.buffers}, exact: accumulate.Exact{BLAS: w.blas},
+		accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: w.buffers}, exact: accumulate.Exact{BLAS: w.blas},
 		terms: accumulate.Accumulator{BLAS: w.blas},
 	}
 }

@@ -112,7 +112,7 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			gram, rest := visit.parts(o.round)
 			progress(o.rows)
-			whole, err := merge(sums[o.round], p, o, extent(p), rest, &w.buffers)
+			whole, err := merge(sums[o.round], p, o, extent(p), rest, w.buffers)
 			if err != nil || whole == nil {
 				return nil, err
 			}

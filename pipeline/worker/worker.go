@@ -34,7 +34,7 @@ type Worker struct {
 	counting   *ingest.Counting
 	store      *partition.Store
 	budget     *partition.Budget
-	buffers    accumulate.BufferPool
+	buffers    *accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
 	sequential bool
 	options    Options
@@ -62,6 +62,7 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		store: o.Store, budget: budget, counting: ingest.NewCounting(plan), sequential: o.Sequential, options: o,
+		buffers: o.Store.Buffers(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
@@ -17,7 +18,8 @@ import (
 // them, so that the next run decides anew which count; and the batches, with their blocks, for a run with the same preparation. It has
 // a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has and keeps nothing. A store is safe for concurrent use by one worker.
 type Store struct {
-	budget *Budget
+	budget  *Budget
+	buffers accumulate.BufferPool
 
 	mutex     sync.Mutex
 	topic     string             // that the messages are of
@@ -53,6 +55,14 @@ func (s *Store) Budget() *Budget {
 		return nil
 	}
 	return s.budget
+}
+
+// Buffers returns the memory of Gram matrices, from one run to the next; nil if the store is nil.
+func (s *Store) Buffers() *accumulate.BufferPool {
+	if s == nil {
+		return nil
+	}
+	return &s.buffers
 }
 
 // Begin drops what a run over a span of a topic can't use. It reads the last message that is left from the log. If it is no longer
