@@ -43,6 +43,19 @@ func Example() {
 	// Output: label 7, probability 0.98
 }
 
+// Any number of goroutines may predict with one model. What they need is used again.
+func ExampleModel_Predict() {
+	m, err := load()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	probabilities := make([]float32, len(m.Labels()))
+	label := m.Predict(digit, probabilities)
+	fmt.Printf("label %s, probability %.2f\n", label, probabilities[7])
+	// Output: label 7, probability 0.98
+}
+
 // A model says what it was trained on and how well it predicts.
 func ExampleRead() {
 	m, err := load()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -20,6 +21,7 @@ type Model struct {
 	preparation schemas.Tensors[float32]
 	prepared    *stages.Preparation
 	stages      []fittedStage
+	predictors  sync.Pool // of *Predictor, for Predict and Probabilities
 }
 
 type fittedStage struct {

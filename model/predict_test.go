@@ -1,0 +1,200 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Many goroutines that predict with one model get what one predictor gives, and leave their rows as they were.
+func TestPredictFromManyGoroutines(t *testing.T) {
+	for _, links := range everyLink {
+		m, err := synthetic(t, "rff", 4, 2, links...).model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, k := raw(100, 4), len(m.Labels())
+		want := make([]float32, 0, rows.Rows*k)
+		var labels []string
+		p := m.Predictor(nil)
+		for i := range rows.Rows {
+			label, probabilities := p.Predict(rows.Row(i))
+			labels, want = append(labels, label), append(want, probabilities...)
+		}
+		before := slices.Clone(rows.Data)
+		var goroutines errgroup.Group
+		for range 8 {
+			goroutines.Go(func() error {
+				probabilities := make([]float32, k)
+				for i := range rows.Rows {
+					label := m.Predict(rows.Row(i), probabilities)
+					if label != labels[i] || !slices.Equal(probabilities, want[i*k:(i+1)*k]) || m.Predict(rows.Row(i), nil) != label {
+						return fmt.Errorf("%v: row %d: %s with %v, a predictor says %s with %v", links, i, label, probabilities, labels[i], want[i*k:(i+1)*k])
+					}
+				}
+				return nil
+			})
+		}
+		if err := goroutines.Wait(); err != nil {
+			t.Error(err)
+		}
+		if !equalBits(rows.Data, before) {
+			t.Errorf("%v: the rows have changed", links)
+		}
+	}
+}
+
+// Many rows at once have the probabilities that a predictor gives for as many, whatever went before.
+func TestProbabilitiesOfManyRows(t *testing.T) {
+	m, err := synthetic(t, "rff", 4, 0, link.Identity, link.Softmax).model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 3, 200, 1} {
+		rows := raw(n, 4)
+		got := make([]float32, n*3)
+		m.Probabilities(got, rows.Data)
+		if want := m.Predictor(nil).Probabilities(rows).Data; !slices.Equal(got, want) {
+			t.Errorf("%d rows: %v, a predictor says %v", n, got, want)
+		}
+	}
+}
+
+func equalBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
+}
+
+func TestPredictPanicsAtOtherLengths(t *testing.T) {
+	m, err := synthetic(t, "rff", 4, 0, link.Softmax).model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(){
+		"features":      func() { m.Predict(make([]float32, 3), nil) },
+		"probabilities": func() { m.Predict(make([]float32, 4), make([]float32, 2)) },
+		"rows":          func() { m.Probabilities(make([]float32, 3), make([]float32, 5)) },
+		"more":          func() { m.Probabilities(make([]float32, 4), make([]float32, 4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			call()
+		})
+	}
+}
+
+func TestPredictAllocatesNothing(t *testing.T) {
+	for _, links := range everyLink {
+		m, err := synthetic(t, "rff", 4, 2, links...).model()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, probabilities := raw(1, 4).Data, make([]float32, 3)
+		m.Predict(row, probabilities)
+		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
+			t.Errorf("%v: %v allocations a prediction, expected none", links, n)
+		}
+	}
+}
+
+// The size of the benchmark: 784 features, 50 components, ten blocks of 1024, ten classes.
+const benchFeatures, benchComponents, benchSize, benchStages, benchClasses = 784, 50, 1024, 10, 10
+
+// tenBlocks is a model of that size, with random weights.
+func tenBlocks(tb testing.TB) *Model {
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: benchComponents}, Seed: 3}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan}
+	for class := range benchClasses {
+		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
+	}
+	preparation := schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, draw(benchFeatures)), schemas.Vector(schemas.TensorScale, draw(benchFeatures)),
+		schemas.Vector(schemas.TensorSpread, []float32{benchFeatures}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
+		schemas.Matrix(schemas.TensorBasis, benchFeatures, benchComponents, draw(benchFeatures*benchComponents)),
+	}
+	var weights [][]*schemas.Weights
+	for i := range benchStages {
+		features := stages.DefaultsOf(stages.RFF)
+		features.Size = benchSize
+		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: link.Softmax})
+		weights = append(weights, []*schemas.Weights{{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
+			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
+		}})
+	}
+	m, err := New(manifest, preparation, weights)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// products returns a function that does the matrix products of a prediction of one row, and nothing else.
+func products(tb testing.TB) func() {
+	blas, err := kernel.Open("")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	row, basis, inputs := raw(1, benchFeatures), drawn(benchFeatures, benchComponents), kernel.NewDense(1, benchComponents)
+	block, score := kernel.NewDense(1, benchSize), kernel.NewDense(1, benchClasses)
+	directions, weights := make([]kernel.Dense, benchStages), make([]kernel.Weights, benchStages)
+	for i := range directions {
+		directions[i] = drawn(benchComponents, benchSize)
+		weights[i] = kernel.NewWeights(drawn(benchSize, benchClasses))
+	}
+	return func() {
+		blas.Mul(inputs, row, basis, false)
+		for i := range directions {
+			blas.Mul(block, inputs, directions[i], false)
+			blas.MulAdd(score, block, weights[i])
+		}
+	}
+}
+
+// drawn returns a matrix of numbers. The memory of one of zeros may be a single page.
+func drawn(rows, cols int) kernel.Dense {
+	x := kernel.NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(i%7) - 3
+	}
+	return x
+}
+
+// BenchmarkPredict is a prediction of one row. "floors" is its time in units of that of its matrix products.
+func BenchmarkPredict(b *testing.B) {
+	m, floor := tenBlocks(b), products(b)
+	row, probabilities := raw(1, benchFeatures).Data, make([]float32, benchClasses)
+	m.Predict(row, probabilities)
+	var floors, predictions time.Duration
+	b.ReportAllocs()
+	for b.Loop() { // in turn, so that both meet the same machine
+		began := time.Now()
+		floor()
+		between := time.Now()
+		m.Predict(row, probabilities)
+		floors += between.Sub(began)
+		predictions += time.Since(between)
+	}
+	b.ReportMetric(float64(predictions.Nanoseconds())/float64(b.N), "ns/row")
+	b.ReportMetric(float64(predictions)/float64(floors), "floors")
+}
