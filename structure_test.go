@@ -45,6 +45,8 @@ var rules = []struct {
 		because: "pipeline/run is what both roles stand on"},
 	{from: []string{"model"}, trees: []string{"ingest", "accumulate", "solve", "pipeline", "internal/kafkalog"},
 		because: "whoever predicts has a version, and needs neither a log nor what trains"},
+	{from: []string{"client"}, trees: []string{"pipeline", "ingest", "accumulate", "solve", "config", "cmd"}, allowed: []string{"pipeline/run"},
+		because: "whoever follows versions reads them, and trains nothing"},
 	{trees: []string{"internal/oracle"},
 		because: "definitions are what tests compare with: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},

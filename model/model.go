@@ -79,6 +79,23 @@ func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (
 	return next, nil
 }
 
+// Successor is [New] for a version that may have the preparation and the feature maps of m, which are then shared: so their random draws are
+// made once. m may be nil.
+func (m *Model) Successor(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
+	if m == nil || !sameMaps(m.Manifest.Plan, manifest.Plan) || schemas.WeightsDigest(m.preparation) != schemas.WeightsDigest(preparation) ||
+		manifest.Columns != nil && manifest.Columns.Features() != m.Width() {
+		return New(manifest, preparation, weights)
+	}
+	return m.Next(manifest, weights)
+}
+
+// sameMaps reports whether two plans make the same blocks of the same preparation.
+func sameMaps(a, b *schemas.Plan) bool {
+	return a.Seed == b.Seed && a.Intercept == b.Intercept && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
+		return s.Features == t.Features && s.Link == t.Link && s.Scores == t.Scores
+	})
+}
+
 // Stage returns how a stage, counted from 0, makes its block.
 func (m *Model) Stage(stage int) *Stage { return m.stages[stage].Stage }
 

@@ -80,19 +80,27 @@ func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, _, err := c.ModelAt(ctx, place, nil)
+	return m, err
+}
+
+// ModelAt reads the version at a place as a model, and when it was written. before is a model that it shares what is the same with; nil: none.
+// The error may be a *[GoneError].
+func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model.Model) (m *model.Model, written time.Time, err error) {
 	v := c.newVersion(place)
 	if err := v.read(ctx, place.From, place.To); err != nil {
-		return nil, err
+		return nil, written, err
 	}
 	if v.manifest != nil {
-		if m, err := v.model(); err == nil {
-			return m, nil
+		if m, err := v.model(before); err == nil {
+			return m, v.written, nil
 		}
 	}
 	if err := v.readAll(ctx); err != nil {
-		return nil, err
+		return nil, written, err
 	}
-	return v.model()
+	m, err = v.model(before)
+	return m, v.written, err
 }
 
 // Survey returns the survey's result of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a
@@ -237,8 +245,8 @@ func (v *version) survey() (*schemas.SurveyResult, error) {
 	return schemas.SurveyResultOf(prepare)
 }
 
-// model returns the version as a model.
-func (v *version) model() (*model.Model, error) {
+// model returns the version as a model, which shares what is the same with the one before it.
+func (v *version) model(before *model.Model) (*model.Model, error) {
 	survey, err := v.survey()
 	if err != nil {
 		return nil, err
@@ -258,7 +266,7 @@ func (v *version) model() (*model.Model, error) {
 		}
 		slices.Reverse(weights[t])
 	}
-	m, err := model.New(v.manifest, survey.Preparation, weights)
+	m, err := before.Successor(v.manifest, survey.Preparation, weights)
 	if err != nil {
 		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
 	}

@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// firstRetry and lastRetry bound the wait after an error, which doubles. A version that is damaged costs a reading of the whole topic each
+// time, as compaction may have kept copies of its messages anywhere.
+const firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
+
+// run follows until ctx ends.
+func (f *Follower) run(ctx context.Context) {
+	for wait := f.retry; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
+		began := time.Now()
+		f.say(f.followPlans(ctx))
+		if time.Since(began) > lastRetry {
+			wait = f.retry
+		}
+		pause(ctx, wait)
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// errAnew says that the plans topic ends before what was read of it.
+var errAnew = errors.New("the plans topic was made anew, or has lost messages")
+
+// followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it reads all that counts
+// anew. So it finds out that brokers still answer, and what went by during an absence: tombstones do not stay for ever, and a version that
+// is not listed is dropped.
+func (f *Follower) followPlans(ctx context.Context) error {
+	asked := f.now()
+	ledger, err := f.client.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	subscription := f.client.Log.Subscribe(ctx, nil, run.Position{Topic: f.client.Topics.Plans, Offset: ledger.Next, Compacted: true})
+	defer subscription.Close()
+	failed, retry := "", f.retry // the run whose version can't be read
+	for due := time.Now(); ; {
+		place, missing := ledger.Find(f.options.version())
+		switch {
+		case missing != nil:
+			failed = ""
+			f.drop(asked, missing)
+		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
+			if err := f.take(ctx, place); err != nil {
+				failed = place.Run
+				f.say(err)
+			} else {
+				failed, retry = "", f.retry
+				f.confirm(asked)
+			}
+		}
+		if !asked.IsZero() {
+			wait := f.options.checkEvery()
+			if failed != "" {
+				wait, retry = retry, min(2*retry, lastRetry)
+			}
+			due = time.Now().Add(wait)
+		}
+		asked = time.Time{}
+		delivery, late, err := subscription.Next(ctx, time.Until(due))
+		switch {
+		case err != nil:
+			return err
+		case late || ledger.Long():
+			asked = f.now()
+			fresh, err := f.client.ReadLedger(ctx)
+			if err != nil {
+				return err
+			}
+			if fresh.Next < ledger.Next {
+				return errAnew
+			}
+			ledger = fresh
+		case delivery != nil && delivery.Offset >= ledger.Next:
+			_ = ledger.Add(delivery.Message) // a message that is damaged changes nothing
+		}
+	}
+}
+
+// take makes the version at a place the model, unless it is that already.
+func (f *Follower) take(ctx context.Context, place schemas.Place) error {
+	before := f.model.Load()
+	if before != nil && before.Manifest.Run == place.Run {
+		return nil
+	}
+	m, written, err := f.client.ModelAt(ctx, place, before)
+	if err != nil {
+		return err
+	}
+	m.Predict(make([]float32, m.Width()), nil) // makes the random draws, for which the first prediction would wait
+	f.offer(m, written)
+	return nil
+}
+
+// drop notes that there is no version to have, and that the brokers were asked, if they were.
+func (f *Follower) drop(asked time.Time, missing error) {
+	if f.model.Load() != nil {
+		f.offer(nil, time.Time{})
+	}
+	f.confirm(asked)
+	f.say(missing)
+}
+
+// offer makes m the model.
+func (f *Follower) offer(m *model.Model, written time.Time) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.model.Store(m)
+	f.written = written
+	close(f.changed)
+	f.changed = make(chan struct{})
+	if m != nil {
+		f.readable.Do(func() { close(f.ready) })
+	}
+}
+
+// confirm notes that all is well, and when the brokers were asked that said that the version is the one to have, if they were asked.
+func (f *Follower) confirm(asked time.Time) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.err = nil
+	if !asked.IsZero() {
+		f.confirmed = asked
+	}
+}
+
+// say notes what went wrong.
+func (f *Follower) say(err error) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.err = err
+}
+
+// wait notes that an operation waits for brokers, or no longer does.
+func (f *Follower) wait(w kafkalog.Wait) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if delete(f.waiting, w.What); !w.Over {
+		f.waiting[w.What] = w.Err
+	}
+}

@@ -1,0 +1,166 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Follower has the model of the newest version of a pipeline, or of one that was chosen. [Follow] makes followers. All methods may be called
+// from any goroutine.
+type Follower struct {
+	options  Options
+	client   *run.Client
+	close    func() error // stops following, and closes the log if it is the follower's own
+	now      func() time.Time
+	retry    time.Duration // the first wait after an error
+	model    atomic.Pointer[model.Model]
+	ready    chan struct{}
+	readable sync.Once // closes ready
+
+	mutex     sync.Mutex
+	changed   chan struct{}
+	written   time.Time // when the version was written
+	confirmed time.Time // when the brokers were asked that said last that the version is the one to have
+	err       error     // what went wrong last; nil: nothing since the last success
+	waiting   map[string]error
+}
+
+// Follow connects to the brokers, and follows the versions of a pipeline until ctx ends or [Follower.Close] is called. It returns as soon as a
+// broker answers: [Follower.Ready] says when there is a model. The pipeline may have no version yet, or no topics.
+//
+// A version is offered when all of it is here, its digests match, and its random draws are made. It costs one reading of that version,
+// however many are on the topic. Memory is that of the version, and of the next one while it is read. If brokers do not answer, the follower
+// keeps what it has, and goes on when they answer again. A version that was removed is not kept: then [Follower.Model] is the version that
+// takes its place, or nil.
+//
+// It is an error if the options are wrong, if no broker answers, or if the brokers refuse us.
+func Follow(ctx context.Context, o Options) (*Follower, error) {
+	if err := o.Check(); err != nil {
+		return nil, fmt.Errorf("follow versions: %w", err)
+	}
+	f := newFollower(o)
+	log, err := kafkalog.Open(ctx, kafkalog.Options{Brokers: o.Brokers, Security: o.Security, DataDir: o.DataDir, Waiting: f.wait})
+	if err != nil {
+		return nil, fmt.Errorf("follow versions: %w", err)
+	}
+	f.follow(ctx, log, log.Close)
+	return f, nil
+}
+
+// FollowOn is [Follow] on a log that is open, and stays open. It is for the commands of this module: of the options it needs no brokers.
+func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, error) {
+	o.Brokers, o.DataDir = log.Addr(), ""
+	if o.Name == "" || o.checkTimes() != nil {
+		return nil, fmt.Errorf("follow versions: %w", o.Check())
+	}
+	f := newFollower(o)
+	f.follow(ctx, log, func() error { return nil })
+	return f, nil
+}
+
+func newFollower(o Options) *Follower {
+	return &Follower{
+		options: o, now: time.Now, retry: firstRetry, ready: make(chan struct{}), changed: make(chan struct{}), waiting: map[string]error{},
+	}
+}
+
+// follow starts to follow.
+func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) {
+	f.client = run.NewClient(log, f.options.Name, nil)
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() {
+		f.run(ctx)
+		cancel()
+	})
+	f.close = sync.OnceValue(func() error {
+		cancel()
+		err := closeLog() // ends what waits for brokers
+		following.Wait()
+		return err
+	})
+	context.AfterFunc(ctx, func() { _ = f.close() }) // a Close that comes later returns the error
+}
+
+// Close stops following, and returns when that is done. The model stays. A second Close does nothing, and returns the same error.
+func (f *Follower) Close() error { return f.close() }
+
+// Model returns the model of the version that is offered at this moment; nil if there is none, as before [Follower.Ready], or after the last
+// version was removed. It may be used for as long as anybody likes, and never changes.
+func (f *Follower) Model() *model.Model { return f.model.Load() }
+
+// Ready returns a channel that is closed when the first model is there.
+func (f *Follower) Ready() <-chan struct{} { return f.ready }
+
+// Changed returns a channel that is closed when [Follower.Model] changes next. To miss no change, call it before Model.
+func (f *Follower) Changed() <-chan struct{} {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.changed
+}
+
+// Status is what a follower has, and how well it knows that this is what it should have.
+type Status struct {
+	Version int           // its number; 0: there is none, and the other fields are zero but for Silence and Err
+	Run     string        // id of the run that made it
+	Kind    string        // "full", or "update" if it goes on from its parent
+	Parent  string        // id of the run of the version before it in its chain; "": there is none
+	Written time.Time     // when it was written, by the clock of who wrote it
+	Age     time.Duration // since it was written
+	Silence time.Duration // since the brokers were asked that said last that this is the version to have; since the year 1 if they never did
+	Err     error         // what went wrong last; nil: nothing, or all went well since
+}
+
+// Status returns the status of this moment.
+func (f *Follower) Status() Status {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	now := f.now()
+	s := Status{Silence: now.Sub(f.confirmed), Err: f.err}
+	for what, err := range f.waiting {
+		s.Err = fmt.Errorf("%s: %w", what, err)
+	}
+	m := f.model.Load()
+	if m == nil {
+		return s
+	}
+	s.Version, s.Run, s.Kind = m.Manifest.Version, m.Manifest.Run, schemas.RunFull
+	s.Written, s.Age = f.written, now.Sub(f.written)
+	if m.Manifest.Plan.Update() != nil {
+		s.Kind = schemas.RunUpdate
+	}
+	if chain := m.Manifest.Plan.Chain; chain != nil && chain.Parent != nil {
+		s.Parent = chain.Parent.Run
+	}
+	return s
+}
+
+// Stale returns why the model should not be relied on: there is none, the brokers have not answered for [Options.MaxSilence], or the version is
+// older than [Options.MaxAge]. It returns nil if all is well. What to do about it is the caller's business: the model stays.
+func (f *Follower) Stale() error {
+	s := f.Status()
+	var stale error
+	switch {
+	case s.Version == 0 && s.Err == nil:
+		return errors.New("there is no version yet")
+	case s.Version == 0:
+		stale = errors.New("there is no version")
+	case s.Silence > f.options.silence():
+		stale = fmt.Errorf("whether version %d is still the one to have is unknown for %v, expected at most %v", s.Version, s.Silence.Round(time.Millisecond), f.options.silence())
+	case f.options.MaxAge > 0 && s.Age > f.options.MaxAge:
+		return fmt.Errorf("version %d is %v old, expected at most %v", s.Version, s.Age.Round(time.Millisecond), f.options.MaxAge)
+	}
+	if stale != nil && s.Err != nil {
+		stale = fmt.Errorf("%w: %w", stale, s.Err)
+	}
+	return stale
+}

@@ -1,0 +1,331 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// follow follows until the end of the test.
+func follow(t testing.TB, o Options) *Follower {
+	t.Helper()
+	f, err := Follow(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// version returns the number of the version that a follower has; 0: it has none.
+func version(f *Follower) int {
+	if m := f.Model(); m != nil {
+		return m.Manifest.Version
+	}
+	return 0
+}
+
+// await waits until a follower has a version.
+func await(t testing.TB, f *Follower, want int) {
+	t.Helper()
+	for {
+		changed := f.Changed()
+		if version(f) == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+// awaitStatus waits until the status of a follower is as it should be.
+func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
+	t.Helper()
+	for {
+		if s := f.Status(); is(s) {
+			return s
+		}
+		pause(t.Context(), time.Millisecond)
+	}
+}
+
+// A follower has each version soon after it counts. Withheld versions are not offered, a pin comes first, and a version that is removed goes.
+func TestFollowVersions(t *testing.T) {
+	p, cluster := brokers(t)
+	p.publish()
+	f := follow(t, p.options(cluster))
+	<-f.Ready()
+	await(t, f, 1)
+	if s := f.Status(); s.Run != p.places[1].Run || s.Kind != schemas.RunFull || s.Parent != "" || s.Err != nil || s.Age <= 0 || s.Silence > time.Minute {
+		t.Errorf("the status is %+v", s)
+	}
+	p.publish()
+	await(t, f, 2)
+	if s := f.Status(); s.Kind != schemas.RunUpdate || s.Parent != p.places[1].Run {
+		t.Errorf("the status is %+v, expected an update of %s", s, p.places[1].Run)
+	}
+	p.withhold()
+	p.publish()
+	await(t, f, 4)
+	p.pin(3) // also a version that is withheld
+	await(t, f, 3)
+	p.publish()
+	p.pin(1)
+	await(t, f, 1)
+	p.pin(0)
+	await(t, f, 5)
+	p.remove(5)
+	await(t, f, 4)
+	for version := 1; version <= 4; version++ {
+		p.remove(version)
+	}
+	await(t, f, 0)
+	if s := f.Status(); s.Version != 0 || f.Stale() == nil {
+		t.Errorf("without a version the status is %+v, stale: %v", s, f.Stale())
+	}
+	p.publish()
+	await(t, f, 6)
+	if err := f.Stale(); err != nil {
+		t.Errorf("stale: %v", err)
+	}
+}
+
+// The model that a follower has is that of the version, whether it shares feature maps with the one before or not.
+func TestFollowedModelIsTheVersion(t *testing.T) {
+	p, cluster := brokers(t)
+	f := follow(t, p.options(cluster))
+	for i := range 3 {
+		if i == 2 {
+			p.features = 6 // a full run with other stages
+		}
+		number := p.publish()
+		await(t, f, number)
+		whole, err := p.Model(t.Context(), fmt.Sprint(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, got, want := []float32{1, 2, 3}, make([]float32, 2), make([]float32, 2)
+		if f.Model().Predict(row, got) != whole.Predict(row, want) || got[0] != want[0] || f.Model().Digest() != whole.Digest() {
+			t.Errorf("version %d predicts %v, read by itself %v", number, got, want)
+		}
+	}
+}
+
+// A follower of one version keeps it, whatever comes, until it is removed. It waits for a version that is not there yet.
+func TestFollowOneVersion(t *testing.T) {
+	p, cluster := brokers(t)
+	o := p.options(cluster)
+	o.Version = "2"
+	f := follow(t, o)
+	p.publish()
+	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
+	if !errors.As(s.Err, new(*run.NoVersionError)) || s.Version != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	p.publish()
+	await(t, f, 2)
+	byRun := o
+	byRun.Version = p.places[1].Run
+	await(t, follow(t, byRun), 1)
+	p.publish()
+	p.pin(3)
+	p.remove(2)
+	await(t, f, 0)
+}
+
+// A version whose messages are damaged is never the model: the one before it stays, and the status says why. A later one is taken.
+func TestDamagedVersionIsNotOffered(t *testing.T) {
+	for name, damage := range map[string]func(*schemas.Message){
+		"cut off":     func(m *schemas.Message) { m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...) },
+		"one bit":     func(m *schemas.Message) { m.Value[len(m.Value)/2] ^= 1 },
+		"none at all": func(m *schemas.Message) { m.Value = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range []schemas.Kind{schemas.KindPrepare, schemas.KindWeights, schemas.KindManifest} {
+				p, cluster := brokers(t)
+				p.publish()
+				f := follow(t, p.options(cluster))
+				await(t, f, 1)
+				p.damage = func(messages []schemas.Message) []schemas.Message {
+					for i := range messages {
+						if messages[i].Kind() == kind {
+							damage(&messages[i])
+						}
+					}
+					return messages
+				}
+				p.publish()
+				s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
+				if s.Version != 1 {
+					t.Errorf("%s: the follower has version %d", kind, s.Version)
+				}
+				p.damage = nil
+				p.publish()
+				await(t, f, 3)
+				if s := awaitStatus(t, f, func(s Status) bool { return s.Err == nil }); s.Version != 3 {
+					t.Errorf("%s: the follower has version %d", kind, s.Version)
+				}
+			}
+		})
+	}
+}
+
+// While brokers fail, the follower keeps its model and says why it knows nothing. Then it goes on.
+func TestFollowerOutlivesTrouble(t *testing.T) {
+	p, cluster := brokers(t)
+	p.publish()
+	o := p.options(cluster)
+	o.MaxSilence = 40 * time.Millisecond // asks every 10 ms
+	f := follow(t, o)
+	await(t, f, 1)
+	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
+	s := awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence && s.Err != nil })
+	if err := f.Stale(); err == nil || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), "expected at most 40ms") || s.Version != 1 {
+		t.Errorf("stale: %v; the status is %+v", err, s)
+	}
+	p.publish()
+	if version(f) != 1 {
+		t.Errorf("the follower has version %d", version(f))
+	}
+	outage.Remove()
+	await(t, f, 2)
+	awaitStatus(t, f, func(s Status) bool { return s.Silence < o.MaxSilence && s.Err == nil })
+}
+
+// A follower that was away finds a version gone whose removal and tombstones it can't see any more: it is not listed.
+func TestFollowerListsAnew(t *testing.T) {
+	p, cluster := brokers(t)
+	p.publish()
+	o := p.options(cluster)
+	o.MaxSilence = 40 * time.Millisecond
+	f := follow(t, o)
+	await(t, f, 1)
+	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: p.Topics.Plans, Err: kerr.NotLeaderForPartition, Count: -1})
+	awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence })
+	_, end, err := p.Client.Log.Bounds(t.Context(), p.Topics.Plans, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := (&schemas.Ledger{Before: end, Highest: 7}).Messages() // lists no version
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.append(p.Topics.Plans, ledger...)
+	outage.Remove()
+	await(t, f, 0)
+	p.number = 7
+	p.publish()
+	await(t, f, 8)
+}
+
+// A pipeline that has no topics yet, and one whose topics are made anew, are followed all the same.
+func TestTopicsThatComeAndGo(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	f, err := Follow(t.Context(), Options{Name: "p", Brokers: cluster.ListenAddrs(), MaxSilence: 40 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
+	if s.Version != 0 || f.Stale() == nil || !strings.Contains(f.Stale().Error(), "there is no version: ") {
+		t.Errorf("the status is %+v, stale: %v", s, f.Stale())
+	}
+	for range 2 {
+		p := newPublisher(t, kafkalogOptions(cluster))
+		p.publish()
+		p.publish()
+		await(t, f, 2)
+		if err := p.delete(); err != nil {
+			t.Fatal(err)
+		}
+		awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
+	}
+}
+
+// Ages and silence are measured by a clock.
+func TestStale(t *testing.T) {
+	p, _ := brokers(t)
+	p.publish()
+	f := newFollower(Options{Name: "p", MaxAge: 2 * time.Hour, MaxSilence: time.Hour})
+	var ahead atomic.Int64
+	f.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	if err := f.Stale(); err == nil || err.Error() != "there is no version yet" {
+		t.Errorf("stale: %v", err)
+	}
+	f.follow(t.Context(), p.log, func() error { return nil })
+	defer f.Close()
+	await(t, f, 1)
+	awaitStatus(t, f, func(s Status) bool { return s.Silence < time.Minute })
+	for _, c := range []struct {
+		elapsed, silence time.Duration
+		want             string
+	}{
+		{0, time.Hour, ""},
+		{90 * time.Minute, time.Hour, "whether version 1 is still the one to have is unknown for 1h30m0"},
+		{90 * time.Minute, 3 * time.Hour, ""},
+		{150 * time.Minute, 3 * time.Hour, "version 1 is 2h30m0"},
+	} {
+		ahead.Store(int64(c.elapsed))
+		f.options.MaxSilence = c.silence // the follower asks at intervals that it has worked out
+		if err := f.Stale(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+			t.Errorf("after %v: %v, expected %q", c.elapsed, err, c.want)
+		}
+	}
+}
+
+// The end of the context ends a follower. Its model stays.
+func TestFollowerEndsWithItsContext(t *testing.T) {
+	p, cluster := brokers(t)
+	p.publish()
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := Follow(ctx, p.options(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, f, 1)
+	cancel()
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if version(f) != 1 {
+		t.Errorf("the follower has version %d", version(f))
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	for want, o := range map[string]Options{
+		"Name: not set: expected the name of a pipeline": {Brokers: []string{"a:1"}},
+		"Brokers: not set: expected the addresses":       {Name: "p"},
+		"DataDir: d: expected no value":                  {Name: "p", Brokers: []string{"a:1"}, DataDir: "d"},
+		"MaxAge: -1s: expected no negative":              {Name: "p", DataDir: "d", MaxAge: -time.Second},
+		"MaxSilence: -1s: expected no negative":          {Name: "p", DataDir: "d", MaxSilence: -time.Second},
+	} {
+		if _, err := Follow(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "follow versions: "+want) {
+			t.Errorf("got %v, expected %q", err, want)
+		}
+	}
+}

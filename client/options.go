@@ -1,0 +1,73 @@
+package client
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Security is TLS and SASL for the brokers. The zero value is plain text, without a user. docs/security.md says which permissions a follower
+// needs.
+type Security = kafkalog.Security
+
+// Secret is a password. It is never printed.
+type Secret = kafkalog.Secret
+
+// NewSecret returns the Secret that is a text.
+func NewSecret(text string) Secret { return kafkalog.NewSecret(text) }
+
+// Options say which versions to follow, and where they are.
+type Options struct {
+	// Name is the name of the pipeline, the prefix of its topics.
+	Name string
+	// Brokers are host:port addresses of a Kafka cluster, or of an embedded broker that listens. At least one of them must answer.
+	Brokers []string
+	// Security is how to reach Brokers.
+	Security Security
+	// DataDir is the directory of an embedded broker, which is opened if there are no Brokers. One process at a time can have it open, so the
+	// others need the address at which that process listens: see the key listen of the configuration.
+	DataDir string
+	// Version is the version to follow, whatever is made after it: its number, or the id of its run. "" or "latest" is the version that is
+	// pinned, or else the newest that is offered.
+	Version string
+	// MaxSilence is after how long without an answer of the brokers [Follower.Stale] says so; 0: one minute. They are asked four times as often,
+	// and at least every ten seconds.
+	MaxSilence time.Duration
+	// MaxAge is how long after it was written a version is stale, because no other came; 0: never.
+	MaxAge time.Duration
+}
+
+const (
+	defaultSilence = time.Minute
+	longestCheck   = 10 * time.Second
+)
+
+// Check returns what is wrong with the options; nil: nothing.
+func (o *Options) Check() error {
+	switch {
+	case o.Name == "":
+		return schemas.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
+	case len(o.Brokers) == 0 && o.DataDir == "":
+		return schemas.Problem{Key: "Brokers", Value: "not set", Want: "the addresses of brokers, or the directory of an embedded broker in DataDir"}
+	case len(o.Brokers) > 0 && o.DataDir != "":
+		return schemas.Problem{Key: "DataDir", Value: o.DataDir, Want: "no value, as Brokers has " + strings.Join(o.Brokers, ", ")}
+	}
+	return o.checkTimes()
+}
+
+func (o *Options) checkTimes() error {
+	for key, limit := range map[string]time.Duration{"MaxSilence": o.MaxSilence, "MaxAge": o.MaxAge} {
+		if limit < 0 {
+			return schemas.Problem{Key: key, Value: limit.String(), Want: "no negative time"}
+		}
+	}
+	return nil
+}
+
+func (o *Options) version() string           { return cmp.Or(o.Version, run.Latest) }
+func (o *Options) silence() time.Duration    { return cmp.Or(o.MaxSilence, defaultSilence) }
+func (o *Options) checkEvery() time.Duration { return min(o.silence()/4, longestCheck) }

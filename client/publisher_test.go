@@ -1,0 +1,219 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// publisher writes versions of random weights to the topics of the pipeline p, as a solver does. The versions have one preparation and the
+// same feature maps, as those of a chain have.
+type publisher struct {
+	testing.TB
+	*run.Client
+	log                      *kafkalog.Log
+	stages, features, inputs int // of a version; features is of a stage
+	classes                  []string
+	number                   int // of the last version
+	last                     string
+	places                   map[int]schemas.Place // of the versions
+	damage                   func(messages []schemas.Message) []schemas.Message
+}
+
+// brokers starts a cluster of one broker, with the topics of a pipeline, and returns a publisher on it.
+func brokers(t testing.TB) (*publisher, *kfake.Cluster) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return newPublisher(t, kafkalog.Options{Brokers: cluster.ListenAddrs()}), cluster
+}
+
+func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	topics := run.TopicsOf("p")
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
+		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return &publisher{TB: t, Client: run.NewClient(log, "p", nil), log: log, stages: 2, features: 4, inputs: 3, classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
+}
+
+// options are those of a follower of the pipeline, on brokers.
+func (p *publisher) options(cluster *kfake.Cluster) Options {
+	return Options{Name: "p", Brokers: cluster.ListenAddrs()}
+}
+
+func (p *publisher) append(topic string, messages ...schemas.Message) {
+	p.Helper()
+	if _, err := p.Client.Log.Append(p.Context(), topic, 0, messages...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// plan returns the plan of the next version.
+func (p *publisher) plan() *schemas.Plan {
+	stage := solve.Defaults()
+	stage.Features = stages.DefaultsOf(stages.RFF)
+	stage.Features.Size, stage.Link = p.features, link.Softmax
+	plan := &schemas.Plan{
+		Name: "p", Spans: schemas.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone},
+		Stages: slices.Repeat([]schemas.Stage{stage}, p.stages), Seed: 7, Segment: 16, Submission: fmt.Sprint(p.number + 1),
+		Chain: &schemas.Chain{Number: p.number + 1, Begins: []int64{0}},
+	}
+	if p.last != "" {
+		plan.Chain.Parent, plan.Chain.Update = &schemas.Warm{Run: p.last}, &schemas.Update{Passes: 1, Decay: 1}
+	}
+	return plan
+}
+
+// publish writes the next version, its plan before it, and after it the end of its run, and returns its number.
+func (p *publisher) publish() int {
+	p.Helper()
+	return p.publishAs(false)
+}
+
+// withhold is publish of a version that is not offered.
+func (p *publisher) withhold() int {
+	p.Helper()
+	return p.publishAs(true)
+}
+
+func (p *publisher) publishAs(withheld bool) int {
+	p.Helper()
+	place := p.write()
+	place.Withheld = withheld
+	p.end(place)
+	return place.Version
+}
+
+// write writes the plan and the messages of the next version.
+func (p *publisher) write() *schemas.Place {
+	p.Helper()
+	plan, err := p.plan(), error(nil)
+	if _, plan.Since.Plans, err = p.Client.Log.Bounds(p.Context(), p.Topics.Plans, 0); err != nil {
+		p.Fatal(err)
+	}
+	p.number++
+	p.last = plan.Run()
+	messages, err := plan.Messages()
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.append(p.Topics.Plans, messages...)
+	manifest, records := p.version(plan)
+	place, err := p.publishRecords(manifest, records)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.places[place.Version] = *place
+	return place
+}
+
+// publishRecords is [run.Client.PublishVersion], with messages that may be damaged.
+func (p *publisher) publishRecords(manifest *schemas.Manifest, records []*schemas.Record[float32]) (*schemas.Place, error) {
+	client := *p.Client
+	if p.damage != nil {
+		client.Log = damaged{p.Client.Log, p.damage}
+	}
+	return client.PublishVersion(p.Context(), manifest, records)
+}
+
+// damaged is a log to which messages are written that a function has changed.
+type damaged struct {
+	run.Log
+	damage func([]schemas.Message) []schemas.Message
+}
+
+func (d damaged) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	return d.Log.Append(ctx, topic, partition, d.damage(slices.Clone(messages))...)
+}
+
+// end ends the run of a version: now it counts.
+func (p *publisher) end(place *schemas.Place) {
+	p.Helper()
+	p.append(p.Topics.Plans, (&schemas.End{Run: place.Run, State: schemas.Done, Version: place, Attempt: cmp.Or(place.Run, "x")}).Message())
+}
+
+// version returns the manifest of the version of a plan, and its records.
+func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*schemas.Record[float32]) {
+	p.Helper()
+	random := rand.New(rand.NewPCG(uint64(p.number), 1))
+	k := len(p.classes)
+	ones := slices.Repeat([]float32{1}, p.inputs)
+	survey := &schemas.SurveyResult{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()},
+		Preparation: schemas.Tensors[float32]{
+			schemas.Vector(schemas.TensorCenter, make([]float32, p.inputs)), schemas.Vector(schemas.TensorScale, ones),
+			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, p.classes),
+		},
+	}
+	records := []*schemas.Record[float32]{survey.Record()}
+	manifest := &schemas.Manifest{Name: "p", Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes, Prepare: records[0].Digest()}
+	var weights [][]*schemas.Weights
+	for stage := range plan.Stages {
+		values := make([]float32, p.features*k)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		w := &schemas.Weights{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: records[stage].Digest()},
+			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p.features, k, values)}, Final: &schemas.Final{},
+		}
+		record := w.Record()
+		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
+	}
+	m, err := model.New(manifest, survey.Preparation, weights)
+	if err != nil {
+		p.Fatal(err)
+	}
+	manifest.WeightsDigest = m.Digest()
+	return manifest, records
+}
+
+// pin pins a version; 0 unpins.
+func (p *publisher) pin(version int) {
+	p.Helper()
+	p.append(p.Topics.Plans, (&schemas.Pin{Run: p.places[version].Run, Version: version}).Message())
+}
+
+func (p *publisher) remove(version int) {
+	p.Helper()
+	if err := p.RemoveVersion(p.Context(), p.places[version]); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// delete deletes the topics of the pipeline.
+func (p *publisher) delete() error {
+	return p.log.Delete(p.Context(), p.Topics.Plans, p.Topics.Versions, p.Topics.Examples)
+}
+
+func kafkalogOptions(cluster *kfake.Cluster) kafkalog.Options {
+	return kafkalog.Options{Brokers: cluster.ListenAddrs()}
+}
