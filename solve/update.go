@@ -2,6 +2,7 @@ package solve
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -17,7 +18,8 @@ import (
 //	W = (L·S + nλI)⁻¹ (L·A − G),  S = Σ w_c S_c,  A = Σ w_c S_c V_c,  G = Σ w_c G_c,
 //
 // where G_c = Σ x (g(offset + xᵀV_c) − y)ᵀ is the gradient at V_c. To visit an increment is to replace its A_c and G_c: this is
-// incremental majorisation-minimisation (Mairal, ICML 2013). To visit all increments at the same W is the step of Algorithm 1.
+// incremental majorisation-minimisation (Mairal, ICML 2013). To visit all increments at the same W is the step of Algorithm 1; then L-BFGS
+// chooses the steps between the visits, as there is no other error than that of the quadratic.
 //
 // It is a [Fit]. An update is not safe for concurrent use.
 type Update struct {
@@ -39,6 +41,7 @@ type Update struct {
 	seen     int       // visits
 	restarts bool      // nothing of the window stays but what is visited
 	at       tangent   // the last accepted visit
+	lbfgs    *lbfgs    // chooses the steps where all of the window is visited; nil: some is not
 }
 
 // Moments is what a stage's window is known by: sums over its increments, each times its weight.
@@ -239,18 +242,49 @@ func (u *Update) observe(here tangent, losses []schemas.Losses) (*Evaluation, er
 		if h, ok := u.at.curvature(&here, u.share*u.weight); ok {
 			u.met = append(u.met, h)
 		}
-		if u.used < u.most && here.objective > u.at.objective*(1+riseTolerance) {
+		if u.canShorten() && here.objective > u.at.objective+riseTolerance*math.Abs(u.at.objective) {
 			evaluation.Accepted = false
 			u.used = u.most
 			if err := u.refactor(); err != nil {
 				return nil, err
 			}
 			u.at.objective = u.objective(&u.at)
+			if u.lbfgs != nil {
+				u.lbfgs = &lbfgs{}
+				u.choose(nil, &u.at)
+			}
 			return evaluation, nil
 		}
 	}
+	if u.lbfgs != nil {
+		var before *point
+		if u.seen > 1 {
+			before = u.at.point
+		}
+		u.choose(before, &here)
+	}
 	u.at = here
 	return evaluation, nil
+}
+
+// canShorten reports whether the step after a rejected one is another: that of Algorithm 1 with the link's full curvature.
+func (u *Update) canShorten() bool {
+	return u.used < u.most || u.lbfgs != nil && len(u.lbfgs.pairs) > 0
+}
+
+// choose lets L-BFGS choose the step from a visit. Where all of the window is visited, the objective is J, and its gradient is known without
+// S. before is the last accepted point; nil: there is none.
+func (u *Update) choose(before *point, t *tangent) {
+	k := u.shape.Classes
+	t.point = &point{w: narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w))}
+	for i, g := range t.gradient {
+		if t.point.gradient[i] = g / u.weight; i < u.shape.Penalised*k {
+			t.point.gradient[i] += u.scale / u.weight * t.w[i]
+		}
+	}
+	t.point.preconditioned = u.factor.Solve(t.point.gradient, k)
+	t.point.decrement = floats.Dot(t.point.gradient, t.point.preconditioned)
+	t.point.step = u.lbfgs.accept(before, t.point)
 }
 
 // begin computes n, ρ, λ and L, and factors the matrix of the step.
@@ -263,7 +297,9 @@ func (u *Update) begin() error {
 	if u.weight <= 0 {
 		return NoWeightError{}
 	}
-	u.share = min(visited/u.weight, 1)
+	if u.share = visited / u.weight; u.share > 1-1e-9 { // but for rounding, all is visited
+		u.share = 1
+	}
 	p, trace := float64(u.shape.Penalised), 0.0
 	for i, at := 0, 0; i < u.shape.Penalised; i, at = i+1, at+i+2 {
 		trace += u.before.Gram[at]
@@ -277,6 +313,9 @@ func (u *Update) begin() error {
 			met = u.most / 2
 		}
 		u.used = min(u.most, max(met, least))
+		if u.share == 1 {
+			u.lbfgs = &lbfgs{}
+		}
 	}
 	return u.refactor()
 }
@@ -294,6 +333,7 @@ type tangent struct {
 	scores, gradient []float64
 	loss             float64
 	objective        float64 // with the matrix that is factored now
+	point            *point  // for L-BFGS
 }
 
 // curvature returns the mean curvature of the visited rows' loss along the step between two visits:
@@ -315,19 +355,18 @@ func (u *Update) objective(t *tangent) float64 {
 	return u.weight*u.factor.Energy(t.w, k)/2 - l*floats.Dot(t.w, u.before.Scores) + floats.Dot(t.w, u.before.Gradient) - l/2*floats.Dot(t.w, t.scores) + t.loss
 }
 
-// Next returns the weights after the visits so far. They are final after the last pass, or the one after it if the last was not accepted:
+// Next returns the weights after the visits so far. The last step is that of Algorithm 1, as nobody sees whether it raises the objective. The weights are final after the last pass, or the one after it if the last was not accepted:
 // no visit is made with them before the next update.
 func (u *Update) Next() (Step, error) {
-	k := u.shape.Classes
+	k, final := u.shape.Classes, u.at.terms != nil
+	if u.lbfgs != nil && !final {
+		return Step{W: u.at.point.trial()}, nil
+	}
 	target := make([]float64, len(u.at.w))
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	w := make([]float32, len(target))
-	for i, x := range u.factor.Solve(target, k) {
-		w[i] = float32(x)
-	}
-	return Step{W: w, Final: u.at.terms != nil, Of: u.seen}, nil
+	return Step{W: narrow(u.factor.Solve(target, k)), Final: final, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The
