@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -570,7 +572,16 @@ func (r *runner) fullPlan(ctx context.Context, l *run.Ledger, sources []schemas.
 	}
 	r.keepWhatCounted(plan.Chain, sources)
 	plan.Classes = r.classes()
+	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
+}
+
+// mostTerms returns how many terms the state topic may have; 0: any number, or none at all.
+func (r *runner) mostTerms() int {
+	if !updatable(r.job.Stages) {
+		return 0
+	}
+	return r.job.Retrain.mostTerms(cmp.Or(r.job.Topics, DefaultTopics()).State, r.window.Window)
 }
 
 // classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
@@ -619,6 +630,7 @@ func (r *runner) updatePlan(ctx context.Context, l *run.Ledger, sources []schema
 		c.Increment.Weight *= o.Decay
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}
+	plan.Chain.Merge = merges(window, plan.Chain.Update.Refresh, r.mostTerms())
 	return plan, nil
 }
 
@@ -666,6 +678,7 @@ func (r *runner) fullWith(plan *schemas.Plan, window *schemas.Window) (*schemas.
 	}
 	plan.Spans, plan.Classes = all, r.classes()
 	plan.Chain.Increments = append(plan.Chain.Increments, increment)
+	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
 }
 
@@ -688,21 +701,33 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 			left++
 		}
 	}
-	for i, c := range window.Increments {
-		switch oldest := len(stays) == 0; {
-		case c.Increment.Rows() == 0: // it pushes no other out
-			left++
-		case oldest && o.Increments > 0 && left+1 > o.Increments:
-		case oldest && o.Rows > 0 && rows-c.Increment.Rows() >= o.Rows:
-		case o.Time > 0 && c.Until < chain.Until-o.Time.Milliseconds():
-		case expires(&c.Increment, staying): // also a later one, of a source that was sealed late
+	for _, group := range window.Groups() {
+		has, with, oldest, gone := int64(0), 0, int64(math.MaxInt64), false // of merged increments, which leave together
+		for _, i := range group {
+			c := &window.Increments[i]
+			if has += c.Increment.Rows(); c.Increment.Rows() > 0 {
+				with++
+			}
+			oldest, gone = min(oldest, c.Until), gone || expires(&c.Increment, staying)
+		}
+		switch first := len(stays) == 0; {
+		case has == 0: // it pushes no other out
+		case first && o.Increments > 0 && left+1 > o.Increments:
+		case first && o.Rows > 0 && rows-has >= o.Rows:
+		case o.Time > 0 && oldest < chain.Until-o.Time.Milliseconds():
+		case gone: // also a later one, of a source that was sealed late
 		default:
-			stays = append(stays, window.Increments[i])
+			for _, i := range group {
+				stays = append(stays, window.Increments[i])
+			}
 			continue
 		}
-		rows, left = rows-c.Increment.Rows(), left-1
-		c.Increment.Weight *= u.Decay
-		u.Leave = append(u.Leave, c.Increment)
+		rows, left = rows-has, left-with
+		for _, i := range group {
+			c := window.Increments[i].Increment
+			c.Weight *= u.Decay
+			u.Leave = append(u.Leave, c)
+		}
 	}
 	return stays, nil
 }

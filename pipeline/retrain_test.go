@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -95,6 +96,78 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 			compare("interrupted", digests(t, log, job.Name))
 		})
 	}
+}
+
+// Where the state topic has no room for the terms of all increments, neighbours are merged, and visited and dropped together. So their number
+// is bounded, and the versions depend on the log alone.
+func TestChainMergesIncrements(t *testing.T) {
+	for _, link := range []schemas.Link{"identity", "softmax"} {
+		t.Run(string(link), func(t *testing.T) {
+			job := chainJob(t, link)
+			job.Retrain.Decay, job.Retrain.Refresh, job.Retrain.Full = 1, 1, FullOptions{Every: 9}
+			job.Retrain.Window = WindowOptions{Rows: 900}
+			apart := openEmbedded(t)
+			if _, err := Retrain(t.Context(), apart, openBLAS(t), job, true, event.Ignore{}); err != nil {
+				t.Fatal(err)
+			}
+			const most = 5
+			w := newestWindow(t, apart, job)
+			job.Topics = DefaultTopics()
+			job.Topics.State = Bytes(w.GramsSize + most*w.TermsSize)
+			log := openEmbedded(t)
+			merged := 0
+			rec := recorderFunc(func(e event.Event) {
+				if _, ok := e.(event.Retrained); !ok {
+					return
+				}
+				now := newestWindow(t, log, job)
+				if groups := len(now.Groups()); groups > most {
+					t.Errorf("version %d has terms of %d groups of increments, expected at most %d", now.Chain.Number, groups, most)
+				} else if groups < len(now.Increments) {
+					merged++
+				}
+			})
+			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
+				t.Fatal(err)
+			}
+			if merged < 6 {
+				t.Errorf("%d windows with merged increments, expected more", merged)
+			}
+			// however often it ends
+			again := openEmbedded(t)
+			for events, done := 25, false; !done; events += 19 {
+				ctx, cancel := context.WithCancel(t.Context())
+				_, err := Retrain(ctx, again, openBLAS(t), job, true, &interrupter{events % 61, cancel})
+				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				cancel()
+			}
+			if got, want := digests(t, again, job.Name), digests(t, log, job.Name); !slices.Equal(got, want) {
+				t.Errorf("interrupted:\n%v\nexpected\n%v", got, want)
+			}
+		})
+	}
+}
+
+// recorderFunc is a recorder that is a function.
+type recorderFunc func(event.Event)
+
+func (f recorderFunc) Record(e event.Event) { f(e) }
+
+// newestWindow reads the window after the newest version of a chain.
+func newestWindow(t *testing.T, log *kafkalog.Log, job Job) *schemas.Window {
+	t.Helper()
+	p := open(log, job.Name, nil)
+	manifest, err := p.Version(t.Context(), run.Latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := run.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored.Window
 }
 
 // heapAt measures the heap after some versions of a chain.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -44,4 +45,60 @@ func AlwaysFull(stages []schemas.Stage) string {
 		}
 	}
 	return ""
+}
+
+// mostTerms returns how many increments, or groups of merged ones, may have terms on a state topic of so many bytes, with a window of a chain; 0: as
+// many as there are. Increments of different weights can't be merged, as their terms are kept at weight 1.
+func (o RetrainOptions) mostTerms(state Bytes, w *schemas.Window) int {
+	if o.Decay != 1 || w.TermsSize == 0 {
+		return 0
+	}
+	return int(max((int64(state)-w.GramsSize)/w.TermsSize, o.fewestTerms()))
+}
+
+// fewestTerms is how many terms a chain needs room for: those that an update writes, and two others that it merges.
+func (o RetrainOptions) fewestTerms() int64 { return int64(o.Refresh) + 3 }
+
+// merges returns which neighbouring increments of a window are to be merged, so that there are at most so many terms after an update that visits
+// some of them and adds one. The neighbours with the fewest increments go first; of two equals the older. An update takes merged increments
+// that it visits apart.
+func merges(w *schemas.Window, visited []schemas.Increment, most int) (pairs [][2]int) {
+	type group struct{ first, size int }
+	var list []group
+	for _, members := range w.Groups() {
+		first := w.Increments[members[0]].Increment.Number
+		if !slices.ContainsFunc(visited, func(c schemas.Increment) bool { return c.Number == first }) {
+			list = append(list, group{first, len(members)})
+			continue
+		}
+		for _, i := range members {
+			list = append(list, group{w.Increments[i].Increment.Number, 1})
+		}
+	}
+	for most > 0 && len(list) > 1 && len(list)+1 > most {
+		best := 1
+		for i := range list[1:] {
+			if i+1 > best && list[i].size+list[i+1].size < list[best-1].size+list[best].size {
+				best = i + 1
+			}
+		}
+		pairs = append(pairs, [2]int{list[best-1].first, list[best].first})
+		list[best-1].size += list[best].size
+		list = slices.Delete(list, best, best+1)
+	}
+	return pairs
+}
+
+// mergesOfFull returns which increments of a full run are to be merged, so that it leaves room for as many terms as it has.
+func mergesOfFull(increments []schemas.Increment, most int) (pairs [][2]int) {
+	if most == 0 || len(increments) <= most {
+		return nil
+	}
+	each := (2*len(increments) + most - 1) / most
+	for first := 0; first < len(increments); first += each {
+		for _, c := range increments[first+1 : min(first+each, len(increments))] {
+			pairs = append(pairs, [2]int{increments[first].Number, c.Number})
+		}
+	}
+	return pairs
 }

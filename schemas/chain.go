@@ -31,6 +31,9 @@ type Chain struct {
 	Gate *Gate `json:"gate,omitempty"`
 	// Open says that the classes were found, so more may come: rows of other labels are left out, and counted, until they are enough.
 	Open bool `json:"open,omitempty"`
+	// Merge has pairs of increments, by their numbers: those of the second, and of others that it was merged with before, follow those of the
+	// first in the window. Their terms are added up. From then on they are visited together, and leave together.
+	Merge [][2]int `json:"merge,omitempty"`
 	// Progress is how far sources were counted by the runs before: those of the plan, or in a full run all that may still come.
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
@@ -75,6 +78,25 @@ type Increment struct {
 type IncrementTime struct {
 	Number int   `json:"number"` // of the increment
 	Until  int64 `json:"until"`  // milliseconds since 1970
+}
+
+// Merged returns the numbers in Merge, those that become one group together.
+func (c *Chain) Merged() (groups [][]int) {
+	of := func(number int) int {
+		return slices.IndexFunc(groups, func(group []int) bool { return slices.Contains(group, number) })
+	}
+	for _, pair := range c.Merge {
+		for _, number := range pair {
+			if of(number) < 0 {
+				groups = append(groups, []int{number})
+			}
+		}
+		if to, from := of(pair[0]), of(pair[1]); to != from {
+			groups[to] = append(groups[to], groups[from]...)
+			groups = slices.Delete(groups, from, from+1)
+		}
+	}
+	return groups
 }
 
 // Newest returns the place of the newest increment among those that the run visits: the new one of an update, the last of a full run.

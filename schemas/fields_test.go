@@ -97,6 +97,8 @@ func jsonType(of reflect.Type) string {
 		return jsonType(of.Elem())
 	case reflect.Slice:
 		return "list of " + jsonType(of.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("list of %d × %s", of.Len(), jsonType(of.Elem()))
 	case reflect.Map:
 		return "object of " + jsonType(of.Elem()) + " by text"
 	case reflect.Struct:

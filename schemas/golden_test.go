@@ -135,7 +135,7 @@ func updatePlan() *Plan {
 	}
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
-		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Merge: [][2]int{{1, 2}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
 			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
 	}

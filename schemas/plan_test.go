@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -36,6 +37,10 @@ func leaves(v reflect.Value, at string, with func(at string, leaf reflect.Value)
 		}
 	case reflect.Pointer:
 		leaves(v.Elem(), at, with)
+	case reflect.Array:
+		for i := range v.Len() {
+			leaves(v.Index(i), fmt.Sprintf("%s[%d]", at, i), with)
+		}
 	case reflect.Slice:
 		leaves(v.Index(0), at+"[0]", with)
 		with(at, v)

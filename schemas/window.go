@@ -13,6 +13,8 @@ type Window struct {
 	FullRows   int64             `json:"full_rows"`  // rows of the window at that run
 	Ends       []int64           `json:"ends"`       // by partition: the offset after the last that was looked at
 	Stages     int               `json:"stages"`     // whose sums and terms are on the state topic
+	TermsSize  int64             `json:"terms_size"` // bytes of the terms of an increment, of all stages
+	GramsSize  int64             `json:"grams_size"` // bytes of the Gram matrices of all stages
 	Increments []WindowIncrement `json:"increments"` // in the order in which they came
 	// Bases are earlier windows on the state topic. If there are any, Increments has what has changed since the last of them, which itself
 	// may be a change of the one before; the first has all increments. See [Window.ChangesOf].
@@ -42,7 +44,7 @@ type WindowIncrement struct {
 	Fitted    float64    `json:"fitted"`          // Σw of its training rows
 	Messages  int64      `json:"messages"`        // that have training rows
 	Until     int64      `json:"until,omitempty"` // when its newest message was written, in milliseconds since 1970
-	Terms     StatePlace `json:"terms"`           // on the state topic
+	Terms     StatePlace `json:"terms"`           // on the state topic; those of merged increments are at the same place
 }
 
 // ErrorSum is how messages that follow each other were predicted before they were learnt.
@@ -65,6 +67,11 @@ type StatePlace struct {
 	Partitions []int `json:"partitions,omitempty"`
 	// Decay is what the Gram matrix before the run was multiplied by.
 	Decay float64 `json:"decay,omitempty"`
+}
+
+// Same reports whether two places are those of the same records. Places of no records are never the same.
+func (p StatePlace) Same(o StatePlace) bool {
+	return p.Run != "" && p.Run == o.Run && p.Index == o.Index
 }
 
 // Messages encodes the window for the state topic. The error is a *[DocumentError].
@@ -121,7 +128,7 @@ func (w *Window) decay() float64 {
 func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
 	a, b := &i.Increment, &before.Increment
 	same := func(a, b Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
-	return i.Visited == before.Visited && a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
+	return i.Visited == before.Visited && i.Terms.Run == before.Terms.Run && i.Terms.Index == before.Terms.Index && a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
 }
 
 // On gives a stored window all of its increments, given the last of its Bases, which must have all of its own.
@@ -160,9 +167,57 @@ func (w Window) Without(spans Spans) *Window {
 	return &w
 }
 
-// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.
-func (w *Window) Longest(n int) []WindowIncrement {
-	list := slices.Clone(w.Increments)
-	slices.SortStableFunc(list, func(a, b WindowIncrement) int { return a.Visited - b.Visited })
-	return list[:min(max(n, 0), len(list))]
+// Groups returns the places of the increments in the window, those of merged increments together, in order.
+func (w *Window) Groups() (groups [][]int) {
+	for i := range w.Increments {
+		if last := len(groups) - 1; i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms) {
+			groups[last] = append(groups[last], i)
+			continue
+		}
+		groups = append(groups, []int{i})
+	}
+	return groups
+}
+
+// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier. Merged increments are
+// visited together, so if the first have more than n, they are all.
+func (w *Window) Longest(n int) (list []WindowIncrement) {
+	groups := w.Groups()
+	slices.SortStableFunc(groups, func(a, b []int) int { return w.Increments[a[0]].Visited - w.Increments[b[0]].Visited })
+	for _, group := range groups {
+		if n <= 0 || len(list) > 0 && len(list)+len(group) > n {
+			break
+		}
+		for _, i := range group {
+			list = append(list, w.Increments[i])
+		}
+	}
+	return list
+}
+
+// Merged reports whether an increment has the same terms as the one before it.
+func (w *Window) Merged(number int) bool {
+	i := slices.IndexFunc(w.Increments, func(c WindowIncrement) bool { return c.Increment.Number == number })
+	return i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms)
+}
+
+// Merge gives increments common terms, as a chain says. at returns where these are, given the place of a pair in the list.
+func (w *Window) Merge(pairs [][2]int, at func(pair int) StatePlace) {
+	for n, pair := range pairs {
+		var members []*WindowIncrement
+		for _, group := range w.Groups() {
+			if first := w.Increments[group[0]].Increment.Number; first == pair[0] || first == pair[1] {
+				for _, i := range group {
+					members = append(members, &w.Increments[i])
+				}
+			}
+		}
+		visited, place := members[0].Visited, at(n)
+		for _, m := range members {
+			visited = min(visited, m.Visited)
+		}
+		for _, m := range members {
+			m.Visited, m.Terms = visited, place
+		}
+	}
 }

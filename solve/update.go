@@ -91,6 +91,15 @@ type Terms struct {
 	Gradient []float64 // G_c, p × k
 }
 
+// Add adds the terms of an increment of the same weight.
+func (t *Terms) Add(o Terms) {
+	if t.Scores == nil {
+		t.Scores, t.Gradient = make([]float64, len(o.Scores)), make([]float64, len(o.Gradient))
+	}
+	floats.Add(t.Scores, o.Scores)
+	floats.Add(t.Gradient, o.Gradient)
+}
+
 // Visited is an increment that an update visits.
 type Visited struct {
 	Weight float64 // w_c

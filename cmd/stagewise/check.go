@@ -134,8 +134,10 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	size := c.Retrain.StateSize(columns, classes)
 	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", amount(size.Increment), each, amount(size.Snapshot), state(c))
 	switch {
+	case size.Increments == 0 && c.Retrain.Decay == 1:
+		text += "; retrain.window sets no number of increments, so neighbours are merged where topics.state has no room for all"
 	case size.Increments == 0:
-		text += "; retrain.window sets no number of increments"
+		text += "; retrain.window sets no number of increments, and with retrain.decay none can be merged"
 	case each == "":
 		text += fmt.Sprintf("; %s with %d increments", amount(size.Total()), size.Increments)
 	default:

@@ -181,7 +181,7 @@ func TestCheckOfState(t *testing.T) {
 	for settings, want := range map[string]string{
 		stages: "164 kB for each increment and class, and 42 MB for a snapshot, on blobs.state; at most 100 increments\n",
 		stages + "; examples.classes=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]": "1.6 MB for each increment, and 42 MB for a snapshot, on blobs.state; 206 MB with 100 increments\n",
-		large + classes: "66 MB for each increment, and 671 MB for a snapshot, on blobs.state; retrain.window sets no number of increments\n",
+		large + classes: "66 MB for each increment, and 671 MB for a snapshot, on blobs.state; retrain.window sets no number of increments, so neighbours are merged where topics.state has no room for all\n",
 		large + classes + "; retrain.window.rows=40000; retrain.rows=1000":          "; 3.4 GB with 41 increments\n",
 		large + classes + "; retrain.window.rows=90000; retrain.rows=1000":          "stagewise: topics.state: 4.0 GiB: expected at least 6.6 GB, for a snapshot",
 		large + "; topics.state=100MB":                                              "stagewise: topics.state: 95 MiB: expected at least 673 MB, for a snapshot",

@@ -83,12 +83,14 @@ func (s *Store) put(h *head) {
 
 // chained is what a solver keeps of a run of a chain, beside what it keeps of any run.
 type chained struct {
-	before     *head               // what an update goes on from
-	beforeAt   *schemas.StatePlace // where its window is
-	refreshed  [][]solve.Terms     // of each increment that is visited again, by stage
-	plansFrom  int64               // of the version before: see schemas.Manifest
+	before     *head                 // what an update goes on from
+	beforeAt   *schemas.StatePlace   // where its window is
+	refreshed  [][]solve.Terms       // of each increment that is visited again, by stage
+	loaded     map[int][]solve.Terms // of increments that an update merges and does not visit, by number and stage
+	plansFrom  int64                 // of the version before: see schemas.Manifest
 	after      head
-	terms      [][]solve.Terms // of each stage, by visited increment
+	terms      [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
+	merged     [][]solve.Terms // of each stage, by group of increments that the run merges
 	encodings  []*encoding     // of an update, by stage
 	fitted     []float64       // Σw of the training rows of each visited increment
 	grams      [][]float64     // of each stage of a full run
@@ -271,6 +273,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.updates[f.number].After()
 		c.after.moments, c.terms, c.fitted = append(c.after.moments, moments), append(c.terms, terms), fitted
+		s.mergeTerms()
 		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {
 			s.last = c.sum // how the rows were predicted before they were learnt
@@ -304,6 +307,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		c.fitted[i] = visited[2*i] / w
 	}
 	c.after.moments, c.terms = append(c.after.moments, moments), append(c.terms, terms)
+	s.mergeTerms()
 	return nil
 }
 
@@ -323,24 +327,13 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		}
 	}
 	c.after.window = w
-	state := &stateWriter{Solver: s}
-	for i, increment := range s.visitedIncrements(w) {
+	state, visited := &stateWriter{Solver: s}, s.visitedIncrements(w)
+	for _, increment := range visited {
 		increment.Visited = s.plan.Chain.Number
-		if len(c.terms) < len(s.plan.Stages) {
-			continue // a learnt link: every version is full
-		}
-		var messages []schemas.Message
-		for t := range c.terms {
-			encoded, err := s.encodedTerms(t, i)
-			if err != nil {
-				return nil, err
-			}
-			messages = append(messages, encoded...)
-		}
-		increment.Terms = schemas.StatePlace{Run: s.run, Index: i}
-		if err := state.add(ctx, messages, &increment.Terms); err != nil {
-			return nil, err
-		}
+	}
+	merged, err := s.writeTerms(ctx, state, visited)
+	if err != nil {
+		return nil, err
 	}
 	var messages []schemas.Message
 	for t := range c.after.moments {
@@ -357,6 +350,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := state.flush(ctx); err != nil {
 		return nil, err
 	}
+	w.Merge(s.plan.Chain.Merge, merged)
 	if s.snapshots() {
 		w.Snapshot, w.Since = w.Moments, nil
 	}
@@ -364,8 +358,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if s.plan.Update() != nil {
 		stored = w.ChangesOf(c.before.window, *c.beforeAt)
 	}
-	messages, err := stored.Messages()
-	if err != nil {
+	if messages, err = stored.Messages(); err != nil {
 		return nil, err
 	}
 	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
@@ -374,6 +367,82 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	}
 	report.Retrain.WindowRows, report.Retrain.Drift = w.Rows(), w.Changed > 0
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
+}
+
+// writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a pair
+// of merged increments are, once all is written.
+func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, visited []*schemas.WindowIncrement) (merged func(pair int) schemas.StatePlace, err error) {
+	c, groups := &s.chained, s.plan.Chain.Merged()
+	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
+	for _, increment := range visited {
+		increment.Terms = schemas.StatePlace{}
+		places = append(places, &increment.Terms)
+	}
+	for range groups {
+		places = append(places, &schemas.StatePlace{})
+	}
+	for i, place := range places {
+		if len(c.terms) < len(s.plan.Stages) || i < len(visited) && c.terms[0][i].Scores == nil {
+			continue // a learnt link, so every version is full; or the terms of a group have them
+		}
+		var messages []schemas.Message
+		for t := range c.terms {
+			encoded, err := s.encodedTerms(t, i)
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, encoded...)
+		}
+		*place = schemas.StatePlace{Run: s.run, Index: i}
+		if err := state.add(ctx, messages, place); err != nil {
+			return nil, err
+		}
+	}
+	return func(pair int) schemas.StatePlace {
+		of := slices.IndexFunc(groups, func(numbers []int) bool { return slices.Contains(numbers, s.plan.Chain.Merge[pair][0]) })
+		return *places[len(visited)+of]
+	}, nil
+}
+
+// mergeTerms adds up the terms of increments that the run merges, at the stage that has ended last.
+func (s *Solver) mergeTerms() {
+	c, t := &s.chained, len(s.chained.terms)-1
+	at := map[int]solve.Terms{}
+	for number, terms := range c.loaded {
+		at[number] = terms[t]
+	}
+	place := map[int]int{}
+	for i, number := range s.visitedNumbers() {
+		at[number], place[number] = c.terms[t][i], i
+	}
+	var merged []solve.Terms
+	for _, group := range s.plan.Chain.Merged() {
+		sum := solve.Terms{}
+		for _, number := range group {
+			sum.Add(at[number])
+			if i, visited := place[number]; visited {
+				c.terms[t][i] = solve.Terms{}
+			}
+		}
+		merged = append(merged, sum)
+	}
+	c.merged = append(c.merged, merged)
+}
+
+// visitedNumbers returns the numbers of the increments that the run visits, in the order of its visits.
+func (s *Solver) visitedNumbers() (numbers []int) {
+	chain := s.plan.Chain
+	if chain.Update == nil {
+		for i := range s.chained.increments {
+			numbers = append(numbers, s.chained.increments[i].Number)
+		}
+		return numbers
+	}
+	numbers = append(numbers, chain.Number)
+	for i := range chain.Update.Refresh {
+		numbers = append(numbers, chain.Update.Refresh[i].Number)
+	}
+	return numbers
 }
 
 // rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until a version is
@@ -393,6 +462,11 @@ func (s *Solver) shape(stage int) (p, k int) {
 func (s *Solver) window() *schemas.Window {
 	c, chain := &s.chained, s.plan.Chain
 	w := &schemas.Window{Run: s.run, Chain: chain, Full: chain.Number, Stages: len(s.plan.Stages)}
+	for t := range w.Stages {
+		p, k := s.shape(t)
+		w.TermsSize += 2 * 8 * int64(p) * int64(k)
+		w.GramsSize += 8 * int64(p) * int64(p+1) / 2
+	}
 	if u := chain.Update; u != nil {
 		before := c.before.window
 		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot

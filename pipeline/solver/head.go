@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -44,11 +45,31 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 	}
 	for _, list := range [][]schemas.Increment{u.Refresh, u.Leave} {
 		for i := range list {
+			if c.before.window.Merged(list[i].Number) { // the terms are those of the increment before it too
+				c.refreshed = append(c.refreshed, make([]solve.Terms, len(s.plan.Stages)))
+				continue
+			}
 			terms, err := s.readTerms(ctx, c.before.window, list[i].Number)
 			if err != nil {
 				return err
 			}
 			c.refreshed = append(c.refreshed, terms)
+		}
+	}
+	visited := s.visitedNumbers()
+	for _, pair := range s.plan.Chain.Merge {
+		for _, number := range pair {
+			if c.loaded[number] != nil || slices.Contains(visited, number) {
+				continue
+			}
+			terms, err := s.readTerms(ctx, c.before.window, number)
+			if err != nil {
+				return err
+			}
+			if c.loaded == nil {
+				c.loaded = map[int][]solve.Terms{}
+			}
+			c.loaded[number] = terms
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // An update encodes what each stage leaves to the next run while workers visit the stages after it. A full run, which may have very many
@@ -36,6 +37,10 @@ func (s *Solver) beginEncoding(stage int) {
 		defer close(e.done)
 		for _, r := range terms {
 			var messages []schemas.Message
+			if r.Scores == nil { // merged with others
+				e.terms = append(e.terms, nil)
+				continue
+			}
 			if messages, e.err = s.Codec.EncodeDouble(r.Record()); e.err != nil {
 				return
 			}
@@ -52,7 +57,8 @@ func (c *chained) endEncoding() {
 	}
 }
 
-// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited.
+// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited. Those that an update
+// merges follow.
 func (s *Solver) encodedTerms(stage, increment int) ([]schemas.Message, error) {
 	if stage < len(s.chained.encodings) {
 		e := s.chained.encodings[stage]
@@ -74,9 +80,9 @@ func (s *Solver) encodedMoments(stage int) ([]schemas.Message, error) {
 	return s.Codec.EncodeDouble(s.momentsRecord(stage).Record())
 }
 
-// termsRecords returns the terms of each increment that the run has visited.
+// termsRecords returns the terms of each increment that an update has visited, and of those that it merges.
 func (s *Solver) termsRecords(stage int) (list []*schemas.Terms) {
-	for i := range s.chained.terms[stage] {
+	for i := range len(s.chained.terms[stage]) + len(s.chained.merged[stage]) {
 		list = append(list, s.termsRecord(stage, i))
 	}
 	return list
@@ -85,7 +91,12 @@ func (s *Solver) termsRecords(stage int) (list []*schemas.Terms) {
 func (s *Solver) termsRecord(stage, increment int) *schemas.Terms {
 	id := schemas.Identity{Kind: schemas.KindTerms, Run: s.run, Stage: stage, Visit: increment, Parent: s.chain.Root}
 	p, k := s.shape(stage)
-	terms := s.chained.terms[stage][increment]
+	terms, visited := solve.Terms{}, s.chained.terms[stage]
+	if increment < len(visited) {
+		terms = visited[increment]
+	} else {
+		terms = s.chained.merged[stage][increment-len(visited)]
+	}
 	return &schemas.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}
 }
 
