@@ -25,6 +25,9 @@ func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o Retrai
 	sc := emptyScenario(t, examples, bytes, list...)
 	sc.chain = &simChain{reports: map[string]schemas.Digest{}}
 	sc.job.Retrain, sc.job.Keep = o, simKeep
+	if sc.job.Topics = DefaultTopics(); o.Decay == 1 {
+		sc.job.Topics.State = 1
+	}
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m schemas.Message) {
@@ -101,7 +104,9 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	if plan.Update() != nil {
 		s.chained[id] = schemas.RunUpdate
 	}
-	s.numbers[id] = plan.Chain.Number
+	if s.numbers[id] = plan.Chain.Number; len(plan.Chain.Merge) > 0 {
+		s.log.count(merging)
+	}
 	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)
 	if plan.Chain.Parent != nil {
 		turn = fmt.Sprint(*plan.Chain.Parent, plan.Chain.Attempt)
@@ -126,6 +131,10 @@ func (s *simulation) noteMade(id string) {
 		s.log.happen(lateSeal, "a source is sealed, whose messages version %d has passed over", sealedAfter)
 		s.log.topics[s.topics.Plans][0].append(s.late.Message()) // in the offset before the end of the run
 	}
+	if s.forget != nil && len(s.made) == forgottenAfter {
+		s.log.happen(forgetting, "rows are forgotten that version %d has learnt", forgottenAfter)
+		s.log.topics[s.topics.Forget][0].append(s.forget.Message())
+	}
 }
 
 // checkChainReport checks what the report of a run of a chain, a single message, says of its version. Without faults it is learnt.
@@ -146,6 +155,20 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 		s.chain.reports[lineage] = got
 	} else if want := s.chain.reports[lineage]; got != want {
 		s.fail("the report of run %s (%s) says %+v, which is not what it says without faults", id, lineage, of)
+	}
+}
+
+// checkForgotten checks that no version is left that has learnt from rows that were forgotten.
+func (s *simulation) checkForgotten() {
+	p, ctx := s.pipeline(unattended()), context.Background()
+	f, err := p.forgotten(ctx)
+	if err != nil {
+		s.fail("%v", err)
+		return
+	}
+	learnt, err := p.haveLearnt(ctx, f)
+	if err != nil || len(learnt) > 0 || len(f.rows) == 0 {
+		s.fail("forgotten are %v, from which the versions %v have learnt: %v", f.rows, learnt, err)
 	}
 }
 
@@ -189,5 +212,22 @@ func chainOptions() RetrainOptions {
 	o := DefaultRetrain()
 	o.Rows, o.After, o.Refresh, o.Decay, o.Passes = 2*simRows, 0, 1, 0.5, 1
 	o.Window.Increments, o.Full = 2, FullOptions{Every: 2}
+	return o
+}
+
+// forgetfulExamples are chainExamples of which rows are forgotten.
+func forgetfulExamples() *simExamples {
+	e := chainExamples()
+	e.forget = &schemas.Forget{Rows: schemas.Forgotten{{Partition: 0, From: 0, To: 1, First: 0, End: 1}, {Partition: 1, From: 2, To: 3}}}
+	return e
+}
+
+// forgottenAfter is the version of a chain after which rows are forgotten that it has learnt.
+const forgottenAfter = 3
+
+// mergingOptions make a chain whose state topic has room for few terms, so that neighbouring increments are merged.
+func mergingOptions() RetrainOptions {
+	o := chainOptions()
+	o.Rows, o.Decay, o.Window, o.Full = simRows, 1, WindowOptions{Increments: 7}, FullOptions{Every: 5}
 	return o
 }

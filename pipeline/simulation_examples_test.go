@@ -16,6 +16,7 @@ type simExamples struct {
 	files    bool                // runs are of the source, as of files; otherwise of everything on the topic
 	seal     *schemas.SourceSeal // of the source; nil: there is none
 	late     *schemas.SourceSeal // of a source that is sealed while a chain is made; nil: there is none
+	forget   *schemas.Forget     // of a chain: rows that are forgotten while it is made; nil: none
 	bad      []string            // the keys, on the quarantine topic, of messages that can't be used
 
 	rows       int64 // that count

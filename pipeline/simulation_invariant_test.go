@@ -214,7 +214,12 @@ func (s *simulation) checkEnd() {
 			s.checkReport(id, report)
 		}
 	}
-	if len(manifests) < min(done, simKeep) || len(manifests) > done {
+	least := min(done, simKeep)
+	if s.forget != nil {
+		least = 1
+		s.checkForgotten()
+	}
+	if len(manifests) < least || len(manifests) > done {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
 	}
 	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m run.Finished) bool { return m.Version > latest.Version })) {
