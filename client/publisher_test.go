@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// publisher writes versions of random weights to the topics of the pipeline p, as a solver does. The versions have one preparation and the
+// publisher writes versions of random weights to the topics of a pipeline, as a solver does. The versions have one preparation and the
 // same feature maps, as those of a chain have.
 type publisher struct {
 	testing.TB
@@ -44,7 +44,13 @@ func brokers(t testing.TB) (*publisher, *kfake.Cluster) {
 	return newPublisher(t, kafkalog.Options{Brokers: cluster.ListenAddrs()}), cluster
 }
 
+// newPublisher creates the topics of the pipeline p.
 func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
+	t.Helper()
+	return newPublisherOf(t, o, "p")
+}
+
+func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), o)
 	if err != nil {
@@ -55,12 +61,12 @@ func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
 			t.Error(err)
 		}
 	})
-	topics := run.TopicsOf("p")
+	topics := run.TopicsOf(name)
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
 		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	return &publisher{TB: t, Client: run.NewClient(log, "p", nil), log: log, stages: 2, features: 4, inputs: 3, classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
+	return &publisher{TB: t, Client: run.NewClient(log, name, nil), log: log, stages: 2, features: 4, inputs: 3, classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
 }
 
 // options are those of a follower of the pipeline, on brokers.
@@ -81,7 +87,7 @@ func (p *publisher) plan() *schemas.Plan {
 	stage.Features = stages.DefaultsOf(stages.RFF)
 	stage.Features.Size, stage.Link = p.features, link.Softmax
 	plan := &schemas.Plan{
-		Name: "p", Spans: schemas.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone},
+		Name: p.Topics.Name, Spans: schemas.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone},
 		Stages: slices.Repeat([]schemas.Stage{stage}, p.stages), Seed: 7, Segment: 16, Submission: fmt.Sprint(p.number + 1),
 		Chain: &schemas.Chain{Number: p.number + 1, Begins: []int64{0}},
 	}
@@ -173,7 +179,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*schemas.R
 		},
 	}
 	records := []*schemas.Record[float32]{survey.Record()}
-	manifest := &schemas.Manifest{Name: "p", Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes, Prepare: records[0].Digest()}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes, Prepare: records[0].Digest()}
 	var weights [][]*schemas.Weights
 	for stage := range plan.Stages {
 		values := make([]float32, p.features*k)

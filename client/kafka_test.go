@@ -1,0 +1,48 @@
+//go:build kafka
+
+package client
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+)
+
+// On real brokers a version is offered soon after the message that makes it count.
+func TestKafkaOffersSoon(t *testing.T) {
+	addresses := os.Getenv("STAGEWISE_KAFKA")
+	if addresses == "" {
+		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
+	}
+	o := Options{Name: fmt.Sprintf("test-%d", time.Now().UnixNano()), Brokers: strings.Split(addresses, ",")}
+	p := largeVersions(newPublisherOf(t, kafkalog.Options{Brokers: o.Brokers}, o.Name))
+	defer func() {
+		if err := p.delete(); err != nil {
+			t.Error(err)
+		}
+	}()
+	f := follow(t, o)
+	var took []time.Duration
+	for range 21 {
+		place := p.write()
+		changed := f.Changed()
+		began := time.Now()
+		p.end(place)
+		<-changed
+		took = append(took, time.Since(began))
+		if version(f) != place.Version {
+			t.Fatalf("version %d is offered, expected %d", version(f), place.Version)
+		}
+	}
+	slices.Sort(took)
+	median := took[len(took)/2]
+	t.Logf("a version is offered after %v (median), %v at most", median, took[len(took)-1])
+	if median > 200*time.Millisecond {
+		t.Errorf("a version is offered after %v, expected at most 200ms", median)
+	}
+}
