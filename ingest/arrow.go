@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ const (
 	arrowStream = "\xff\xff\xff\xff" // begins each message of a stream
 )
 
-func isArrowFile(first []byte) bool { return strings.HasPrefix(string(first), arrowMagic) }
+func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrowMagic)) }
 
 // arrowTable reads record batch after record batch. Memory holds one, and the rows of a block.
 type arrowTable struct {
@@ -43,14 +44,13 @@ type arrowTable struct {
 }
 
 func openArrow(c *content) (table, error) {
-	first, _ := c.Peek(len(arrowMagic))
-	file := isArrowFile(first) // the next read overwrites first
-	if file {
-		c.Discard(len(arrowMagic)) // it was peeked
-	}
-	r, err := stream.NewReader(c, file, memory.DefaultAllocator)
+	from, file := c.arrow()
+	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
+	}
+	if c.unpacked > 0 {
+		r.LimitUnpacked(c.unpacked)
 	}
 	t := &arrowTable{stream: r}
 	for i, f := range r.Schema().Fields() {
@@ -78,6 +78,19 @@ func openArrow(c *content) (table, error) {
 		}
 	}
 	return t, nil
+}
+
+// arrow returns the stream of the content, and whether a file has it.
+func (c *content) arrow() (from io.Reader, file bool) {
+	if c.value != nil {
+		file = isArrowFile(c.value)
+		return bytes.NewBuffer(bytes.TrimPrefix(c.value, []byte(arrowMagic))), file
+	}
+	first, _ := c.Peek(len(arrowMagic))
+	if file = isArrowFile(first); file { // the next read overwrites first
+		c.Discard(len(arrowMagic)) // it was peeked
+	}
+	return c, file
 }
 
 // arrowKind returns what the values of a type are.
@@ -171,6 +184,36 @@ func (t *arrowTable) numbers(column int, put func(i int, v float64) error) error
 		}
 		return nil
 	})
+}
+
+// singles implements singleLists.
+func (t *arrowTable) singles(column int, put func(row int, values []float32) error) (ok bool, err error) {
+	if t.columns[column].kind != list {
+		return false, nil
+	}
+	length := t.columns[column].length
+	for _, b := range t.batches {
+		fixed, ok := b.Column(column).(*array.FixedSizeList)
+		if !ok {
+			return false, nil
+		}
+		if values, ok := fixed.ListValues().(*array.Float32); !ok || fixed.NullN() > 0 || values.NullN() > 0 {
+			return false, nil
+		}
+	}
+	row, at := 0, t.from
+	for _, b := range t.batches {
+		fixed := b.Column(column).(*array.FixedSizeList)
+		values := fixed.ListValues().(*array.Float32).Float32Values()
+		for ; at < int(b.NumRows()) && row < t.rows; row, at = row+1, at+1 {
+			from := (fixed.Offset() + at) * length
+			if err := put(row, values[from:from+length]); err != nil {
+				return true, err
+			}
+		}
+		at = 0
+	}
+	return true, nil
 }
 
 func (t *arrowTable) wholes(column int, put func(row int, v int64, null bool) error) error {

@@ -27,6 +27,10 @@ type content struct {
 	name string
 	kind string     // of the compression: "gzip", "bzip2"; "": none
 	file *fileBytes // as it is on disk
+	// value is the content if it is in memory; nil: it is read.
+	value []byte
+	// unpacked is how many bytes the compressed buffers of a batch of Arrow may have when they are decompressed; 0: what a file may have.
+	unpacked int
 }
 
 // openContent opens a file. The caller closes the content.

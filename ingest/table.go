@@ -42,6 +42,12 @@ type table interface {
 	texts(column int, put func(row int, v string, null bool) error) error
 }
 
+// singleLists is a table that may have lists of float32 as they are in memory.
+type singleLists interface {
+	// singles calls put for each list of a column in the current rows, or returns false if some have another type or a null.
+	singles(column int, put func(row int, values []float32) error) (ok bool, err error)
+}
+
 // raggedAt returns the error of a row whose list has another length than that of the first row.
 func raggedAt(row int64, length int) error {
 	return fmt.Errorf("row %d, counted from 0: the list does not have %d values, as that of row 0 has", row, length)

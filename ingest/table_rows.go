@@ -93,17 +93,47 @@ func (r *tableReader) readFeatures(column int, c cell) error {
 	length := 1
 	if c.list {
 		length = c.length
+		if ok, err := r.copyLists(column, c); ok || err != nil {
+			return err
+		}
 	}
 	return r.table.numbers(column, func(i int, v float64) error {
-		row, f := i/length, float32(v)
-		if v != v {
-			if err := r.checkMissing("a missing value"); err != nil {
+		row := i / length
+		if err := r.checkNumber(v); err != nil {
+			return r.failAt(row, err)
+		}
+		r.block.Floats[row*r.features+c.at+i%length] = float32(v)
+		return nil
+	})
+}
+
+// checkNumber returns an error for a number that no feature may have.
+func (l *layout) checkNumber(v float64) error {
+	switch f := float32(v); {
+	case v != v:
+		return l.checkMissing("a missing value")
+	case f-f != 0: // f-f is 0 for finite f only
+		return fmt.Errorf("%v is not a finite float32", v)
+	}
+	return nil
+}
+
+// copyLists copies a column of lists of float32, or returns false if the table does not have them as they are.
+func (r *tableReader) copyLists(column int, c cell) (ok bool, err error) {
+	t, ok := r.table.(singleLists)
+	if !ok {
+		return false, nil
+	}
+	return t.singles(column, func(row int, values []float32) error {
+		for _, v := range values {
+			if v-v == 0 { // for finite v only
+				continue
+			}
+			if err := r.checkNumber(float64(v)); err != nil {
 				return r.failAt(row, err)
 			}
-		} else if f-f != 0 { // f-f is 0 for finite f only
-			return r.failAt(row, fmt.Errorf("%v is not a finite float32", v))
 		}
-		r.block.Floats[row*r.features+c.at+i%length] = f
+		copy(r.block.Floats[row*r.features+c.at:], values)
 		return nil
 	})
 }

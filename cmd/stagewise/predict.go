@@ -36,7 +36,7 @@ func newPredict() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
-			o := inputOptions(m)
+			o := ingest.TrainedOn(m.Manifest.Plan)
 			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(ingest.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
 			if cmd.Flags().Changed("header") {
 				if o.Header = &header; !header && ingest.Column(label).IsName() {
@@ -69,18 +69,6 @@ func newPredict() *cobra.Command {
 	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns (--header=false: it has an example); by default the row itself tells")
 	markRequired(cmd, "model", "input")
 	return cmd
-}
-
-// inputOptions returns the options that read the files which a model was trained on.
-func inputOptions(m *model.Model) ingest.Options {
-	o, plan := ingest.Defaults(), m.Manifest.Plan
-	o.Format, o.Label, o.Weight, o.Header = plan.Input.Format, ingest.Column(plan.Input.Label), ingest.Column(plan.Input.Weight), plan.Input.Header
-	o.Delimiter, o.Columns.Use, o.Columns.Drop, o.Categorical = plan.Input.Delimiter, plan.Input.Use, plan.Input.Drop, plan.Input.Categorical
-	if plan.Input.MissingValues != nil {
-		o.MissingValues = plan.Input.MissingValues
-	}
-	o.Missing = plan.Missing
-	return o
 }
 
 // readModel reads a model file.

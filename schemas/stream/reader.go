@@ -15,23 +15,34 @@ import (
 // compressed are limited by the bytes of the batch.
 const maxUnpacked = 1 << 30
 
+// grownAtOnce is how many bytes are allocated for a message before they are there.
+const grownAtOnce = 1 << 18
+
 // Reader reads a stream of any number of record batches, one at a time, with the checks of [Decode]. Buffers may be compressed.
 // [NewReader] makes readers.
 type Reader struct {
 	messages *frames
 	reader   *ipc.Reader
 	bounded  *boundedAllocator
+	unpacked int // see LimitUnpacked
 }
 
-// NewReader reads the schema of a stream. file says that it is the stream in a file, after the file's magic number: a footer may
+// NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change before the reader is closed
+// and the records are released. file says that it is the stream in a file, after the file's magic number: a footer may
 // follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
-	r := &Reader{bounded: &boundedAllocator{mem: mem}}
+	r := &Reader{bounded: &boundedAllocator{mem: mem}, unpacked: maxUnpacked}
+	whole, _ := from.(*bytes.Buffer)
 	take := func(n int64) ([]byte, error) {
 		if n < 0 {
 			return nil, fmt.Errorf("%d bytes announced", n)
 		}
-		var taken bytes.Buffer // it grows with what is there, whatever length is announced
+		if whole != nil {
+			r.bounded.left += 4 * int(min(n, int64(whole.Len())))
+			return takeFrom(whole, n)
+		}
+		var taken bytes.Buffer // beyond grownAtOnce it grows with what is there, whatever length is announced
+		taken.Grow(int(min(n, grownAtOnce)))
 		got, err := io.CopyN(&taken, from, n)
 		r.bounded.left += 4 * int(got)
 		if err == io.EOF && got > 0 {
@@ -55,8 +66,22 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 	return r, nil
 }
 
+// takeFrom takes bytes that are in memory. Nobody changes them: the arrays of the batches share them.
+func takeFrom(whole *bytes.Buffer, n int64) ([]byte, error) {
+	switch left := int64(whole.Len()); {
+	case left == 0 && n > 0:
+		return nil, io.EOF
+	case left < n:
+		return whole.Next(int(left)), io.ErrUnexpectedEOF
+	}
+	return whole.Next(int(n)), nil
+}
+
 // Schema returns the schema.
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
+
+// LimitUnpacked sets how many bytes the compressed buffers of a batch may have together when they are decompressed: 1 GiB if it is not called.
+func (r *Reader) LimitUnpacked(bytes int) { r.unpacked = bytes }
 
 // Next returns the next record batch, or io.EOF after the mark of the stream's end. Only the columns for which read returns true
 // are validated, so the caller must not look at any other. The caller releases the record.
@@ -69,7 +94,7 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 			record, err = nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}()
-	r.bounded.left = maxUnpacked
+	r.bounded.left = r.unpacked
 	switch next := r.reader.Next(); {
 	case !next && r.reader.Err() != nil:
 		return nil, r.reader.Err()
