@@ -97,7 +97,7 @@ func TestProducer(t *testing.T) {
 func TestLinks(t *testing.T) {
 	for _, page := range []string{
 		"README.md", "CONTRIBUTING.md", "CHANGELOG.md",
-		"docs/your-own-data.md", "docs/producers.md", "docs/retraining.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
+		"docs/your-own-data.md", "docs/producers.md", "docs/retraining.md", "docs/serving.md", "docs/tour.md", "docs/configuration.md", "docs/security.md", "docs/cluster.md", "docs/performance.md",
 	} {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {

@@ -100,6 +100,7 @@ func (c *Config) problems() []schemas.Problem {
 	}
 	under("topics", c.Topics.Check())
 	under("retrain", c.Retrain.Check())
+	under("serve", c.Serve.Check())
 	if c.Arithmetic != pipeline.ArithmeticStrict && c.Arithmetic != pipeline.ArithmeticAny {
 		wrong("arithmetic", c.Arithmetic, pipeline.ArithmeticStrict+" or "+pipeline.ArithmeticAny)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      pipeline.RetrainOptions
 	Metrics      Metrics
+	Serve        serve.Options
 
 	path string // of the file, for CheckStages
 }
@@ -72,6 +74,7 @@ func Defaults() *Config {
 		Topics:       pipeline.DefaultTopics(),
 		Retrain:      pipeline.DefaultRetrain(),
 		Metrics:      Metrics{Listen: DefaultListen},
+		Serve:        serve.Defaults(),
 	}
 }
 

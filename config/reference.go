@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -50,6 +51,7 @@ func Keys() []schemas.Key {
 	under("examples", ingest.Keys())
 	under("topics", pipeline.TopicKeys())
 	under("retrain", pipeline.RetrainKeys())
+	under("serve", serve.Keys())
 	under("prepare", stages.PrepareKeys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())

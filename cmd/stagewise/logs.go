@@ -32,6 +32,10 @@ func (l *logs) Record(e event.Event) {
 		l.Info("follows", "topic", e.Topic)
 	case event.Serving:
 		l.Info("serving", "metrics", "http://"+e.Address+"/metrics")
+	case event.Answering:
+		l.Info("answering", "url", e.URL)
+	case event.Answers:
+		l.Info("answers", "version", e.Version)
 	case event.Began:
 		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))

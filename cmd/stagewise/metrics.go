@@ -58,8 +58,8 @@ const (
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
 // label pipeline.
 func newMetrics(pipeline, role string, now func() time.Time) *metrics {
-	m := &metrics{registry: prometheus.NewRegistry(), now: now, waiting: map[string]string{}}
-	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, m.registry)
+	registry, register := newRegistry(pipeline)
+	m := &metrics{registry: registry, now: now, waiting: map[string]string{}}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
 		register.MustRegister(c)
@@ -111,6 +111,13 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		m.quarantined = counter("quarantined_total", "Messages that surveys of this process could not use.")
 		m.chain = newChainMetrics(counter, gauges, counters)
 	}
+	return m
+}
+
+// newRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
+func newRegistry(pipeline string) (*prometheus.Registry, prometheus.Registerer) {
+	registry := prometheus.NewRegistry()
+	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	version, revision := build()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "stagewise", Name: "build_info", Help: "1, for the build of this program.",
@@ -118,8 +125,8 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	})
 	info.Set(1)
 	register.MustRegister(info)
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry, register
 }
 
 // The phases of a run.

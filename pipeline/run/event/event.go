@@ -22,6 +22,10 @@ type (
 	Following struct{ Topic string }
 	// Serving says at which address a service answers requests for its metrics and its health.
 	Serving struct{ Address string }
+	// Answering says at which address a server answers requests for predictions, as a URL.
+	Answering struct{ URL string }
+	// Answers says which version answers requests for predictions from now on; 0: none.
+	Answers struct{ Version int }
 	// Began says that a run is planned.
 	Began struct {
 		Run      string
@@ -151,6 +155,8 @@ type Staff struct {
 func (Ingested) event()    {}
 func (Following) event()   {}
 func (Serving) event()     {}
+func (Answering) event()   {}
+func (Answers) event()     {}
 func (Began) event()       {}
 func (Followed) event()    {}
 func (StoodAside) event()  {}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// serving runs serve until the test ends, and returns the URL of the predictions.
+func serving(t *testing.T, until string, args ...string) (url string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	logs, listens, ended := watch(until), watch("url="), make(chan int, 1)
+	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
+	go func() { ended <- execute(ctx, args, io.Discard, io.MultiWriter(listens, logs)) }()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != exitDone {
+			t.Errorf("serve ended with %d: %s", code, logs)
+		}
+	})
+	for _, seen := range []chan struct{}{listens.seen, logs.seen} {
+		select {
+		case <-seen:
+		case code := <-ended:
+			ended <- code
+			t.Fatalf("serve: %d: %s", code, logs)
+		}
+	}
+	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs.String())[1]
+}
+
+// asked is the answer to rows of JSON.
+func asked(t *testing.T, url, rows string) (version int, labels []string) {
+	t.Helper()
+	response, err := http.Post(url, "application/json", strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Version int
+		Labels  []string
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v", response.Status, err)
+	}
+	return answer.Version, answer.Labels
+}
+
+// serve answers by the newest version of a pipeline, by one that is chosen, or by a file, with the labels that predict has.
+func TestServe(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2), "rows.csv": "0,0,0\n5,5,5\n"})
+	for range 2 {
+		if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--model", "m"); code != exitDone {
+			t.Fatalf("train: %d: %s", code, stderr)
+		}
+	}
+	code, predicted, stderr := stagewise("predict", "--model", "m", "-i", "rows.csv")
+	if code != exitDone {
+		t.Fatalf("predict: %d: %s", code, stderr)
+	}
+	var want []string
+	for _, line := range strings.Split(strings.TrimSpace(predicted), "\n")[1:] {
+		label, _, _ := strings.Cut(line, ",")
+		want = append(want, label)
+	}
+	for _, c := range []struct {
+		until   string
+		args    []string
+		version int
+	}{
+		{"url=", []string{"--model", "m"}, 2},
+		{"version=2", []string{"-c", "good.yaml"}, 2},
+		{"version=1", []string{"-c", "good.yaml", "--version", "1"}, 1},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			version, labels := asked(t, serving(t, c.until, c.args...), `{"rows": [[0, 0, 0], [5, 5, 5]]}`)
+			if version != c.version || strings.Join(labels, " ") != strings.Join(want, " ") {
+				t.Errorf("version %d says %q, expected version %d and %q", version, labels, c.version, want)
+			}
+		})
+	}
+}
+
+func TestServeOptionsThatAreWrong(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	for want, args := range map[string][]string{
+		"expected -c FILE, or --model FILE":                                         nil,
+		"--version: 3: expected no value":                                           {"--model", "m", "--version", "3"},
+		"--set: expected -c FILE too":                                               {"--model", "m", "--set", "serve.max_rows=3"},
+		"--listen: 0.0.0.0:1: expected serve.certificate_file and serve.token_file": {"--model", "m", "--listen", "0.0.0.0:1"},
+		"serve.listen: 0.0.0.0:1: expected serve.certificate_file":                  {"-c", "good.yaml", "--listen", "0.0.0.0:1"},
+		"serve.max_rows: 0: expected at least 1":                                    {"-c", "good.yaml", "--set", "serve.max_rows=0"},
+		"serve.token_file: none: expected a file with a token of at":                {"-c", "good.yaml", "--set", "serve.token_file=none"},
+	} {
+		if code, _, stderr := stagewise(append([]string{"serve"}, args...)...); code != exitWrong || !strings.Contains(stderr, want) {
+			t.Errorf("%v: %d: %s, expected %s", args, code, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package serve
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// metadataVersion is the key in the metadata of an answer's schema that has the version.
+const metadataVersion = "stagewise.version"
+
+// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order.
+func (p *predictions) arrow(labels []string) ([]byte, error) {
+	metadata := arrow.NewMetadata([]string{metadataVersion}, []string{strconv.Itoa(p.version)})
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "label", Type: arrow.BinaryTypes.String},
+		{Name: "probabilities", Type: arrow.FixedSizeListOf(int32(len(labels)), arrow.PrimitiveTypes.Float32)},
+	}, &metadata)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	label, lists := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.FixedSizeListBuilder)
+	label.Reserve(len(p.classes))
+	lists.Reserve(len(p.classes))
+	for _, class := range p.classes {
+		label.Append(labels[class])
+		lists.Append(true)
+	}
+	lists.ValueBuilder().(*array.Float32Builder).AppendValues(p.probabilities, nil)
+	record := b.NewRecord()
+	defer record.Release()
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
+	if err := w.Write(record); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return stream.Bytes(), nil
+}

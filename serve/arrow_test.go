@@ -1,0 +1,162 @@
+package serve
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/model"
+)
+
+// arrowStream writes records of one schema as a stream.
+func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *array.RecordBuilder), batches int, options ...ipc.Option) []byte {
+	t.Helper()
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema))...)
+	for batch := range batches {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+		fill(batch, b)
+		record := b.NewRecord()
+		if err := w.Write(record); err != nil {
+			t.Fatal(err)
+		}
+		record.Release()
+		b.Release()
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stream.Bytes()
+}
+
+// listsOf writes rows of d features as lists, n in each batch.
+func listsOf(t testing.TB, rows [][]float32, n int) []byte {
+	t.Helper()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(int32(len(rows[0])), arrow.PrimitiveTypes.Float32)}}, nil)
+	return arrowStream(t, schema, func(batch int, b *array.RecordBuilder) {
+		lists := b.Field(0).(*array.FixedSizeListBuilder)
+		for _, row := range rows[batch*n : min(batch*n+n, len(rows))] {
+			lists.Append(true)
+			lists.ValueBuilder().(*array.Float32Builder).AppendValues(row, nil)
+		}
+	}, (len(rows)+n-1)/n)
+}
+
+// checkArrow checks an answer that is a stream of Arrow.
+func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows [][]float32) {
+	t.Helper()
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != typeArrow {
+		t.Fatalf("%d: %s", w.Code, w.Body)
+	}
+	r, err := ipc.NewReader(w.Body)
+	if err != nil || !r.Next() {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	if version, _ := r.Schema().Metadata().GetValue(metadataVersion); version != w.Header().Get(HeaderVersion) || version == "" {
+		t.Errorf("the schema says version %q, the header %q", version, w.Header().Get(HeaderVersion))
+	}
+	record := r.Record()
+	got := record.Column(1).(*array.FixedSizeList).ListValues().(*array.Float32).Float32Values()
+	want := make([]float32, len(rows)*len(labels))
+	m.Probabilities(want, slices.Concat(rows...))
+	if !slices.Equal(got, want) {
+		t.Errorf("the probabilities are %v, expected %v", got, want)
+	}
+	for i, row := range rows {
+		if label := record.Column(0).(*array.String).Value(i); label != m.Predict(row, nil) {
+			t.Errorf("row %d is %q, expected %q", i, label, m.Predict(row, nil))
+		}
+	}
+}
+
+// Rows of Arrow may be lists or named columns, in any number of batches, and words may have a dictionary. The answer is of Arrow, unless the request
+// says otherwise.
+func TestRowsOfArrow(t *testing.T) {
+	plain, named := newModel(t, 3, 2, nil, ingest.MissingError), newModel(t, 4, 5, people, ingest.MissingMean)
+	rows := [][]float32{{1, 2}, {-3, 0.5}, {4, 1e9}, {0, 0}, {5, 6}}
+	for _, n := range []int{1, 2, 5} {
+		checkArrow(t, ask(newServer(t, Defaults(), Fixed(plain)), "POST", "/predict", typeArrow, listsOf(t, rows, n)), plain, rows)
+	}
+	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(listsOf(t, rows, 5)))
+	r.Header.Set("Content-Type", typeArrow)
+	r.Header.Set("Accept", "text/html, Application/JSON;q=0.9")
+	w := httptest.NewRecorder()
+	newServer(t, Defaults(), Fixed(plain)).ServeHTTP(w, r)
+	checkAnswer(t, w, plain, rows...)
+
+	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "city", Type: dictionary}, {Name: "name", Type: arrow.BinaryTypes.Binary}, {Name: "height", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+		{Name: "age", Type: arrow.PrimitiveTypes.Uint8},
+	}, nil)
+	body := arrowStream(t, schema, func(_ int, b *array.RecordBuilder) {
+		cities := b.Field(0).(*array.BinaryDictionaryBuilder)
+		for _, city := range []string{"Rome", "Oslo", "Lima"} {
+			if err := cities.AppendString(city); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Field(1).(*array.BinaryBuilder).AppendValues([][]byte{{1}, {2}, {3}}, nil)
+		b.Field(2).(*array.Float64Builder).AppendValues([]float64{1.5, 0, 1.75}, []bool{true, false, true})
+		b.Field(3).(*array.Uint8Builder).AppendValues([]uint8{30, 31, 32}, nil)
+	}, 1)
+	checkArrow(t, ask(newServer(t, Defaults(), Fixed(named)), "POST", "/predict", typeArrow, body), named, [][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, nan}, {32, 0, 0, 1, 1.75}})
+}
+
+// Arrow that can't be used is refused with a reason, and a small body that says that it is large takes no memory.
+func TestRefusalsOfArrow(t *testing.T) {
+	m := newModel(t, 3, 2, nil, ingest.MissingError)
+	named := newModel(t, 4, 5, people, ingest.MissingError)
+	rows := [][]float32{{1, 2}, {3, 4}}
+	good := listsOf(t, rows, 2)
+	huge := make([]float32, 4<<20)
+	for _, c := range []struct {
+		name string
+		m    *model.Model
+		body []byte
+		want string
+	}{
+		{"empty", m, nil, "the request: "},
+		{"JSON", m, []byte(`{"rows": [[1, 2]]}`), "the request: "},
+		{"cut off", m, good[:len(good)-20], "the request: "},
+		{"other width", m, listsOf(t, [][]float32{{1, 2, 3}}, 1), "expected 2 features"},
+		{"NaN", m, listsOf(t, [][]float32{{1, nan}}, 1), "row 0, counted from 0: a missing value: the model was trained with examples.missing: error"},
+		{"names", named, good, `columns that the model needs: "age", "city" and "height"`},
+		{"a bomb", newModel(t, 3, 1<<16, nil, ingest.MissingError), arrowStream(t, arrow.NewSchema([]arrow.Field{
+			{Name: "features", Type: arrow.FixedSizeListOf(1<<16, arrow.PrimitiveTypes.Float32)}}, nil), func(_ int, b *array.RecordBuilder) {
+			for range len(huge) >> 16 {
+				b.Field(0).(*array.FixedSizeListBuilder).Append(true)
+			}
+			b.Field(0).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues(huge, nil)
+		}, 1, ipc.WithZstd()), "the request: "},
+	} {
+		o := Defaults()
+		o.MaxBody = 1 << 20
+		w := ask(newServer(t, o, Fixed(c.m)), "POST", "/predict", typeArrow, c.body)
+		if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %d: %s, expected %s", c.name, w.Code, got, c.want)
+		}
+	}
+	for at := range good { // whatever is damaged, the answer is one or the other
+		damaged := slices.Clone(good)
+		damaged[at] ^= 0xff
+		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged); w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+			t.Errorf("byte %d: %d: %s", at, w.Code, w.Body)
+		}
+	}
+	o := Defaults()
+	o.MaxRows = 1
+	if w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeArrow, good); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("too many rows: %d: %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// images is a model of ten blocks of 1024 features of the 50 components of 784 pixels, with random weights.
+func images(b *testing.B) *model.Model {
+	const d, m, p, k = 784, 50, 1024, 10
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	features := stages.DefaultsOf(stages.RFF)
+	features.Size = p
+	plan := &schemas.Plan{Name: "images", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: m}, Seed: 3,
+		Stages: slices.Repeat([]schemas.Stage{{Features: features, Link: link.Softmax}}, 10)}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Blocks: make([]schemas.BlockDigest, 10)}
+	for class := range k {
+		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
+	}
+	var weights [][]*schemas.Weights
+	for stage := range plan.Stages {
+		weights = append(weights, []*schemas.Weights{{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage},
+			Tensors: schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p, k, draw(p*k))}}})
+	}
+	large, err := model.New(manifest, schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, draw(d)), schemas.Vector(schemas.TensorScale, slices.Repeat([]float32{0.01}, d)),
+		schemas.Vector(schemas.TensorSpread, []float32{100}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
+		schemas.Matrix(schemas.TensorBasis, d, m, draw(d*m)),
+	}, weights)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return large
+}
+
+// BenchmarkPredict answers requests of 64 images, without a network. "predictions" is the time in units of that of the predictions alone.
+func BenchmarkPredict(b *testing.B) {
+	m := images(b)
+	rows, random := make([][]float32, 64), rand.New(rand.NewPCG(3, 4))
+	for i := range rows {
+		rows[i] = make([]float32, 784)
+		for j := range rows[i] {
+			if random.IntN(5) == 0 { // as many as in an image of a digit
+				rows[i][j] = float32(random.IntN(256))
+			}
+		}
+	}
+	asJSON, err := json.Marshal(map[string]any{"rows": rows})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for contentType, body := range map[string][]byte{typeJSON: asJSON, typeArrow: listsOf(b, rows, 64)} {
+		b.Run(contentType, func(b *testing.B) {
+			s := newServer(b, Defaults(), Fixed(m))
+			all, probabilities := slices.Concat(rows...), make([]float32, 64*10)
+			var predictions, answers time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				began := time.Now()
+				m.Probabilities(probabilities, all)
+				between := time.Now()
+				if w := ask(s, "POST", "/predict", contentType, body); w.Code != http.StatusOK {
+					b.Fatalf("%d: %s", w.Code, w.Body)
+				}
+				predictions += between.Sub(began)
+				answers += time.Since(between)
+			}
+			b.ReportMetric(float64(answers)/float64(predictions), "predictions")
+			b.ReportMetric(float64(b.N*64)/answers.Seconds(), "rows/s")
+		})
+	}
+}

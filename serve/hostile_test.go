@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest"
+)
+
+// dial opens a connection and sends a text.
+func dial(t testing.TB, address, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// served checks that somebody else is answered.
+func served(t *testing.T, address string) {
+	t.Helper()
+	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	response, err := asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if content, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("%d: %s, %v", response.StatusCode, content, err)
+	}
+}
+
+// A body that comes slowly is refused after the timeout, and others are served meanwhile.
+func TestSlowBodies(t *testing.T) {
+	o := Defaults()
+	o.Timeout = 300 * time.Millisecond
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	var slow []net.Conn
+	for range 50 {
+		slow = append(slow, dial(t, address, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{\"rows\": [["))
+	}
+	served(t, address)
+	for _, conn := range slow {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, _ := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(content), "the body did not come within 300ms") {
+			t.Errorf("%d: %s", response.StatusCode, content)
+		}
+	}
+}
+
+// Who only holds connections, with or without a part of a request, keeps nobody out: the one that has been quiet for longest is closed.
+func TestManyConnections(t *testing.T) {
+	o := Defaults()
+	o.Connections = 50
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	before := runtime.NumGoroutine()
+	for i := range 1000 {
+		text := []string{"", "POST /predict HTTP/1.1\r\nHost", "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%3]
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, text) // the server may have closed it
+		if i%100 == 99 {
+			served(t, address)
+		}
+	}
+	for runtime.NumGoroutine()-before > 4*o.Connections { // those that were closed end in their own time
+		runtime.Gosched()
+	}
+}
+
+// Bodies take no more memory together than they may, and then small ones are refused too, with the advice to come again.
+func TestManyBodies(t *testing.T) {
+	o := Defaults()
+	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, 20*time.Second
+	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	if !s.memory.TryAcquire(o.Memory) {
+		t.Fatal("the memory is taken")
+	}
+	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+strings.Repeat(" ", firstRead))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	s.memory.Release(o.Memory)
+	for range 3 * int(o.Memory+firstRead) / firstRead { // what was refused and what was answered gives its memory back
+		if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)); w.Code != http.StatusOK {
+			t.Fatalf("%d: %s", w.Code, w.Body)
+		}
+	}
+}
+
+// certified writes a certificate for 127.0.0.1 and its key, and returns their files and what trusts them.
+func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificateFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: certificate}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted = x509.NewCertPool()
+	trusted.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
+	return certificateFile, keyFile, trusted
+}
+
+// With TLS and a token the server speaks HTTP/2 to who has the token. Others are told nothing but that it lives.
+func TestTLSAndToken(t *testing.T) {
+	const token = "a token of many characters"
+	o := Defaults()
+	var trusted *x509.CertPool
+	o.Certificate, o.Key, trusted = certified(t)
+	o.TokenFile = filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(o.TokenFile, []byte(token+"\nand more\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	versions := &switched{stale: fmt.Errorf("the brokers are at secret:9092")}
+	address := listening(t, o, versions)
+	versions.Store(newModel(t, 3, 2, nil, ingest.MissingError))
+	asking := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
+	defer asking.CloseIdleConnections()
+	for _, c := range []struct {
+		path, authorization string
+		status              int
+		contains            string
+	}{
+		{"/predict", "", http.StatusUnauthorized, "no bearer token"},
+		{"/predict", "Bearer " + token + "x", http.StatusUnauthorized, "no bearer token"},
+		{"/predict", "Basic " + token, http.StatusUnauthorized, "no bearer token"},
+		{"/predict", "bearer " + token, http.StatusOK, `{"version":3,`},
+		{"/model", "", http.StatusUnauthorized, "no bearer token"},
+		{"/metrics", "", http.StatusUnauthorized, "no bearer token"},
+		{"/metrics", "Bearer " + token, http.StatusOK, "stagewise_serving_version{"},
+		{"/live", "", http.StatusOK, "alive"},
+		{"/ready", "", http.StatusServiceUnavailable, `{"error":"not ready"}`},
+		{"/ready", "Bearer " + token, http.StatusServiceUnavailable, "secret:9092"},
+	} {
+		method := http.MethodGet
+		if c.path == "/predict" {
+			method = http.MethodPost
+		}
+		r, err := http.NewRequestWithContext(context.Background(), method, "https://"+address+c.path, strings.NewReader(`{"rows":[[1,2]]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", typeJSON)
+		if c.authorization != "" {
+			r.Header.Set("Authorization", c.authorization)
+		}
+		response, err := asking.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != c.status || !strings.Contains(string(content), c.contains) || response.ProtoMajor != 2 {
+			t.Errorf("%s with %q: %s %d: %.200s, expected %d: %s", c.path, c.authorization, response.Proto, response.StatusCode, content, c.status, c.contains)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package serve
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what Prometheus reads of a server.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  prometheus.Histogram
+	rows     prometheus.Counter
+}
+
+func newMetrics(versions Versions, registry *prometheus.Registry, pipeline string) *metrics {
+	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "requests_total", Help: "Requests, by path and status."}, []string{"path", "code"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: "stagewise", Name: "predict_seconds", Help: "Seconds from the headers of a request for predictions to its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}),
+		rows: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "predicted_rows_total", Help: "Rows that were predicted."}),
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, value)
+	}
+	register.MustRegister(m.requests, m.seconds, m.rows,
+		gauge("serving_version", "Number of the version that answers; 0: there is none.", func() float64 { return float64(versions.Status().Version) }),
+		gauge("serving_version_age_seconds", "Seconds since the version that answers was written; 0: not known.", func() float64 { return versions.Status().Age.Seconds() }),
+		gauge("serving_stale", "1 while the version should not be relied on.", func() float64 {
+			if versions.Stale() != nil {
+				return 1
+			}
+			return 0
+		}))
+	return m
+}
+
+// answered counts an answer.
+func (m *metrics) answered(path string, status int, took time.Duration) {
+	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
+	if path == "/predict" {
+		m.seconds.Observe(took.Seconds())
+	}
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stagewise/stagewise/ingest"
+)
+
+// openapi is the part of the description that is compared with what the server does.
+type openapi struct {
+	Paths map[string]map[string]struct {
+		Security  []map[string][]string
+		Responses map[string]struct {
+			Content map[string]struct{ Schema map[string]any }
+		}
+	}
+	Components struct{ Schemas map[string]any }
+}
+
+// schemaOf returns what checks a JSON answer, by its schema in the description.
+func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Resolved {
+	t.Helper()
+	content, err := json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = []byte(strings.ReplaceAll(string(content), "#/components/schemas/", "#/$defs/"))
+	var s jsonschema.Schema
+	if err := json.Unmarshal(content, &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resolved
+}
+
+// The description has the paths and methods that the server answers, and no others; each answer has a status and a body that it describes.
+func TestDescription(t *testing.T) {
+	var described openapi
+	if err := json.Unmarshal(Description(), &described); err != nil {
+		t.Fatal(err)
+	}
+	m := newModel(t, 3, 3, nil, ingest.MissingError)
+	s, none := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{})
+	for path, to := range s.routes {
+		operation, ok := described.Paths[path][strings.ToLower(to.method)]
+		if !ok || len(described.Paths[path]) != 1 {
+			t.Errorf("%s %s is not described, or more is", to.method, path)
+		}
+		if public := slices.ContainsFunc(operation.Security, func(needs map[string][]string) bool { return len(needs) == 0 }); public != to.public {
+			t.Errorf("%s: described as public: %v", path, public)
+		}
+	}
+	if len(described.Paths) != len(s.routes) {
+		t.Errorf("%d paths are described, the server has %d", len(described.Paths), len(s.routes))
+	}
+	requests := []struct {
+		s                        *Server
+		method, path, sent, body string
+	}{
+		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[[1]]}`},
+		{s, "POST", "/predict", "text/csv", ``}, {s, "PUT", "/predict", typeJSON, ``}, {none, "POST", "/predict", typeJSON, `{"rows":[]}`}, {none, "GET", "/model", "", ""},
+	}
+	for path := range s.routes {
+		requests = append(requests, struct {
+			s                        *Server
+			method, path, sent, body string
+		}{s, "GET", path, "", ""})
+	}
+	for _, r := range requests {
+		w := ask(r.s, r.method, r.path, r.sent, []byte(r.body))
+		method := strings.ToLower(r.s.routes[r.path].method)
+		answer, ok := described.Paths[r.path][method].Responses[strconv.Itoa(w.Code)]
+		if !ok {
+			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
+			continue
+		}
+		kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
+		content, ok := answer.Content[kind]
+		if !ok {
+			t.Errorf("%s %s: %d as %s is not described", r.method, r.path, w.Code, kind)
+			continue
+		}
+		if kind != typeJSON {
+			continue
+		}
+		var value any
+		if err := json.Unmarshal(w.Body.Bytes(), &value); err != nil {
+			t.Fatal(err)
+		}
+		if err := described.schemaOf(t, content.Schema).Validate(value); err != nil {
+			t.Errorf("%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package serve
+
+import (
+	"cmp"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Options are the keys under `serve`.
+type Options struct {
+	Listen      string        // host:port
+	Certificate string        `mapstructure:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
+	Key         string        `mapstructure:"key_file" path:"file"`         // PEM, not encrypted
+	TokenFile   string        `mapstructure:"token_file" path:"file"`       // whose first line each request must have as its bearer token; empty: none
+	Open        bool          // whether it may listen beyond this machine without TLS and a token
+	MaxBody     int64         `mapstructure:"max_body"`        // bytes of a request
+	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
+	Memory      int64         `mapstructure:"memory"`          // bytes of the bodies of all requests together
+	Connections int           `mapstructure:"max_connections"` // at a time
+	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its answer to leave
+	MaxAge      time.Duration `mapstructure:"max_age"`     // of a version that counts as ready; 0: any
+	MaxSilence  time.Duration `mapstructure:"max_silence"` // of the brokers, while the version counts as ready
+}
+
+// Defaults returns the options where a configuration says nothing.
+func Defaults() Options {
+	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024, Timeout: 10 * time.Second, MaxSilence: time.Minute}
+}
+
+// Keys documents the keys under `serve`.
+func Keys() []schemas.Key {
+	return []schemas.Key{
+		{Name: "listen", Meaning: "`host:port` at which `serve` answers. Beyond the loopback interface it needs `serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
+		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
+		{Name: "key_file", Meaning: "PEM file with the private key of the certificate, not encrypted"},
+		{Name: "token_file", Meaning: "file whose first line each request must have as its bearer token. Empty: nobody is asked for one"},
+		{Name: "open", Meaning: "listen beyond the loopback interface without TLS or a token, as behind a proxy that has them"},
+		{Name: "max_body", Meaning: "largest request in bytes"},
+		{Name: "max_rows", Meaning: "most rows in a request"},
+		{Name: "memory", Meaning: "bytes of the bodies of all requests together"},
+		{Name: "max_connections", Meaning: "most connections at a time. Beyond them, the one is closed that has waited for longest without a whole request"},
+		{Name: "timeout", Meaning: "time for a request to arrive, for it to wait for a free core, and for its answer to leave"},
+		{Name: "max_age", Meaning: "age of a version beyond which `/ready` says no. 0: any age"},
+		{Name: "max_silence", Meaning: "time without an answer of the brokers after which `/ready` says no"},
+	}
+}
+
+// Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]: other commands, on other
+// machines, do not need them.
+func (o *Options) Check() (problems []schemas.Problem) {
+	wrong := func(key string, value any, want string) {
+		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
+		wrong("listen", o.Listen, "host:port, such as 127.0.0.1:8474")
+	} else if !kafkalog.IsLoopback(o.Listen) && !o.Open {
+		switch {
+		case o.Certificate == "":
+			wrong("listen", o.Listen, "serve.certificate_file and serve.token_file too, as others than this machine can reach it; or serve.open: true")
+		case o.TokenFile == "":
+			wrong("listen", o.Listen, "serve.token_file too, as others than this machine can reach it; or serve.open: true")
+		}
+	}
+	if (o.Certificate == "") != (o.Key == "") {
+		wrong("certificate_file", o.Certificate, "a certificate, and its key in serve.key_file")
+	}
+	for _, limit := range []struct {
+		key   string
+		value int64
+	}{{"max_body", o.MaxBody}, {"max_rows", int64(o.MaxRows)}, {"max_connections", int64(o.Connections)}} {
+		if limit.value < 1 {
+			wrong(limit.key, limit.value, "at least 1")
+		}
+	}
+	if o.Memory < o.MaxBody {
+		wrong("memory", o.Memory, fmt.Sprintf("at least serve.max_body, %d", o.MaxBody))
+	}
+	if o.Timeout <= 0 {
+		wrong("timeout", o.Timeout, "a time above 0")
+	}
+	if o.MaxAge < 0 {
+		wrong("max_age", o.MaxAge, "a time of at least 0")
+	}
+	if o.MaxSilence <= 0 {
+		wrong("max_silence", o.MaxSilence, "a time above 0")
+	}
+	return problems
+}
+
+// certificate reads the certificate of the server; nil if it speaks no TLS. The error is a [schemas.Problem].
+func (o *Options) certificate() (*tls.Certificate, error) {
+	if o.Certificate == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
+	if err != nil {
+		return nil, schemas.Problem{Key: "serve.certificate_file", Value: o.Certificate, Want: "a certificate and its key, as PEM (" + err.Error() + ")"}
+	}
+	return &certificate, nil
+}
+
+// shortestToken is how many characters a token has at least: 16 random ones can't be guessed.
+const shortestToken = 16
+
+// token reads the token that requests must have; "": none. The error is a [schemas.Problem].
+func (o *Options) token() (string, error) {
+	if o.TokenFile == "" {
+		return "", nil
+	}
+	problem := schemas.Problem{Key: "serve.token_file", Value: o.TokenFile, Want: fmt.Sprintf("a file with a token of at least %d characters in its first line", shortestToken)}
+	content, err := os.ReadFile(o.TokenFile)
+	if err != nil {
+		problem.Want += " (" + err.Error() + ")"
+		return "", problem
+	}
+	token, _, _ := strings.Cut(string(content), "\n")
+	if token = strings.TrimSpace(token); len(token) < shortestToken {
+		return "", problem
+	}
+	return token, nil
+}
+
+// cores is how many requests are predicted at a time.
+func cores() int { return cmp.Or(runtime.GOMAXPROCS(0), 1) }

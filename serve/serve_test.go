@@ -1,0 +1,459 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// labels are the classes of all models here. One needs an escape in JSON.
+var labels = []string{"no", `"yes"`, "é"}
+
+// newModel returns a model of random weights over d features, of a version. columns may be nil.
+func newModel(t testing.TB, version, d int, columns schemas.Columns, missing string) *model.Model {
+	t.Helper()
+	random := rand.New(rand.NewPCG(uint64(version), 1))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	features := stages.DefaultsOf(stages.RFF)
+	features.Size = 8
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: missing, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Seed: 3,
+		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
+	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels, Columns: columns, Blocks: []schemas.BlockDigest{{}}}
+	m, err := model.New(manifest, schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, make([]float32, d)), schemas.Vector(schemas.TensorScale, slices.Repeat([]float32{1}, d)),
+		schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, labels),
+	}, [][]*schemas.Weights{{{
+		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 8, len(labels), draw(8*len(labels)))},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest.WeightsDigest = m.Digest()
+	return m
+}
+
+// people are columns of a table: two numbers and a word, which are five features.
+var people = schemas.Columns{{Name: "age"}, {Name: "city", Categories: []string{"Oslo", "Rome"}}, {Name: "height"}}
+
+// switched has the model that a test stores in it.
+type switched struct {
+	atomic.Pointer[model.Model]
+	stale error
+}
+
+func (s *switched) Model() *model.Model { return s.Load() }
+func (s *switched) Stale() error        { return s.stale }
+func (s *switched) Status() client.Status {
+	if m := s.Load(); m != nil {
+		return client.Status{Version: m.Manifest.Version}
+	}
+	return client.Status{}
+}
+
+func newServer(t testing.TB, o Options, versions Versions) *Server {
+	t.Helper()
+	if problems := o.Check(); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	s, err := New(o, versions, prometheus.NewRegistry(), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// listening is a server that listens, until the test ends.
+func listening(t testing.TB, o Options, versions Versions) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, o, versions)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// ask sends a request to a server that does not listen.
+func ask(s http.Handler, method, path, contentType string, body []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, bytes.NewReader(body))
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// answered is the JSON of predictions.
+type answered struct {
+	Version       int         `json:"version"`
+	Labels        []string    `json:"labels"`
+	Probabilities [][]float32 `json:"probabilities"`
+}
+
+// checkAnswer checks the answer to rows of features.
+func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows ...[]float32) {
+	t.Helper()
+	var got answered
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d: %s (%v)", w.Code, w.Body, err)
+	}
+	if version := fmt.Sprint(m.Manifest.Version); w.Header().Get(HeaderVersion) != version || fmt.Sprint(got.Version) != version {
+		t.Errorf("the header says version %s, the answer %d, expected %s", w.Header().Get(HeaderVersion), got.Version, version)
+	}
+	if len(got.Labels) != len(rows) || len(got.Probabilities) != len(rows) {
+		t.Fatalf("%d labels and %d rows of probabilities, expected %d", len(got.Labels), len(got.Probabilities), len(rows))
+	}
+	want := make([]float32, len(rows)*len(labels))
+	m.Probabilities(want, slices.Concat(rows...))
+	for i, row := range rows {
+		label := m.Predict(row, nil)
+		if got.Labels[i] != label || !slices.Equal(got.Probabilities[i], want[i*len(labels):(i+1)*len(labels)]) {
+			t.Errorf("row %d: %q with %v, expected %q with %v", i, got.Labels[i], got.Probabilities[i], label, want[i*len(labels):(i+1)*len(labels)])
+		}
+	}
+}
+
+var nan = float32(math.NaN())
+
+// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and columns that the model does not have are what
+// they are to predict.
+func TestRowsOfJSON(t *testing.T) {
+	plain, named := newModel(t, 3, 3, nil, ingest.MissingError), newModel(t, 4, 5, people, ingest.MissingMean)
+	for body, want := range map[string][][]float32{
+		`{"rows": [[1, -2.5, 3e2], [0, 0.125, 1234567890]]}`: {{1, -2.5, 300}, {0, 0.125, 1234567890}},
+		`{"rows":[[0,10,007e0]]}`:                            nil,
+		"\t{ \"rows\" :\n[\r\n[ 1 , 2 , 3 ] ] } ":            {{1, 2, 3}},
+		`{"rows": [["1", " 2 ", "3"]]}`:                      {{1, 2, 3}},
+		`{"rows": []}`:                                       {},
+	} {
+		w := ask(newServer(t, Defaults(), Fixed(plain)), "POST", "/predict", typeJSON, []byte(body))
+		if want == nil {
+			if w.Code != http.StatusBadRequest {
+				t.Errorf("%s: %d: %s", body, w.Code, w.Body)
+			}
+			continue
+		}
+		checkAnswer(t, w, plain, want...)
+	}
+	for body, want := range map[string][][]float32{
+		`{"rows": [[30, "Rome", 1.5], [31, "Lima", 1.6]]}`:                                           {{30, 0, 1, 0, 1.5}, {31, 0, 0, 1, 1.6}},
+		`{"rows": [{"height": 1.5, "age": 30, "city": "Oslo"}]}`:                                     {{30, 1, 0, 0, 1.5}},
+		`{"columns": ["height", "shoes", "city", "age"], "rows": [[1.5, {"a": [1]}, "Oslo", "30"]]}`: {{30, 1, 0, 0, 1.5}},
+		`{"rows": [[1.5, "Oslo", 30]], "columns": ["height", "city", "age"]}`:                        {{30, 1, 0, 0, 1.5}},
+		`{"rows": [[null, null, "NA"]]}`:                                                             {{nan, nan, nan, nan, nan}},
+		`{"rows": [{"height": 1.5, "age": 30, "c\u0069ty": "R\u006fme", "shoes": [[]]}]}`:            {{30, 0, 1, 0, 1.5}},
+	} {
+		checkAnswer(t, ask(newServer(t, Defaults(), Fixed(named)), "POST", "/predict", typeJSON, []byte(body)), named, want...)
+	}
+}
+
+// Many rows are answered as few are.
+func TestManyRows(t *testing.T) {
+	m := newModel(t, 1, 2, nil, ingest.MissingError)
+	for _, n := range []int{1, tileRows - 1, tileRows, tileRows + 1, 3 * tileRows} {
+		var rows [][]float32
+		for i := range n {
+			rows = append(rows, []float32{float32(i), float32(i % 7)})
+		}
+		body, err := json.Marshal(map[string]any{"rows": rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		o.MaxRows = n
+		checkAnswer(t, ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeJSON, body), m, rows...)
+		if o.MaxRows--; n > 1 {
+			if w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeJSON, body); w.Code != http.StatusRequestEntityTooLarge {
+				t.Errorf("%d rows, %d allowed: %d: %s", n, o.MaxRows, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// reason returns the reason of a refusal.
+func reason(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var refused struct{ Error string }
+	if err := json.Unmarshal(w.Body.Bytes(), &refused); err != nil || refused.Error == "" || w.Header().Get("Content-Type") != typeJSON {
+		t.Fatalf("%d: %q is no refusal (%v)", w.Code, w.Body, err)
+	}
+	return refused.Error
+}
+
+// What can't be answered is refused with a reason that says where and what.
+func TestRefusals(t *testing.T) {
+	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, ingest.MissingError)))
+	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, ingest.MissingError)))
+	for _, c := range []struct {
+		s          *Server
+		body, want string
+	}{
+		{plain, ``, "byte 0: the JSON ends, expected {"},
+		{plain, `[]`, "byte 0: found [, expected {"},
+		{plain, `{}`, `byte 2: no "rows"`},
+		{plain, `{"row": []}`, `the key "row", expected "rows"`},
+		{plain, `{"rows": 7}`, "byte 9: found 7, expected ["},
+		{plain, `{"rows": [7]}`, "row 0: byte 10: found 7, expected a row"},
+		{plain, `{"rows": [[1,2,3],[1,2]]}`, "row 1: byte 23: 2 values, expected 3"},
+		{plain, `{"rows": [[1,2,3,4]]}`, "row 0: byte 17: more than 3 values"},
+		{plain, `{"rows": [[1,2,NaN]]}`, "row 0: value 2: byte 15: found N, expected a number"},
+		{plain, `{"rows": [[1,2,"NaN"]]}`, "row 0: value 2: a missing value"},
+		{plain, `{"rows": [[1,2,"Infinity"]]}`, `row 0: value 2: "Infinity" is not a finite number`},
+		{plain, `{"rows": [[1,2,null]]}`, "row 0: value 2: a missing value: the model was trained with examples.missing: error"},
+		{plain, `{"rows": [[1,2,1e99]]}`, "row 0: value 2: byte 15: 1e99 is too large for a float32"},
+		{plain, `{"rows": [[1,2,"x"]]}`, `row 0: value 2: "x" is not a number`},
+		{plain, `{"rows": [[1,2,3]]`, "byte 18: the JSON ends, expected a comma or }"},
+		{plain, `{"rows": [[1,2,3]]} {`, "byte 20: found {, expected nothing more"},
+		{plain, `{"rows": [[1,2,3]], "rows": []}`, `"rows" twice`},
+		{plain, `{"rows": [{"age": 3}]}`, "the model does not know the names of its columns"},
+		{plain, `{"columns": ["a"], "rows": []}`, "the model does not know the names of its columns"},
+		{plain, "{\"rows\": [[\x01", "row 0: value 0: byte 11: found byte 0x01, expected a number"},
+		{named, `{"rows": [{"age": 3, "city": "Oslo"}]}`, `row 0: columns are missing that the model needs: "height"`},
+		{named, `{"rows": [{"age": 3, "age": 3}]}`, `the column "age" twice`},
+		{named, `{"columns": ["age", "city"], "rows": []}`, `columns are missing that the model needs: "height"`},
+		{named, `{"columns": ["age", "age"], "rows": []}`, `the column "age" twice`},
+		{named, `{"rows": [{"age": [1]}]}`, `row 0: column "age": byte 18: found [, expected a number`},
+		{named, `{"rows": [[1, null, 3]]}`, "row 0: value 1: a missing value"},
+	} {
+		w := ask(c.s, "POST", "/predict", typeJSON, []byte(c.body))
+		if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %d: %s, expected %s", c.body, w.Code, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		method, path, contentType string
+		status                    int
+		want                      string
+	}{
+		{"POST", "/predict", "", http.StatusUnsupportedMediaType, "no Content-Type: expected application/json or application/vnd"},
+		{"POST", "/predict", "text/csv", http.StatusUnsupportedMediaType, `Content-Type "text/csv": expected`},
+		{"GET", "/predict", "", http.StatusMethodNotAllowed, "GET: expected POST"},
+		{"POST", "/model", "", http.StatusMethodNotAllowed, "POST: expected GET"},
+		{"GET", "/", "", http.StatusNotFound, `there is no "/"`},
+	} {
+		w := ask(plain, c.method, c.path, c.contentType, nil)
+		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: %d: %s, expected %d: %s", c.method, c.path, w.Code, got, c.status, c.want)
+		}
+	}
+	o := Defaults()
+	o.MaxBody = 100
+	for _, length := range []int{-1, 101} { // announced or not
+		r := httptest.NewRequest("POST", "/predict", strings.NewReader(strings.Repeat(" ", 101)))
+		r.Header.Set("Content-Type", typeJSON)
+		r.ContentLength = int64(length)
+		w := httptest.NewRecorder()
+		newServer(t, o, Fixed(newModel(t, 3, 3, nil, ingest.MissingError))).ServeHTTP(w, r)
+		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || got != "more than 100 bytes: send fewer rows at a time" {
+			t.Errorf("%d: %s", w.Code, got)
+		}
+	}
+	none := newServer(t, Defaults(), &switched{stale: errors.New("there is no version yet")})
+	for _, path := range []string{"/ready", "/model"} {
+		if w := ask(none, "GET", path, "", nil); w.Code != http.StatusServiceUnavailable || !strings.Contains(reason(t, w), "there is no version") {
+			t.Errorf("%s without a version: %d: %s", path, w.Code, w.Body)
+		}
+	}
+	if w := ask(none, "POST", "/predict", typeJSON, []byte(`{"rows":[]}`)); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("/predict without a version: %d: %s", w.Code, w.Body)
+	}
+	if w := ask(none, "GET", "/live", "", nil); w.Code != http.StatusOK {
+		t.Errorf("/live: %d", w.Code)
+	}
+}
+
+// While versions come, each answer is of one of them, and none is refused.
+func TestSwap(t *testing.T) {
+	models := map[int]*model.Model{}
+	for version := range 10 {
+		models[version] = newModel(t, version, 2, nil, ingest.MissingError)
+	}
+	versions := &switched{}
+	versions.Store(models[0])
+	s := newServer(t, Defaults(), versions)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int)
+	for range 4 {
+		go func() {
+			asked := 0
+			for ; ctx.Err() == nil; asked++ {
+				w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2],[3,4]]}`))
+				var got answered
+				want := make([]float32, len(labels))
+				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+					t.Errorf("%d: %s", w.Code, w.Body)
+					break
+				}
+				if models[got.Version].Predict([]float32{3, 4}, want); !slices.Equal(got.Probabilities[1], want) {
+					t.Errorf("%v is not of version %d", got.Probabilities[1], got.Version)
+					break
+				}
+			}
+			ended <- asked
+		}()
+	}
+	for i := range 200 {
+		versions.Store(models[i%10])
+		for range 20 {
+			ask(s, "GET", "/ready", "", nil)
+		}
+	}
+	stop()
+	for range 4 {
+		if asked := <-ended; asked == 0 {
+			t.Error("nothing was asked")
+		}
+	}
+}
+
+// HTTP/1.1 and HTTP/2 are answered without TLS.
+func TestProtocols(t *testing.T) {
+	address := listening(t, Defaults(), Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	for version := 1; version <= 2; version++ {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(version == 1)
+		protocols.SetUnencryptedHTTP2(version == 2)
+		asking := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+		response, err := asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(response.Body)
+		if err != nil || response.ProtoMajor != version || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(content), `{"version":3,`) {
+			t.Errorf("%s: %d: %s, %v", response.Proto, response.StatusCode, content, err)
+		}
+		response.Body.Close()
+		asking.CloseIdleConnections()
+	}
+}
+
+// A server that is stopped answers what it has begun.
+func TestStop(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	body, sent := io.Pipe()
+	answers := make(chan string, 1)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", typeJSON)
+	request.Header.Set("Expect", "100-continue") // the body is sent once the server reads it
+	asking := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
+	go func() {
+		response, err := asking.Do(request)
+		if err != nil {
+			answers <- err.Error()
+			return
+		}
+		defer response.Body.Close()
+		content, _ := io.ReadAll(response.Body)
+		answers <- string(content)
+	}()
+	if _, err := sent.Write([]byte(`{"rows":[[1,`)); err != nil { // the request has begun
+		t.Fatal(err)
+	}
+	stop()
+	for !s.ending.Load() {
+		runtime.Gosched() // until it is being stopped
+	}
+	if w := ask(s, "GET", "/ready", "", nil); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("/ready: %d", w.Code)
+	}
+	if _, err := sent.Write([]byte(`2]]}`)); err != nil {
+		t.Fatal(err)
+	}
+	sent.Close()
+	if got := <-answers; !strings.HasPrefix(got, `{"version":3,`) {
+		t.Errorf("got %s", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOptionsThatAreWrong(t *testing.T) {
+	for want, set := range map[string]func(*Options){
+		"listen: 8474":        func(o *Options) { o.Listen = "8474" },
+		"listen: 0.0.0.0:1":   func(o *Options) { o.Listen = "0.0.0.0:1" },
+		"listen: :1":          func(o *Options) { o.Listen, o.Certificate, o.Key = ":1", "a", "b" },
+		"certificate_file: a": func(o *Options) { o.Certificate = "a" },
+		"max_body: 0":         func(o *Options) { o.MaxBody = 0 },
+		"max_rows: 0":         func(o *Options) { o.MaxRows = 0 },
+		"max_connections: 0":  func(o *Options) { o.Connections = 0 },
+		"memory: 1":           func(o *Options) { o.Memory = 1 },
+		"timeout: 0s":         func(o *Options) { o.Timeout = 0 },
+		"max_age: -1s":        func(o *Options) { o.MaxAge = -time.Second },
+		"max_silence: 0s":     func(o *Options) { o.MaxSilence = 0 },
+	} {
+		o := Defaults()
+		set(&o)
+		if problems := o.Check(); len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want+": expected ") {
+			t.Errorf("got %v, expected %s", problems, want)
+		}
+	}
+	o := Defaults()
+	if o.Listen, o.Open = ":1", true; o.Check() != nil {
+		t.Errorf("open: %v", o.Check())
+	}
+	o.Open, o.Certificate, o.Key, o.TokenFile = false, "a", "b", "c"
+	if o.Check() != nil {
+		t.Errorf("with TLS and a token: %v", o.Check())
+	}
+	for want, set := range map[string]func(*Options){
+		"serve.certificate_file: a": func(o *Options) { o.Certificate, o.Key = "a", "b" },
+		"serve.token_file: a":       func(o *Options) { o.TokenFile = "a" },
+	} {
+		o := Defaults()
+		set(&o)
+		if _, err := New(o, &switched{}, prometheus.NewRegistry(), "p"); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, expected %s", err, want)
+		}
+	}
+}

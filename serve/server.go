@@ -1,0 +1,305 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	_ "embed" // for the description
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/model"
+)
+
+// Description is the OpenAPI description of what a server answers, as /openapi.json has it.
+//
+//go:embed openapi.json
+var description []byte
+
+// Description returns the OpenAPI description of what a server answers, which it has at /openapi.json.
+func Description() []byte { return description }
+
+// Versions has the model that is the one to have. A [client.Follower] is one, and [Fixed] returns another.
+type Versions interface {
+	// Model returns the model; nil if there is none.
+	Model() *model.Model
+	// Status returns what is known of it.
+	Status() client.Status
+	// Stale returns why the model should not be relied on; nil if all is well.
+	Stale() error
+}
+
+// Server answers requests. [New] makes servers.
+type Server struct {
+	options  Options
+	versions Versions
+	registry *prometheus.Registry
+	metrics  *metrics
+	newest   atomic.Pointer[version]
+	cores    chan *workspace     // those that no request uses
+	memory   *semaphore.Weighted // of bodies
+	bodies   sync.Pool           // of *[]byte
+	quiet    *quiet
+	tls      *tls.Certificate  // nil: it speaks no TLS
+	token    [sha256.Size]byte // digest of the bearer token
+	secret   bool              // whether there is a token
+	routes   map[string]route  // by path
+	ending   atomic.Bool       // no further requests are wanted
+}
+
+// route is what a path answers.
+type route struct {
+	method string
+	public bool // without a token
+	answer func(http.ResponseWriter, *http.Request) error
+}
+
+// version is a model with what answers need beside it.
+type version struct {
+	*model.Model
+	options ingest.Options // of the rows
+	places  *ingest.Places
+	quoted  [][]byte // the labels as JSON
+}
+
+// New returns a server of the model of versions. o must pass [Options.Check]. It registers its metrics, which have the label pipeline. The error is
+// a [schemas.Problem] with a file of the options.
+func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
+	s := &Server{
+		options: o, versions: versions, registry: registry, metrics: newMetrics(versions, registry, pipeline),
+		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.Memory + firstRead), quiet: newQuiet(o.Connections),
+	}
+	for range cap(s.cores) {
+		s.cores <- &workspace{}
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	if s.tls, err = o.certificate(); err != nil {
+		return nil, err
+	}
+	s.secret, s.token = token != "", sha256.Sum256([]byte(token))
+	s.routes = map[string]route{
+		"/predict":      {method: http.MethodPost, answer: s.predict},
+		"/model":        {method: http.MethodGet, answer: s.manifest},
+		"/metrics":      {method: http.MethodGet, answer: s.measures},
+		"/openapi.json": {method: http.MethodGet, answer: s.describe},
+		"/live":         {method: http.MethodGet, public: true, answer: s.live},
+		"/ready":        {method: http.MethodGet, public: true, answer: s.ready},
+	}
+	return s, nil
+}
+
+// Serve answers on a listener until ctx ends. Then it answers the requests that have come, and returns nil. Requests that take longer than the
+// timeout are cut off.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(s.tls != nil)
+	protocols.SetUnencryptedHTTP2(s.tls == nil)
+	server := &http.Server{
+		Handler: s, Protocols: protocols, ConnState: s.quiet.changed, ConnContext: s.quiet.context, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: s.options.Timeout / 2, ReadTimeout: s.options.Timeout, WriteTimeout: 3 * s.options.Timeout, IdleTimeout: time.Minute,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what strangers do wrong is counted, not logged
+	}
+	if s.tls != nil {
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.tls}, MinVersion: tls.VersionTLS12}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if s.tls != nil {
+			ended <- server.ServeTLS(listener, "", "")
+			return
+		}
+		ended <- server.Serve(listener)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	s.ending.Store(true)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Timeout)
+	defer cancel()
+	err := server.Shutdown(patience)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	<-ended
+	return err
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	counted := &counted{ResponseWriter: w, status: http.StatusOK}
+	err := s.route(counted, r)
+	if err != nil {
+		s.refuse(counted, err)
+	}
+	path := r.URL.Path
+	if _, known := s.routes[path]; !known {
+		path = "other"
+	}
+	s.metrics.answered(path, counted.status, time.Since(began))
+}
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
+	to, known := s.routes[r.URL.Path]
+	switch {
+	case !known:
+		return refuse(http.StatusNotFound, "there is no %.80q: /openapi.json says what there is", r.URL.Path)
+	case !to.public && !s.allowed(r):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return refuse(http.StatusUnauthorized, "no bearer token, or another one than the server's")
+	case r.Method != to.method && !(r.Method == http.MethodHead && to.method == http.MethodGet):
+		w.Header().Set("Allow", to.method)
+		return refuse(http.StatusMethodNotAllowed, "%.20s: expected %s", r.Method, to.method)
+	}
+	if to.method == http.MethodGet {
+		defer s.quiet.begin(r)()
+	}
+	return to.answer(w, r)
+}
+
+// allowed reports whether a request has the token, if there is one.
+func (s *Server) allowed(r *http.Request) bool {
+	if !s.secret {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+}
+
+// refuse answers with the reason of an error.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	no, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		no = &refusal{http.StatusServiceUnavailable, "the request has ended"}
+	default:
+		no = &refusal{http.StatusInternalServerError, err.Error()}
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	if no.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(no.status)
+	content, _ := json.Marshal(map[string]string{"error": no.reason}) // texts have JSON
+	_, _ = w.Write(append(content, '\n'))                             // who asked may have gone
+}
+
+// version returns the model with what answers need beside it.
+func (s *Server) version() (*version, error) {
+	m := s.versions.Model()
+	if m == nil {
+		s.newest.Store(nil)
+		return nil, refuse(http.StatusServiceUnavailable, "there is no version")
+	}
+	if v := s.newest.Load(); v != nil && v.Model == m {
+		return v, nil
+	}
+	v := &version{Model: m, options: ingest.TrainedOn(m.Manifest.Plan), quoted: quote(m.Labels())}
+	var err error
+	if v.places, err = ingest.NewPlaces(v.options, ingest.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
+		return nil, err
+	}
+	s.newest.Store(v)
+	return v, nil
+}
+
+// manifest answers with the manifest of the version.
+func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
+	m := s.versions.Model()
+	if m == nil {
+		return refuse(http.StatusServiceUnavailable, "there is no version")
+	}
+	content, err := json.Marshal(m.Manifest)
+	if err != nil {
+		return err
+	}
+	return answerJSON(w, content)
+}
+
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request) error {
+	return answerJSON(w, description)
+}
+
+func answerJSON(w http.ResponseWriter, content []byte) error {
+	w.Header().Set("Content-Type", typeJSON)
+	_, _ = w.Write(content) // who asked may have gone
+	return nil
+}
+
+func (s *Server) measures(w http.ResponseWriter, r *http.Request) error {
+	promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	return nil
+}
+
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
+	_, _ = io.WriteString(w, "alive\n")
+	return nil
+}
+
+// ready answers whether there is a version that can be relied on. Only who has the token, if there is one, is told why not.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+	err := s.versions.Stale()
+	if s.ending.Load() {
+		err = errors.New("the server is being stopped")
+	}
+	switch {
+	case err != nil && s.allowed(r):
+		return refuse(http.StatusServiceUnavailable, "%s", err)
+	case err != nil:
+		return refuse(http.StatusServiceUnavailable, "not ready")
+	}
+	_, _ = io.WriteString(w, "ready\n")
+	return nil
+}
+
+// counted notes the status of an answer.
+type counted struct {
+	http.ResponseWriter
+	status int
+}
+
+func (c *counted) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// fixed is a model that never changes.
+type fixed struct{ model *model.Model }
+
+// Fixed returns a model as the only version, as from a file.
+func Fixed(m *model.Model) Versions { return fixed{m} }
+
+func (f fixed) Model() *model.Model { return f.model }
+
+func (f fixed) Status() client.Status {
+	return client.Status{Version: f.model.Manifest.Version, Run: f.model.Manifest.Run}
+}
+
+func (f fixed) Stale() error { return nil }
