@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,6 +79,15 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("listen", c.Listen, "a loopback address with a port, such as 127.0.0.1:9092, because the embedded broker has no authentication")
 	}
 	under("examples", c.Examples.Check())
+	switch topic := c.Examples.Topic; {
+	case topic == "":
+	case !topicName.MatchString(topic):
+		wrong("examples.topic", topic, "the name of a topic: letters, digits, dots, hyphens and underscores")
+	case topic == run.TopicsOf(c.Name).Examples:
+		wrong("examples.topic", topic, "the topic of another pipeline: this one is its own, which it reads without this key")
+	case slices.ContainsFunc(pipeline.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic }):
+		wrong("examples.topic", topic, "a topic with examples: this one is the pipeline's own, for something else")
+	}
 	under("prepare", stages.CheckPrepare(c.Prepare))
 	total := 0
 	for i, s := range c.Stages {

@@ -74,7 +74,7 @@ func hasCustomTag(y *yaml.Node) bool {
 
 func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
 	text := written(y)
-	if n.isPath && n.kind == kindTexts && y.Kind == yaml.ScalarNode { // one file needs no brackets
+	if n.single && n.kind == kindTexts && y.Kind == yaml.ScalarNode {
 		y = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{y}}
 	}
 	value, ok := n.kind.read(y)

@@ -17,6 +17,7 @@ type node struct {
 	element  *node
 	kind     kind // of a value
 	isNone   bool // null is the empty text here, which stands for none, and not the default
+	single   bool // of a list: one value needs no brackets
 	isPath   bool // a file, or a list of files: the configuration file has paths relative to its own folder
 }
 
@@ -39,6 +40,7 @@ func grow(name string, t reflect.Type) *node {
 		if field.IsExported() && !field.Anonymous {
 			child := grow(keyOf(field), field.Type)
 			child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
+			child.single = child.isPath || field.Tag.Get("single") == "true"
 			n.children = append(n.children, child)
 		}
 	}

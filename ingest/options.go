@@ -21,6 +21,14 @@ type Options struct {
 	// FromTopic is the name of a topic that ingest follows, whose messages have
 	// values in the format Format; "": none. There are no files then.
 	FromTopic string `mapstructure:"from_topic" yaml:"from_topic"`
+	// Topic is the name of a topic that runs read: the examples of another
+	// pipeline, or any topic with examples. Nothing is written there; "": the
+	// pipeline's own. There are no files otherwise.
+	Topic string `mapstructure:"topic" yaml:"topic"`
+	// From and To bound what a run reads of the topic: see Bound. None: all that
+	// the topic has.
+	From []string `mapstructure:"from" yaml:"from" single:"true"`
+	To   []string `mapstructure:"to" yaml:"to" single:"true"`
 	// Format is the name of the files' format; "": each file's name tells, or
 	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
@@ -154,6 +162,7 @@ func (o Options) check(files []string) []schemas.Problem {
 			}
 		}
 	}
+	problems = append(problems, o.checkTopic()...)
 	known := map[string]bool{}
 	for _, class := range o.Classes {
 		if known[class] || class == "" || class != strings.TrimSpace(class) {

@@ -43,24 +43,31 @@ func (c *Counting) WithoutSpan() (expired int64) {
 	for _, seal := range c.plan.Sources {
 		for _, span := range seal.Spans {
 			if !visited[span.Partition] {
-				expired += seal.In(span.Partition) - c.expiring(&seal, span.Partition)
+				before, after := c.leftOut(&seal, span.Partition, span.To)
+				expired += max(seal.In(span.Partition)-before-after, 0)
 			}
 		}
 	}
 	return expired
 }
 
-// expiring counts the messages of a source in a partition that the plan leaves
-// out, as retention may delete them. The report counts them by their offsets.
-func (c *Counting) expiring(seal *schemas.SourceSeal, partition int) (n int64) {
-	for _, cut := range c.plan.Expiring {
-		for _, span := range seal.Spans {
-			if cut.Partition == partition && span.Partition == partition {
-				n += schemas.Span{From: max(cut.From, span.From), To: min(cut.To, span.To)}.Len()
+// leftOut counts the messages of a source in a partition that the plan leaves
+// out before an offset, as retention may delete them or the configuration does not
+// want them, and after it. The report counts them by their offsets.
+func (c *Counting) leftOut(seal *schemas.SourceSeal, partition int, at int64) (before, after int64) {
+	for _, cuts := range []schemas.Spans{c.plan.Expiring, c.plan.Outside} {
+		for _, cut := range cuts.On(partition) {
+			for _, span := range seal.Spans.On(partition) {
+				n := schemas.Span{From: max(cut.From, span.From), To: min(cut.To, span.To)}.Len()
+				if cut.From < at {
+					before += n
+				} else {
+					after += n
+				}
 			}
 		}
 	}
-	return min(n, seal.In(partition))
+	return before, after
 }
 
 // Replay decides which messages of one span count. Whether a message counts
@@ -230,8 +237,9 @@ func (r *Replay) Complete() (missing schemas.PassedOver, err error) {
 		case have == 0 && r.beginsAfter(seal):
 			before = want
 		}
-		missing.Count(schemas.Expired, before-min(before, r.expiring(seal, r.span.Partition)))
-		missing.Count(schemas.Missing, want-have-before)
+		outBefore, outAfter := r.leftOut(seal, r.span.Partition, r.span.From)
+		missing.Count(schemas.Expired, before-min(before, outBefore))
+		missing.Count(schemas.Missing, max(want-have-before-outAfter, 0))
 	}
 	return missing, nil
 }

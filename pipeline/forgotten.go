@@ -33,17 +33,21 @@ func (p *pipeline) forgotten(ctx context.Context) (*forgotten, error) {
 
 // readForgotten adds to f what has come since, and reports whether anything has.
 func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, err error) {
-	_, end, err := p.Log.Bounds(ctx, p.Topics.Forget, 0)
+	topic := p.forgetTopic()
+	if topic == "" {
+		return false, nil
+	}
+	_, end, err := p.Log.Bounds(ctx, topic, 0)
 	if err != nil || end <= f.next {
 		return false, err
 	}
-	err = p.Remaining(ctx, p.Topics.Forget, 0, f.next, end, func(m run.Message) error {
+	err = p.Remaining(ctx, topic, 0, f.next, end, func(m run.Message) error {
 		if m.Value == nil || m.Kind() != schemas.KindForget {
 			return nil
 		}
 		said, err := schemas.DecodeJSON[schemas.Forget](m.Message)
 		if err != nil {
-			return fmt.Errorf("%s[0]@%d: %w", p.Topics.Forget, m.Offset, err)
+			return fmt.Errorf("%s[0]@%d: %w", topic, m.Offset, err)
 		}
 		f.rows, more = f.rows.Union(said.Rows), true
 		if said.Source != "" {
@@ -77,6 +81,9 @@ func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schem
 			has, runs = v.Written.Before(f.newest), []earlierRun{{plan: v.Plan}}
 		}
 		for _, r := range runs {
+			if r.plan.Topic != p.archiveTopic() { // offsets of another topic
+				continue
+			}
 			has = has || !r.plan.Forgotten.Covers(f.rows.Within(r.plan.Spans))
 		}
 		place, err := past.ledger.Find(v.Run)

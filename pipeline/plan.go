@@ -18,7 +18,7 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
+		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: p.archiveTopic(),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	all, err := p.Log.Spans(ctx, p.Topics.Examples)
@@ -27,6 +27,10 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	}
 	bounds := all
 	if plan.Foreign {
+		sealed, err := p.sealedBy(ctx, l)
+		if err != nil {
+			return nil, err
+		}
 		if bounds, err = p.staying(ctx, r, all); err != nil {
 			return nil, err
 		}
@@ -35,9 +39,20 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 				plan.Expiring = append(plan.Expiring, cut)
 			}
 		}
-		sources = remaining(l, bounds)
-		for _, seal := range l.Removed() {
-			if seal.Held(bounds) != schemas.HeldNot {
+		held := bounds
+		if bounds, plan.Outside, err = p.within(ctx, job.Examples, held); err != nil {
+			return nil, err
+		}
+		if len(plan.Outside) > 0 && !slices.ContainsFunc(bounds, func(s schemas.Span) bool { return !s.Empty() }) {
+			return nil, &NothingBetweenError{p.Topics.Examples, job.Examples.From, job.Examples.To, held}
+		}
+		for _, seal := range remaining(sealed, held) {
+			if overlaps(&seal, bounds) {
+				sources = append(sources, seal)
+			}
+		}
+		for _, seal := range sealed.Removed() {
+			if seal.Held(held) != schemas.HeldNot && overlaps(seal, bounds) {
 				plan.Removed = append(plan.Removed, seal.Name())
 			}
 		}

@@ -81,8 +81,8 @@ type member interface {
 // plans topic at offset watch or later.
 type role func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error
 
-// serve does all runs in the order of their plans, until ctx ends. If a run has another arithmetic than this process (here), the
-// process leaves its group until that run has ended, so that other processes get its partitions.
+// serve does all runs in the order of their plans, until ctx ends. If a run has another arithmetic than this process (here), or
+// other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
 func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event.Recorder, join func() member, do role) error {
 	plans, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		if err != nil {
 			return err
 		}
-		aside := event.StoodAside{Run: other.Run(), Why: "it has another arithmetic: " + differences(other.Arithmetic, here, "this process")}
+		aside := event.StoodAside{Run: other.Run(), Why: p.unable(other, here)}
 		rec.Record(aside)
 		if err := p.endedOrGivenUp(ctx, plans, other, rec); err != nil {
 			return err
@@ -115,6 +115,17 @@ func (p *pipeline) serve(ctx context.Context, here schemas.Arithmetic, rec event
 		aside.Over = true
 		rec.Record(aside)
 	}
+}
+
+// unable returns why this process can't work on a run; "" if it can.
+func (p *pipeline) unable(plan *schemas.Plan, here schemas.Arithmetic) string {
+	if !plan.Arithmetic.Admits(here) {
+		return "it has another arithmetic: " + differences(plan.Arithmetic, here, "this process")
+	}
+	if err := p.checkExamples(plan, "it"); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // endedOrGivenUp waits until a run goes on no more that this process can't work on. If nobody takes the run up, it gives the run up, so
@@ -192,7 +203,7 @@ func (p *pipeline) refresh(ctx context.Context, plans *run.Ledger) error {
 	return err
 }
 
-// serveAs does runs as a member of a group, until it gets a run with another arithmetic. It returns that run's plan.
+// serveAs does runs as a member of a group, until it gets a run that this process can't work on. It returns that run's plan.
 func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Arithmetic, plans *run.Ledger, rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := p.queue(ctx, plans, group, rec)
 	defer func() { q.subscription.Close() }()
@@ -214,7 +225,7 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 			continue
 		}
 		id := plan.Run()
-		if !plan.Arithmetic.Admits(here) {
+		if p.unable(plan, here) != "" {
 			return plan, nil
 		}
 		rec.Record(event.Began{Run: id, Stages: plan.Stages})

@@ -16,7 +16,7 @@ import (
 // carry out the run.
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o TrainOptions, rec event.Recorder) (id string, err error) {
 	rec = event.Serialised(rec)
-	p := open(log, job.Name, o.Allocator)
+	p := openFor(log, job, o.Allocator)
 	if err := p.create(ctx, &job); err != nil {
 		return "", err
 	}

@@ -20,9 +20,10 @@ import (
 // pipeline reads and writes the topics of one pipeline, and creates them.
 type pipeline struct {
 	*run.Client
-	admin  *kafkalog.Log    // creates, deletes and configures topics; joins consumer groups
-	memory memory.Allocator // for the Arrow records of ingest
-	sums   *solver.Store    // what this process's solver has of a chain
+	admin   *kafkalog.Log    // creates, deletes and configures topics; joins consumer groups
+	memory  memory.Allocator // for the Arrow records of ingest
+	sums    *solver.Store    // what this process's solver has of a chain
+	archive *archive         // whose examples the runs read; nil: the pipeline has its own
 }
 
 // open returns the pipeline of that name. mem is where Arrow's memory comes from; nil is Go's.
@@ -33,9 +34,18 @@ func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem, sums: &solver.Store{}}
 }
 
+// openFor returns the pipeline of a job, whose runs read the examples topic that the job names.
+func openFor(log *kafkalog.Log, job Job, mem memory.Allocator) *pipeline {
+	p := open(log, job.Name, mem)
+	if p.archive = newArchive(log, job.Examples.Topic); p.archive != nil {
+		p.Topics.Examples = p.archive.topic
+	}
+	return p
+}
+
 // openForRuns returns the pipeline of a job for a process that works on its runs, and gives up those that nobody takes up.
 func openForRuns(log *kafkalog.Log, job Job, mem memory.Allocator) *pipeline {
-	p := open(log, job.Name, mem)
+	p := openFor(log, job, mem)
 	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	return p
 }
@@ -130,7 +140,8 @@ func TopicKeys() []schemas.Key {
 	}
 }
 
-// Topics returns the topics that a job needs, with the settings that missing ones are created with.
+// Topics returns the topics that a job needs, with the settings that missing ones are created with. The topic that the job names under
+// examples.topic is not among them, as nobody but its owner creates or changes it.
 func Topics(job Job) []kafkalog.Topic {
 	t, p, o := run.TopicsOf(job.Name), job.Examples.Partitions, cmp.Or(job.Topics, DefaultTopics())
 	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -160,7 +171,7 @@ func Topics(job Job) []kafkalog.Topic {
 	// A client that gets no answer writes a plan again. Of the two, compaction keeps the later one, which may come behind plans that
 	// others have written meanwhile, so that the order of the runs would change while they wait.
 	plans.Config["min.compaction.lag.ms"] = milliseconds(o.Retention.Tombstones)
-	return []kafkalog.Topic{
+	topics := []kafkalog.Topic{
 		deleted(t.Examples, p, o.Retention.Examples),
 		deleted(t.Residuals, p, o.Retention.Residuals),
 		deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
@@ -171,6 +182,10 @@ func Topics(job Job) []kafkalog.Topic {
 		compacted(t.Forget),
 		deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}
+	if job.Examples.Topic != "" {
+		return topics[1:]
+	}
+	return topics
 }
 
 // PartitionsError says that the residuals topic has fewer partitions than the examples topic. Residuals are in the same partition
@@ -186,11 +201,17 @@ func (e *PartitionsError) Error() string {
 
 // create creates the topics that are missing. If the examples topic exists, the job takes over its number of partitions.
 func (p *pipeline) create(ctx context.Context, job *Job) error {
-	if err := p.admin.Create(ctx, Topics(*job)[0]); err != nil {
-		return err
+	if p.archive == nil {
+		if err := p.admin.Create(ctx, Topics(*job)[0]); err != nil {
+			return err
+		}
 	}
 	var err error
-	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
+	job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples)
+	if p.archive != nil && errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return &NoArchiveError{p.archive.topic}
+	}
+	if err != nil {
 		return err
 	}
 	topics := Topics(*job)

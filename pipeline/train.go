@@ -74,6 +74,9 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 		if here := arithmetic(blas); !earlier.Arithmetic.Admits(here) {
 			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, here}
 		}
+		if err := p.checkExamples(earlier, "run "+earlier.Run()+", which goes first,"); err != nil {
+			return nil, nil, err
+		}
 		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
 		if _, err := roles.execute(ctx, earlier, s.ledger); err != nil && !errors.As(err, new(*RunError)) {
 			return nil, nil, err

@@ -30,10 +30,15 @@ type Verified struct {
 // version can't be made again.
 func Verify(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, version string, rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
-	p := open(log, job.Name, nil)
+	p := openFor(log, job, nil)
 	runs, err := p.history(ctx, version)
 	if err != nil {
 		return nil, err
+	}
+	for i := range runs {
+		if err := p.checkExamples(runs[i].plan, "the run of "+runs[i].name()); err != nil {
+			return nil, err
+		}
 	}
 	if err := p.checkHistory(ctx, runs, arithmetic(blas), rec); err != nil {
 		return nil, err
@@ -209,7 +214,7 @@ func (p *pipeline) besides(ctx context.Context, job Job, blas *kernel.BLAS, rec 
 	}
 	job.Name = prefix + strings.ToLower(p.Fresh()[:8])
 	besides := open(p.admin, job.Name, p.memory)
-	besides.Topics.Examples = p.Topics.Examples
+	besides.Topics.Examples, besides.archive = p.Topics.Examples, p.archive
 	topics := slices.DeleteFunc(Topics(job), func(t kafkalog.Topic) bool { return t.Name == run.TopicsOf(job.Name).Examples })
 	store, nothing := partition.NewStore(bytes), func() {}
 	besides.checkStore(ctx, store)

@@ -32,6 +32,8 @@ const (
 	Expired PassOverReason = "expired"
 	// Expiring: retention may delete the message before the run has ended.
 	Expiring PassOverReason = "expiring"
+	// Outside: the configuration leaves the message out, by a time or an offset.
+	Outside PassOverReason = "outside"
 	// ForgottenRow counts rows, unlike the others: rows with weight 0, as they were forgotten, of messages that count.
 	ForgottenRow PassOverReason = "forgotten"
 	// Missing: the message of a source is not on the topic, and retention has not deleted it.
@@ -57,6 +59,7 @@ func PassOverReasons() []struct {
 		{LeftOut, "message", "that an earlier version of the chain left out"},
 		{Expired, "message", "that retention had deleted before the run began"},
 		{Expiring, "message", "that retention may delete before the run has ended"},
+		{Outside, "message", "outside of examples.from and examples.to"},
 		{ForgottenRow, "row", "that were forgotten"},
 		{Missing, "message", "of a source that are no longer on the topic"},
 	}

@@ -13,6 +13,8 @@ const KindPlan Kind = "plan"
 type Plan struct {
 	Name  string `json:"name"`  // of the pipeline
 	Spans Spans  `json:"spans"` // of the examples topic
+	// Topic is the name of the examples topic if it is another pipeline's, which is only read.
+	Topic string `json:"topic,omitempty"`
 	// Sources are the ingested sources that count, in the order of their seals. Messages without a source count if Foreign
 	// is set.
 	Sources []SourceSeal `json:"sources"`
@@ -24,6 +26,8 @@ type Plan struct {
 	Forgotten Forgotten `json:"forgotten,omitempty"`
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
 	Expiring Spans `json:"expiring,omitempty"`
+	// Outside is what else the spans leave out at the beginning and the end of partitions, because the configuration says so.
+	Outside Spans `json:"outside,omitempty"`
 
 	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`

@@ -12,7 +12,7 @@ func plan() *Plan {
 	header := true
 	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
 	return &Plan{
-		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: Spans{{1, 3, 6}},
+		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: Spans{{1, 3, 6}}, Topic: "images.examples", Outside: Spans{{1, 6, 8}},
 		Input: Input{
 			Format: "csv", Label: "y", Weight: "w", Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
 			MissingValues: []string{"?"},

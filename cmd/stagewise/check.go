@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
@@ -66,7 +67,7 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	width := 0
 	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
 	if len(files) == 0 {
-		files = []string{"none; train uses the examples on the topic"}
+		files = []string{"none; train uses the examples on " + examplesTopic(c) + bounds(c.Examples)}
 		if topic := c.Examples.FromTopic; topic != "" {
 			files = append(files, "ingest follows the topic "+topic)
 		}
@@ -101,6 +102,25 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		return err
 	}
 	return errors.Join(wrong, tooMuch)
+}
+
+// examplesTopic says which topic a run reads.
+func examplesTopic(c *config.Config) string {
+	if c.Examples.Topic != "" {
+		return c.Examples.Topic + ", which it only reads"
+	}
+	return "the topic"
+}
+
+// bounds says where a run of a topic begins and ends, if the options say so.
+func bounds(o ingest.Options) (text string) {
+	if len(o.From) > 0 {
+		text += ", from " + strings.Join(o.From, ", ") + " on"
+	}
+	if len(o.To) > 0 {
+		text += ", before " + strings.Join(o.To, ", ")
+	}
+	return text
 }
 
 // checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more than it may keep and

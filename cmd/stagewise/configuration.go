@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -129,6 +130,19 @@ func requireCluster(c *config.Config) error {
 		return schemas.Problem{Key: "brokers", Value: "not set", Want: "the addresses of a Kafka cluster: the embedded broker serves a single process"}
 	}
 	return nil
+}
+
+// requireOwnExamples returns an error if the runs of a configuration read the examples of another pipeline, for a command that changes them
+// or goes on from what the pipeline has done with them. why ends the error.
+func requireOwnExamples(c *config.Config, why string) error {
+	if c.Examples.Topic == "" {
+		return nil
+	}
+	want := "no topic for this command: " + why
+	if owner, ok := pipeline.OwnerOf(c.Examples.Topic); ok {
+		want += "; use a configuration with name: " + owner
+	}
+	return schemas.Problem{Key: "examples.topic", Value: c.Examples.Topic, Want: want}
 }
 
 // openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds.

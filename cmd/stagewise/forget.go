@@ -34,6 +34,9 @@ func newForget() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := requireOwnExamples(c, "its owner forgets rows, and the next run here heeds that"); err != nil {
+				return err
+			}
 			if len(args)+len(what.Sources)+len(what.Keys) == 0 {
 				return errors.New("expected rows, --source or --key")
 			}

@@ -29,6 +29,9 @@ func newIngest() *cobra.Command {
 			if err := show.check(); err != nil {
 				return err
 			}
+			if err := requireOwnExamples(c, "nothing is written there"); err != nil {
+				return err
+			}
 			follows := c.Examples.FromTopic != ""
 			switch {
 			case until != "" && until != untilEnd:

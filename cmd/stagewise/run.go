@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -13,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // untilEnd is the value of --until that ends a chain at the topic's end.
@@ -36,6 +38,14 @@ func newRun() *cobra.Command {
 			}
 			if err := errors.Join(show.check(), checkWritable(report), c.CheckStages()); err != nil {
 				return err
+			}
+			if err := requireOwnExamples(c, "run makes versions of the pipeline's own examples, and train one of those of another"); err != nil {
+				return err
+			}
+			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
+				if len(values) > 0 {
+					return schemas.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window says what a version learns"}
+				}
 			}
 			if until != "" && until != untilEnd {
 				return fmt.Errorf("--until: %s: expected end", until)

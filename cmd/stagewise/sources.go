@@ -31,6 +31,9 @@ func newSourcesList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := requireOwnExamples(c, "its owner knows the sources"); err != nil {
+				return err
+			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				sources, err := pipeline.Sources(cmd.Context(), log, c.Name)
 				if err != nil {
@@ -90,6 +93,9 @@ func newSourcesRemove() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := from.load()
 			if err != nil {
+				return err
+			}
+			if err := requireOwnExamples(c, "only its owner removes sources"); err != nil {
 				return err
 			}
 			if len(args) == 0 {

@@ -26,7 +26,13 @@ func newTopicsCreate() *cobra.Command {
 				return err
 			}
 			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				return log.Create(cmd.Context(), pipeline.Topics(c.Job())...)
+				job := c.Job()
+				if topic := job.Examples.Topic; topic != "" { // each of its partitions has residuals
+					if job.Examples.Partitions, err = log.Partitions(cmd.Context(), topic); err != nil {
+						return fmt.Errorf("examples.topic: %w", err)
+					}
+				}
+				return log.Create(cmd.Context(), pipeline.Topics(job)...)
 			}))
 		},
 	}

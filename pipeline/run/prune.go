@@ -133,9 +133,12 @@ func (c *Client) oldPlans(ctx context.Context) (int64, error) {
 // ledger. So if it is interrupted, what it has not done is done later. Seals and removals of sources of which the examples topic has
 // nothing left go too, however old they are: no reader does anything else without them.
 func (c *Client) sweep(ctx context.Context, l *Ledger, to int64) error {
-	bounds, err := c.Log.Spans(ctx, c.Topics.Examples)
-	if err != nil {
-		return err
+	var bounds []schemas.Span
+	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads the examples of another has no seals
+		var err error
+		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
+			return err
+		}
 	}
 	gone := map[string]schemas.Message{} // tombstones by their keys
 	expired := func(s *schemas.SourceSeal) bool {

@@ -62,6 +62,9 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(schemas.Expiring, cut.Len())
 	}
+	for _, cut := range s.plan.Outside {
+		result.PassedOver.Count(schemas.Outside, cut.Len())
+	}
 	if s.plan.Chain == nil {
 		result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
 	}

@@ -1,0 +1,267 @@
+package pipeline
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// readerOf returns a job of another pipeline that reads the examples of a job.
+func readerOf(archive Job, name string) Job {
+	archive.Name, archive.Examples.Train, archive.Examples.Test = name, nil, nil
+	archive.Examples.Topic = run.TopicsOf("test").Examples
+	return archive
+}
+
+// topicsOf returns the topics that begin with a prefix, with their settings and their messages.
+func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string]map[string]string, messages map[string][]kafkalog.Message) {
+	t.Helper()
+	found, err := log.Topics(t.Context(), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages = map[string][]kafkalog.Message{}
+	for _, topic := range found {
+		messages[topic.Name] = readTopic(t, log, topic.Name)
+	}
+	if topics, err = log.Configs(t.Context(), names(found)...); err != nil {
+		t.Fatal(err)
+	}
+	return topics, messages
+}
+
+// Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner. Nothing is written to a topic
+// of the owner, not even that a message can't be used.
+func TestPipelinesShareAnArchive(t *testing.T) {
+	owner := newMultiStageJob(t)
+	log := openEmbedded(t)
+	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, log, owner, 1, kafkalog.Message{Value: []byte("no examples")})
+	jobs := []Job{readerOf(owner, "a"), readerOf(owner, "b"), readerOf(owner, "c")}
+	jobs[1].Stages, jobs[2].Seed = jobs[1].Stages[:2], 7
+	var alone []*schemas.Report
+	for _, job := range jobs {
+		job.Name, job.Examples.Topic = owner.Name, ""
+		report, _ := train(t, log, job)
+		alone = append(alone, report)
+	}
+	settings, before := topicsOf(t, log, owner.Name+".")
+	reports := make([]*schemas.Report, len(jobs))
+	var running errgroup.Group
+	for i, job := range jobs {
+		other := connect(t, log)
+		running.Go(func() (err error) {
+			reports[i], _, err = Train(t.Context(), other, openBLAS(t), job, TrainOptions{}, &eventRecorder{})
+			return err
+		})
+	}
+	if err := running.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for i, report := range reports {
+		if report.WeightsDigest != alone[i].WeightsDigest || report.Quarantined != 1 {
+			t.Errorf("pipeline %s: digest %s, %d in quarantine; expected %s and 1", jobs[i].Name, report.WeightsDigest, report.Quarantined, alone[i].WeightsDigest)
+		}
+		if quarantined := readTopic(t, log, jobs[i].Name+".quarantine"); len(quarantined) != 1 {
+			t.Errorf("pipeline %s has %d messages in quarantine, expected 1", jobs[i].Name, len(quarantined))
+		}
+	}
+	settingsAfter, after := topicsOf(t, log, owner.Name+".")
+	for topic, messages := range before {
+		if len(after[topic]) != len(messages) || !maps.Equal(settings[topic], settingsAfter[topic]) {
+			t.Errorf("%s has %d messages and settings %v; before the other pipelines read it, it had %d and %v", topic, len(after[topic]), settingsAfter[topic], len(messages), settings[topic])
+		}
+	}
+	all, err := log.Topics(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := names(all); slices.Contains(list, "a.examples") || len(after) != len(before) {
+		t.Errorf("topics %v: expected no a.examples, and no other topic of the owner", list)
+	}
+}
+
+// What the owner of an archive says of its sources and rows counts for those who read it.
+func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
+	owner, topic := newSourcesJob(t, 640)
+	log := openEmbedded(t)
+	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	other := owner
+	other.Examples.Train = []string{rings(128, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
+	if err := Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	reader := readerOf(topic, "reader")
+	same := func(rows int64, passedOver schemas.PassedOver) {
+		t.Helper()
+		want, _ := train(t, log, topic)
+		report, _ := train(t, log, reader)
+		if report.WeightsDigest != want.WeightsDigest || report.Rows != rows || !maps.Equal(report.PassedOver, passedOver) {
+			t.Errorf("%d rows, passed over %v, digest %s; expected %d, %v, %s", report.Rows, report.PassedOver, report.WeightsDigest, rows, passedOver, want.WeightsDigest)
+		}
+	}
+	same(768, nil)
+	states := sourcesOf(t, log, owner.Name)
+	i := slices.IndexFunc(states, func(s SourceState) bool { return s.Rows == 128 })
+	removeSource(t, log, owner.Name, states[i].ID)
+	same(640, schemas.PassedOver{schemas.Removed: 2})
+	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
+	same(640, schemas.PassedOver{schemas.Removed: 2, schemas.ForgottenRow: 64})
+	versions, err := Versions(t.Context(), log, reader.Name)
+	if err != nil || len(versions) != 1 {
+		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
+	}
+	if _, err := Verify(t.Context(), log, openBLAS(t), reader, run.Latest, event.Ignore{}); err != nil {
+		t.Error(err)
+	}
+	own := reader
+	own.Examples.Topic = ""
+	if _, err := Verify(t.Context(), log, openBLAS(t), own, run.Latest, event.Ignore{}); !errors.As(err, new(*OtherExamplesError)) {
+		t.Errorf("got %v, expected an *OtherExamplesError", err)
+	}
+}
+
+// A topic that no pipeline owns has no sources: all of its messages count.
+func TestArchiveWithoutAnOwner(t *testing.T) {
+	job, message := newForeignJob(t, rings(100, 3, 3, 1))
+	log := openEmbedded(t)
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "images", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Append(t.Context(), "images", 0, message); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, log, job, 0, message)
+	want, _ := train(t, log, job)
+	reader := job
+	reader.Name, reader.Examples.Topic = "reader", "images"
+	if report, _ := train(t, log, reader); report.WeightsDigest != want.WeightsDigest {
+		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
+	}
+	reader.Examples.Topic = "pictures"
+	if err := trainError(t, log, reader); !errors.As(err, new(*NoArchiveError)) {
+		t.Errorf("got %v, expected a *NoArchiveError", err)
+	}
+	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
+		t.Errorf("the topic exists: %v, %v", exists, err)
+	}
+}
+
+// A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and none of it as missing.
+func TestBoundsByOffsets(t *testing.T) {
+	owner, topic := newSourcesJob(t, 640) // five messages in each of two partitions
+	log, shorter := openEmbedded(t), openEmbedded(t)
+	for _, l := range []*kafkalog.Log{log, shorter} {
+		if err := Ingest(t.Context(), l, owner, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleteRecords(t, shorter, run.TopicsOf(owner.Name).Examples, 0, 3)
+	deleteRecords(t, shorter, run.TopicsOf(owner.Name).Examples, 1, 1)
+	want, _ := train(t, shorter, topic)
+	bounded := topic
+	for _, c := range []struct {
+		from, to []string
+		outside  int64
+		digest   schemas.Digest // "": not compared
+	}{
+		{[]string{"3", "1"}, nil, 4, want.WeightsDigest},
+		{[]string{"3", "1"}, []string{"9"}, 4, want.WeightsDigest},
+		{nil, []string{"3"}, 4, ""},
+		{[]string{"1"}, []string{"4"}, 4, ""},
+		{[]string{"0", "5"}, []string{"5", "5"}, 5, ""}, // nothing of partition 1
+		{[]string{"0"}, []string{"100"}, 0, ""},
+	} {
+		bounded.Examples.From, bounded.Examples.To = c.from, c.to
+		report, m := train(t, log, bounded)
+		expected := schemas.PassedOver{}
+		expected.Count(schemas.Outside, c.outside)
+		if report.Rows != 64*(10-c.outside) || !maps.Equal(report.PassedOver, expected) || c.digest != "" && report.WeightsDigest != c.digest {
+			t.Errorf("from %v to %v: %d rows, passed over %v, digest %s; expected %d, %v and %s", c.from, c.to, report.Rows, report.PassedOver, report.WeightsDigest, 64*(10-c.outside), expected, c.digest)
+		}
+		messages := int64(0)
+		for _, span := range m.Manifest.Plan.Spans {
+			messages += span.Len()
+		}
+		if messages != 10-c.outside {
+			t.Errorf("from %v to %v: the plan has spans %v", c.from, c.to, m.Manifest.Plan.Spans)
+		}
+	}
+	bounded.Examples.From, bounded.Examples.To = []string{"1", "2", "3"}, nil
+	if err := trainError(t, log, bounded); !errors.As(err, new(*BoundError)) {
+		t.Errorf("got %v, expected a *BoundError", err)
+	}
+	bounded.Examples.From = []string{"5"}
+	if err := trainError(t, log, bounded); !errors.As(err, new(*NothingBetweenError)) {
+		t.Errorf("got %v, expected a *NothingBetweenError", err)
+	}
+}
+
+// A bound by time means the first message with this time or a later one.
+func TestBoundsByTime(t *testing.T) {
+	job, _ := newForeignJob(t, rings(10, 3, 3, 1))
+	log := openEmbedded(t)
+	for i := range 8 {
+		produce(t, log, job, 0, exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows()))
+	}
+	messages := readTopic(t, log, run.TopicsOf(job.Name).Examples)
+	at := func(when time.Time) int64 {
+		i := slices.IndexFunc(messages, func(m kafkalog.Message) bool { return !m.Time.Before(when) })
+		return int64(i)
+	}
+	from, to := messages[2].Time, messages[6].Time
+	if at(from) == at(to) {
+		t.Fatalf("all messages were written at %v", to)
+	}
+	job.Examples.From, job.Examples.To = []string{from.Format(time.RFC3339Nano)}, []string{to.Format(time.RFC3339Nano)}
+	report, m := train(t, log, job)
+	want := schemas.Span{From: at(from), To: at(to)}
+	if got := m.Manifest.Plan.Spans; len(got) != 1 || got[0] != want || report.Rows != 30*want.Len() || report.PassedOver[schemas.Outside] != 8-want.Len() {
+		t.Errorf("spans %v, %d rows, passed over %v; expected %v", got, report.Rows, report.PassedOver, want)
+	}
+	job.Examples.From, job.Examples.To = []string{to.Add(time.Hour).Format(time.RFC3339)}, nil
+	err := trainError(t, log, job)
+	if !errors.As(err, new(*NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
+		t.Errorf("got %v, expected a *NothingBetweenError", err)
+	}
+}
+
+// Impossible bounds are refused before anything runs.
+func TestBoundsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		from, to []string
+		key      string // "": possible
+	}{
+		{[]string{"2026-11-01T00:00:00Z"}, []string{"2026-11-02T00:00:00+01:00"}, ""},
+		{[]string{"2026-11-02T00:00:00Z"}, []string{"2026-11-02T00:00:00Z"}, "to"},
+		{[]string{"5"}, []string{"2026-11-02T00:00:00Z"}, ""},
+		{[]string{"5"}, []string{"5"}, "to"},
+		{[]string{"5", "9"}, []string{"5", "10"}, ""},
+		{[]string{"5", "9"}, []string{"8"}, ""},
+		{[]string{"-1"}, nil, "from"},
+		{[]string{"yesterday"}, nil, "from"},
+		{nil, []string{"5", "2026-11-02T00:00:00Z"}, "to"},
+	} {
+		o := ingest.Defaults()
+		o.From, o.To = c.from, c.to
+		problems := o.Check()
+		if c.key == "" && len(problems) > 0 || c.key != "" && (len(problems) != 1 || problems[0].Key != c.key) {
+			t.Errorf("from %v to %v: %v, expected a problem of %q", c.from, c.to, problems, c.key)
+		}
+	}
+}
