@@ -64,10 +64,11 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 
 // Quality is the metrics of the probabilities of one split. It is zero if the split has no labelled rows.
 type Quality struct {
-	LogLoss   float64   // mean of −log p of the true class
-	Brier     float64   // mean squared distance of the probabilities from the indicator of the class
-	ECE       float64   // expected calibration error, from 0 to 1
-	Confusion [][]int64 // rows by [true][predicted] class; nil if there are more than 724 classes
+	LogLoss   float64                  // mean of −log p of the true class
+	Brier     float64                  // mean squared distance of the probabilities from the indicator of the class
+	ECE       float64                  // expected calibration error, from 0 to 1
+	Confusion [][]int64                // rows by [true][predicted] class; nil if there are more than 724 classes
+	Bins      []schemas.ReliabilityBin // those that have rows, in order
 }
 
 // QualityOf reads the quality of a split over k classes from the sums of AddQuality and AddLosses.
@@ -80,6 +81,9 @@ func (s *Sum) QualityOf(split schemas.Split, k int) (q Quality) {
 	q.LogLoss, q.Brier = quality[0]/weight, quality[1]/weight
 	for bin := range rowsOf(s.Field(schemas.FieldBins, schemas.Splits, qualityBins, 3), int(split), qualityBins, 3) {
 		q.ECE += math.Abs(bin[1]-bin[2]) / weight
+		if bin[0] > 0 {
+			q.Bins = append(q.Bins, schemas.ReliabilityBin{Weight: bin[0], Confidence: bin[1] / bin[0], Accuracy: bin[2] / bin[0]})
+		}
 	}
 	if k <= maxConfusionClasses {
 		for row := range rowsOf(s.Field(schemas.FieldConfusion, schemas.Splits, k, k), int(split), k, k) {

@@ -146,7 +146,7 @@ func (p *publisher) publishRecords(manifest *schemas.Manifest, records []*schema
 	if p.damage != nil {
 		client.Log = damaged{p.Client.Log, p.damage}
 	}
-	return client.PublishVersion(p.Context(), manifest, records)
+	return client.PublishVersion(p.Context(), manifest, records, nil)
 }
 
 // damaged is a log to which messages are written that a function has changed.

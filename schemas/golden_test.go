@@ -159,7 +159,8 @@ func windowAfter(p *Plan) *Window {
 func stageReport() *StageReport {
 	percent, loss := 2.5, 0.125
 	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Ridge: 0.25, Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
-		HoldoutError: &percent, HoldoutLoss: &loss}
+		HoldoutError: &percent, HoldoutLoss: &loss,
+		ByPass: []PassReport{{Pass: 1, Objective: 0.25, Accepted: true, TrainError: 0.5, TrainLoss: 0.0625, TestError: &percent, TestLoss: &loss, HoldoutError: &percent, HoldoutLoss: &loss}}}
 }
 
 func report() *Report {
@@ -168,7 +169,7 @@ func report() *Report {
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
 		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
-		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}}},
+		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
 	}
 }
 

@@ -88,7 +88,7 @@ func layouts() []layout {
 		},
 		{
 			kind: KindReport, topic: "weights", key: "report/RUN/DIGEST/CHUNK", writer: "solver", reader: "followers of a run",
-			says: "how a run that is done went", value: Report{},
+			says: "how a run that is done went. A version has it too, on `versions`", value: Report{},
 		},
 		{
 			kind: KindPlan, topic: "plans", key: "plan/RUN/DIGEST/CHUNK", writer: "submitters", reader: "all",

@@ -62,6 +62,15 @@ type SplitReport struct {
 	Brier     float64   `json:"brier"`     // Brier score
 	ECE       float64   `json:"ece"`       // expected calibration error, 15 bins of confidence
 	Confusion [][]int64 `json:"confusion"` // rows by true class, then by predicted class; null with more than 724 classes
+	// Reliability says how often predictions of like confidence are right: a bin for each fifteenth of the confidence that has rows, in order.
+	Reliability []ReliabilityBin `json:"reliability,omitempty"`
+}
+
+// ReliabilityBin is the rows of a split whose predictions have like confidence, which is the probability of the class that is predicted.
+type ReliabilityBin struct {
+	Weight     float64 `json:"weight"`     // Σw of the rows
+	Confidence float64 `json:"confidence"` // their mean confidence, from 0 to 1
+	Accuracy   float64 `json:"accuracy"`   // the part of them that is predicted rightly, by weight
 }
 
 // Messages encodes the report for the weights topic. The error is a *[DocumentError].

@@ -19,6 +19,21 @@ type StageReport struct {
 	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
+	// ByPass are the passes, in order. Absent if another solver has fitted the stage than the one that reports it.
+	ByPass []PassReport `json:"by_pass,omitempty"`
+}
+
+// PassReport says how a pass of a stage went: what the weights of the visit before it did. Errors and losses are as in a [StageReport].
+type PassReport struct {
+	Pass         int      `json:"pass"`                    // from 1
+	Objective    float64  `json:"objective"`               // J, which the stage minimises; the loss if its link is learnt
+	Accepted     bool     `json:"accepted"`                // false: J rose, and the fit goes back
+	TrainError   float64  `json:"train_error"`             // percent
+	TrainLoss    float64  `json:"train_loss"`              // of the stage's link
+	TestError    *float64 `json:"test_error"`              // percent; null without test rows
+	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
+	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
 }
 
 // Message encodes the report of a run's stage for the weights topic.

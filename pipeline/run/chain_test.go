@@ -217,7 +217,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		t.Fatal(err)
 	}
 	manifest.WeightsDigest = m.Digest()
-	place, err := client.PublishVersion(t.Context(), manifest, c.Records())
+	place, err := client.PublishVersion(t.Context(), manifest, c.Records(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

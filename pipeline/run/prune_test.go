@@ -256,7 +256,7 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
 		write(t, client, documents(t, plan.Messages)...)
 		manifest := &schemas.Manifest{Name: plan.Name, Version: 2, Run: plan.Run(), Plan: plan}
-		if _, err := client.PublishVersion(t.Context(), manifest, newTestRun(plan).all()); err != nil {
+		if _, err := client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,6 +122,25 @@ func (c *Client) Survey(ctx context.Context, want string) (*schemas.SurveyResult
 	return v.survey()
 }
 
+// Report returns the report of a version, given its number, its run, or [Latest]: nil if the version has none, as it was made by an earlier
+// release. The error may be a *[NoVersionError] or a *[GoneError].
+func (c *Client) Report(ctx context.Context, want string) (*schemas.Report, error) {
+	place, err := c.place(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	v := c.newVersion(place)
+	if err := v.read(ctx, place.From, place.To); err != nil {
+		return nil, err
+	}
+	if v.manifest == nil || v.report == nil {
+		if err := v.readAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.report, nil
+}
+
 // Remember keeps the model of the newest version of a chain in memory, for the run that goes on from it.
 func (c *Client) Remember(m *model.Model) {
 	if c.newest != nil {
@@ -172,6 +191,7 @@ type version struct {
 	collector schemas.Collector[float32]
 	manifest  *schemas.Manifest                           // nil: not read yet
 	written   time.Time                                   // the manifest
+	report    *schemas.Report                             // nil: not read yet, or an earlier release has made the version
 	records   map[schemas.Digest]*schemas.Record[float32] // by their digests
 }
 
@@ -206,7 +226,14 @@ func (v *version) readAll(ctx context.Context) error {
 }
 
 func (v *version) take(m Message) {
-	if m.Kind() != schemas.KindManifest {
+	switch m.Kind() {
+	case schemas.KindManifest:
+	case schemas.KindReport:
+		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
+			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged one is none
+		}
+		return
+	default:
 		if r, err := v.Codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
 			v.records[m.Digest()] = r
 		}
@@ -276,9 +303,9 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 	return m, nil
 }
 
-// PublishVersion writes a version to the versions topic: the records that its model needs, then the manifest. It returns where they
-// are. The version counts once the end of the run says so.
-func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*schemas.Record[float32]) (*schemas.Place, error) {
+// PublishVersion writes a version to the versions topic: the records that its model needs, then the report, which it calls for when they are
+// there (nil: none), then the manifest. It returns where they are. The version counts once the end of the run says so.
+func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*schemas.Record[float32], report func() *schemas.Report) (*schemas.Place, error) {
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
 	for _, r := range records {
 		messages, err := c.Codec.EncodeSingle(r)
@@ -291,6 +318,15 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 		}
 		if place.From < 0 {
 			place.From = at
+		}
+	}
+	if report != nil {
+		messages, err := report().Messages()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
+			return nil, err
 		}
 	}
 	messages, err := manifest.Messages()

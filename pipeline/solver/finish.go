@@ -67,13 +67,15 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	manifest.WeightsDigest = m.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
-	place, err := s.PublishVersion(ctx, manifest, s.chain.Records())
+	place, err := s.PublishVersion(ctx, manifest, s.chain.Records(), func() *schemas.Report {
+		report.Seconds = time.Since(s.began).Seconds()
+		return report
+	})
 	if err != nil {
 		return nil, fmt.Errorf("publish version %d: %w", report.Version, err)
 	}
 	place.Withheld = report.Retrain != nil && !report.Retrain.Offered
 	s.leave(m)
-	report.Seconds = time.Since(s.began).Seconds()
 	return &finished{report, place}, nil
 }
 
@@ -91,8 +93,16 @@ func (s *Solver) report(version int) *schemas.Report {
 		q := s.last.QualityOf(split, labels.Len())
 		r.Splits[split.String()] = schemas.SplitReport{
 			Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss,
-			LogLoss: event.Finite(q.LogLoss), Brier: event.Finite(q.Brier), ECE: event.Finite(q.ECE), Confusion: q.Confusion,
+			LogLoss: event.Finite(q.LogLoss), Brier: event.Finite(q.Brier), ECE: event.Finite(q.ECE), Confusion: q.Confusion, Reliability: finiteBins(q.Bins),
 		}
 	}
 	return r
+}
+
+// finiteBins returns bins as JSON can have them: scores that have overflowed give probabilities that are no numbers.
+func finiteBins(bins []schemas.ReliabilityBin) []schemas.ReliabilityBin {
+	for i := range bins {
+		bins[i].Confidence = event.Finite(bins[i].Confidence)
+	}
+	return bins
 }

@@ -25,6 +25,7 @@ type fitting struct {
 	gathered time.Time       // when the statistics of the last visit were complete
 	waited   time.Duration   // for the statistics of the last visit
 	sum      *accumulate.Sum // of the last visit
+	byPass   []schemas.PassReport
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -111,9 +112,11 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 		return err
 	}
 	f.passes = evaluation.Number
+	metrics := event.MetricsOf(sum.Tensors())
+	f.byPass = append(f.byPass, passReport(evaluation, metrics))
 	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
-		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: event.MetricsOf(sum.Tensors()),
+		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
 	})
 	return nil
 }
@@ -192,15 +195,27 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 
 // stageReport returns the report of a stage, given the reduced seals.
 func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
-	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Seconds: time.Since(f.began).Seconds()}
+	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Seconds: time.Since(f.began).Seconds(), ByPass: f.byPass}
 	metrics := event.MetricsOf(sealed.Tensors())
-	train := metrics[schemas.Train]
-	r.TrainError, r.TrainLoss = train.Error, train.Loss
-	if test, ok := metrics[schemas.Test]; ok {
-		r.TestError, r.TestLoss = &test.Error, &test.Loss
-	}
-	if holdout, ok := metrics[schemas.Holdout]; ok {
-		r.HoldoutError, r.HoldoutLoss = &holdout.Error, &holdout.Loss
-	}
+	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
+	r.TestError, r.TestLoss = of(metrics, schemas.Test)
+	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
 	return r
+}
+
+// passReport returns the report of a pass, given how its fit went and what its visit measured.
+func passReport(e *solve.Evaluation, metrics map[schemas.Split]event.Metrics) schemas.PassReport {
+	r := schemas.PassReport{Pass: e.Number, Objective: event.Finite(e.Objective), Accepted: e.Accepted}
+	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
+	r.TestError, r.TestLoss = of(metrics, schemas.Test)
+	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
+	return r
+}
+
+// of returns the error and the loss of a split; nil if it has no rows.
+func of(metrics map[schemas.Split]event.Metrics, split schemas.Split) (percent, loss *float64) {
+	if m, any := metrics[split]; any {
+		return &m.Error, &m.Loss
+	}
+	return nil, nil
 }
