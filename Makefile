@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo stream test check build race fuzz chaos bench kafka-up kafka-down clean
+.PHONY: help demo stream test check build race fuzz chaos bench release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,8 +17,8 @@ demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
 
-test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, real Kafka, faults
-	@scripts/test.sh format vet lint unit simulate race mnist kafka chaos
+test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, real Kafka, faults, packages
+	@scripts/test.sh format vet lint unit simulate race mnist kafka chaos package
 
 check: ## the everyday part of test, under two minutes: format, vet, lint, unit
 	@scripts/test.sh format vet lint unit
@@ -38,6 +38,9 @@ chaos: ## processes and brokers die, hang and come back while runs go on; ARGS="
 bench: ## stagewise beside its peers, half an hour; ARGS="--only floors" for a part of it
 	@scripts/bench.sh $(ARGS)
 
+release: ## archives for Linux and macOS in dist/, with checksums and an SBOM
+	@scripts/release.sh
+
 kafka-up: ## real Kafka on localhost:9092, without Docker
 	@$(KAFKA) start $(KAFKA_FLAGS) --port 9092
 
@@ -46,4 +49,4 @@ kafka-down: ## stops it; its topics stay for the next kafka-up
 
 clean: ## removes what was built, fetched and trained here
 	@$(KAFKA) wipe $(KAFKA_FLAGS) 2>/dev/null
-	rm -rf bin .demo
+	rm -rf bin dist .demo

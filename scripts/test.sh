@@ -6,6 +6,7 @@
 #   simulate  the roles on a log with faults, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
 #   chaos   fault campaigns of two runs and of a chain, on three brokers
+#   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -93,10 +94,31 @@ chaos() {
   scripts/chaos.sh --chain --runs 1
 }
 
+# Of the archives only that of this machine is made: those for others are compiled in the same way.
+package() {
+  local promtool folder archive
+  (cd deploy && go vet . && go test -count=1 .)
+  promtool=$(scripts/promtool.sh)
+  "$promtool" check rules deploy/monitoring/alerts.yaml
+  "$promtool" test rules deploy/monitoring/alerts_test.yaml
+  go run ./scripts/expressions deploy/monitoring/dashboard.json >.demo/expressions.yaml
+  "$promtool" check rules .demo/expressions.yaml
+  folder=$(mktemp -d)
+  scripts/release.sh "$folder" "$(go env GOOS)/$(go env GOARCH)"
+  (cd "$folder" && sha256sum --check --quiet SHA256SUMS)
+  archive=$(basename "$folder"/*.tar.gz .tar.gz)
+  tar -xzf "$folder/$archive.tar.gz" -C "$folder"
+  "$folder/$archive/stagewise" check -c deploy/kubernetes/job.yaml >/dev/null
+  grep -q '"bomFormat": "CycloneDX"' "$folder"/*.cdx.json || fail "the list of what the program is made of is not CycloneDX"
+  grep -q segmentio/kafka-go "$folder"/*.cdx.json || fail "the list of what the program is made of lacks its modules"
+  [ -s "$folder/$archive/man/stagewise-train.1" ] && [ -s "$folder/$archive/completions/stagewise.zsh" ] || fail "the archive lacks manual pages or completions"
+  rm -rf "$folder"
+}
+
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,9s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | kafka | chaos) ;; *) fail "unknown step $step" ;; esac
+  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | kafka | chaos | package) ;; *) fail "unknown step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"

@@ -56,7 +56,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		stderr string // how each line begins, after "stagewise: "
 	}{
 		{"", "no command; see stagewise --help"},
-		{"tain", `unknown command "tain" for stagewise; did you mean train?`},
+		{"trian", `unknown command "trian" for stagewise; did you mean train?`},
 		{"work", `required flag(s) "config" not set`},
 		{"work -c good.yaml", "brokers: not set: expected the addresses of a Kafka cluster: the embedded broker serves a single process"},
 		{"solve -c good.yaml --log xml", "--log: xml: expected text or json"},

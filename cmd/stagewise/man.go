@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newMan returns the command that packagers call: make release does.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use: "man FOLDER", Short: "Write a manual page of each command into a folder", Args: cobra.ExactArgs(1),
+		Long: "Write a manual page of each command into a folder, which is made if it is not there. The date of the pages is that of the environment\n" +
+			"variable SOURCE_DATE_EPOCH, so that they can be made again to the bit.",
+		Example: "  stagewise man /usr/local/share/man/man1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return failed(err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "stagewise", Manual: "stagewise"}, args[0]); err != nil {
+				return failed(fmt.Errorf("write the manual pages: %w", err))
+			}
+			return nil
+		},
+	}
+}
