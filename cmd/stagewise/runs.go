@@ -14,7 +14,7 @@ import (
 )
 
 func newRuns() *cobra.Command {
-	return newGroup("runs", "List or cancel the runs of a pipeline", newRunsList(), newRunsCancel())
+	return newGroup("runs", "List, show, compare or cancel the runs of a pipeline", newRunsList(), newRunsShow(), newRunsCompare(), newRunsCancel())
 }
 
 func newRunsList() *cobra.Command {

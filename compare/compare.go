@@ -1,0 +1,211 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Run is a run to compare.
+type Run struct {
+	Title string // how the reader knows it, such as "wide version 3"
+	State string // done, failed, running, …
+	Plan  *schemas.Plan
+	// Report says how it went; nil: the run has made no version, or an earlier release has made it.
+	Report *schemas.Report
+}
+
+// Row is a row of a table: what it is about, and a value for each run, which is None if the run has none.
+type Row struct {
+	Name   string
+	Values []string
+}
+
+// None stands for a value that a run does not have.
+const None = "-"
+
+// same reports whether all runs have the same value.
+func (r Row) same() bool {
+	return !slices.ContainsFunc(r.Values, func(v string) bool { return v != r.Values[0] })
+}
+
+// Differences returns the fields in which the plans of runs differ, by their keys in JSON, in alphabetical order, but stages by their
+// numbers. If all stages of a run have the same value, and those of the others too, the field is one row, as stages.*.ridge. What tells one
+// submission from another is left out.
+func Differences(runs []Run) []Row {
+	return slices.DeleteFunc(fields(runs), Row.same)
+}
+
+// Fields returns the fields of the plan of a run, as [Differences] has them.
+func Fields(r Run) []Row { return fields([]Run{r}) }
+
+// fields returns the fields of the plans of runs.
+func fields(runs []Run) (rows []Row) {
+	plans, all := make([]map[string]string, len(runs)), map[string]bool{}
+	for i, r := range runs {
+		plans[i] = map[string]string{}
+		if r.Plan != nil {
+			plans[i] = fieldsOf(r.Plan)
+			plans[i]["stages"] = strconv.Itoa(len(r.Plan.Stages))
+		}
+	}
+	foldStages(plans)
+	for _, of := range plans {
+		for key := range of {
+			all[key] = true
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(all), byStage) {
+		row := Row{Name: key}
+		for _, of := range plans {
+			value, ok := of[key]
+			if !ok {
+				value = None
+			}
+			row.Values = append(row.Values, value)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// fieldsOf returns the values of a plan by their keys.
+func fieldsOf(plan *schemas.Plan) map[string]string {
+	p := *plan
+	p.Submission, p.Since, p.Trigger = "", schemas.Since{}, false
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil // a plan came from JSON
+	}
+	var tree any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tree); err != nil {
+		return nil
+	}
+	root := tree.(map[string]any)
+	for _, key := range []string{"submission", "since", "trigger", "spans", "sources", "expiring", "outside", "forgotten"} {
+		delete(root, key)
+	}
+	fields := map[string]string{}
+	flatten("", root, fields)
+	spans := func(key string, list schemas.Spans) {
+		var texts []string
+		for _, s := range list {
+			texts = append(texts, s.String())
+		}
+		if len(texts) > 0 {
+			fields[key] = strings.Join(texts, " ")
+		}
+	}
+	spans("spans", plan.Spans)
+	spans("expiring", plan.Expiring)
+	spans("outside", plan.Outside)
+	var sources []string
+	for i := range plan.Sources {
+		sources = append(sources, schemas.Digest(plan.Sources[i].ID).Short())
+	}
+	if len(sources) > 0 {
+		fields["sources"] = strings.Join(sources, " ")
+	}
+	if len(plan.Forgotten) > 0 {
+		fields["forgotten"] = schemas.DigestJSON(plan.Forgotten).Short()
+	}
+	return fields
+}
+
+// flatten adds the values below a key. A list of plain values is one value.
+func flatten(key string, value any, fields map[string]string) {
+	below := func(name string) string {
+		if key == "" {
+			return name
+		}
+		return key + "." + name
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, of := range v {
+			flatten(below(name), of, fields)
+		}
+		return
+	case []any:
+		plain := !slices.ContainsFunc(v, func(of any) bool {
+			switch of.(type) {
+			case map[string]any, []any:
+				return true
+			}
+			return false
+		})
+		if plain {
+			fields[key] = strings.Trim(fmt.Sprint(v), "[]")
+			return
+		}
+		for i, of := range v {
+			flatten(below(strconv.Itoa(i)), of, fields)
+		}
+		return
+	case nil:
+		return
+	}
+	fields[key] = fmt.Sprint(value)
+}
+
+// everyStage begins the key of a field that has one value in all stages of each run.
+const everyStage = "stages.*."
+
+// foldStages makes one field of those of all stages, where each of the plans has one value.
+func foldStages(plans []map[string]string) {
+	values := map[string][]map[string]bool{} // by the name of the field, of each plan
+	for i, of := range plans {
+		for key, value := range of {
+			if _, name, ok := stageOf(key); ok {
+				if values[name] == nil {
+					values[name] = make([]map[string]bool, len(plans))
+				}
+				if values[name][i] == nil {
+					values[name][i] = map[string]bool{}
+				}
+				values[name][i][value] = true
+			}
+		}
+	}
+	for _, of := range plans {
+		for key, value := range maps.Clone(of) {
+			_, name, ok := stageOf(key)
+			if ok && !slices.ContainsFunc(values[name], func(of map[string]bool) bool { return len(of) > 1 }) {
+				delete(of, key)
+				of[everyStage+name] = value
+			}
+		}
+	}
+}
+
+// stageOf returns the number and the field of a key under stages; −1 if it is of every stage.
+func stageOf(key string) (number int, field string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "stages.")
+	if !ok {
+		return 0, "", false
+	}
+	text, field, ok := strings.Cut(rest, ".")
+	if text == "*" {
+		return -1, field, ok
+	}
+	number, err := strconv.Atoi(text)
+	return number, field, ok && err == nil
+}
+
+// byStage compares keys: alphabetically, but by the numbers of stages.
+func byStage(a, b string) int {
+	n, _, isA := stageOf(a)
+	m, _, isB := stageOf(b)
+	if isA && isB && n != m {
+		return n - m
+	}
+	return strings.Compare(a, b)
+}

@@ -1,0 +1,68 @@
+package compare
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// splits are the splits of a report, by the names that it has for them, and by what people call them.
+func splits() []string {
+	return []string{schemas.Train.String(), schemas.Holdout.String(), schemas.Test.String()}
+}
+
+// Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row in which no run has a
+// value is left out.
+func Measures(runs []Run) (rows []Row) {
+	add := func(name string, value func(*schemas.Report) (string, bool)) {
+		row, any := Row{Name: name}, false
+		for _, r := range runs {
+			text := None
+			if r.Report != nil {
+				if v, ok := value(r.Report); ok {
+					text, any = v, true
+				}
+			}
+			row.Values = append(row.Values, text)
+		}
+		if any {
+			rows = append(rows, row)
+		}
+	}
+	of := func(split string, value func(schemas.SplitReport) string) func(*schemas.Report) (string, bool) {
+		return func(r *schemas.Report) (string, bool) {
+			s, ok := r.Splits[split]
+			return value(s), ok
+		}
+	}
+	states := Row{Name: "state"}
+	for _, r := range runs {
+		states.Values = append(states.Values, r.State)
+	}
+	rows = append(rows, states)
+	for _, split := range splits() {
+		add(split+" rows", of(split, func(s schemas.SplitReport) string { return strconv.FormatInt(s.Rows, 10) }))
+	}
+	for _, split := range splits() {
+		add(split+" error", of(split, func(s schemas.SplitReport) string { return fmt.Sprintf("%.2f %%", s.Error) }))
+	}
+	for _, split := range splits() {
+		add(split+" loss", of(split, func(s schemas.SplitReport) string { return number(s.Loss) }))
+		add(split+" log loss", of(split, func(s schemas.SplitReport) string { return number(s.LogLoss) }))
+		add(split+" calibration error", of(split, func(s schemas.SplitReport) string { return number(s.ECE) }))
+	}
+	add("passes", func(r *schemas.Report) (string, bool) {
+		passes := 0
+		for i := range r.Stages {
+			passes += r.Stages[i].Passes
+		}
+		return strconv.Itoa(passes), true
+	})
+	add("seconds", func(r *schemas.Report) (string, bool) { return fmt.Sprintf("%.2f", r.Seconds), true })
+	add("weights digest", func(r *schemas.Report) (string, bool) { return r.WeightsDigest.Short(), r.WeightsDigest != "" })
+	return rows
+}
+
+// number formats a loss.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
