@@ -43,7 +43,7 @@ func Verify(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, 
 	if err := p.checkHistory(ctx, runs, arithmetic(blas), rec); err != nil {
 		return nil, err
 	}
-	again, err := p.besides(ctx, job, blas, rec)
+	again, err := p.beside(ctx, job, "verify", partition.NewStore, blas, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -186,46 +186,10 @@ func reads(plan *schemas.Plan) schemas.Spans {
 	return spans
 }
 
-// again makes runs again, on topics beside those of the pipeline.
+// again makes runs on topics beside those of the pipeline: earlier ones again, or those of a search.
 type again struct {
 	*members
 	topics []string // that it has created
-}
-
-// besides creates topics for runs that are made again. They have the name of the pipeline and a word that no other has. What a process has
-// left there that was killed is deleted, if no other process can be at work.
-func (p *pipeline) besides(ctx context.Context, job Job, blas *kernel.BLAS, rec event.Recorder) (*again, error) {
-	bytes, err := partition.Bytes(job.Memory)
-	if err != nil {
-		return nil, err
-	}
-	prefix := job.Name + ".verify-"
-	if p.Alone {
-		left, err := p.admin.Topics(ctx, prefix)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.admin.Delete(ctx, names(left)...); err != nil {
-			return nil, err
-		}
-	}
-	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
-		return nil, err
-	}
-	job.Name = prefix + strings.ToLower(p.Fresh()[:8])
-	besides := open(p.admin, job.Name, p.memory)
-	besides.Topics.Examples, besides.archive = p.Topics.Examples, p.archive
-	topics := slices.DeleteFunc(Topics(job), func(t kafkalog.Topic) bool { return t.Name == run.TopicsOf(job.Name).Examples })
-	store, nothing := partition.NewStore(bytes), func() {}
-	besides.checkStore(ctx, store)
-	a := &again{topics: names(topics), members: &members{
-		pipeline: besides, blas: blas, bytes: bytes, store: store, rec: rec, joinWorkers: nothing, leaveWorkers: nothing, leave: nothing,
-		works: run.NewSoleOwner(job.Examples.Partitions), solves: run.NewSoleOwner(1),
-	}}
-	if err := p.admin.Create(ctx, topics...); err != nil {
-		return nil, errors.Join(err, a.delete(ctx))
-	}
-	return a, nil
 }
 
 // names returns the names of topics.
@@ -254,6 +218,25 @@ func (a *again) make(ctx context.Context, r *earlierRun, parent *schemas.Manifes
 		chain.Parent, chain.Gate = plan.Warm, nil // a gate changes no weights
 		plan.Chain = &chain
 	}
+	l, err := a.submitHere(ctx, &plan)
+	if err != nil {
+		return nil, err
+	}
+	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
+	report, err := a.execute(ctx, &plan, l)
+	if err != nil {
+		return nil, err
+	}
+	if report.Retrain != nil {
+		report.Retrain.Version, report.Retrain.Seconds = r.version, report.Seconds
+		a.rec.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+	}
+	a.prune(ctx, 1, a.rec)
+	return a.Version(ctx, plan.Run())
+}
+
+// submitHere writes a plan to the topics beside those of the pipeline, and returns a ledger that has it.
+func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*run.Ledger, error) {
 	l, err := a.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -269,20 +252,7 @@ func (a *again) make(ctx context.Context, r *earlierRun, parent *schemas.Manifes
 	if _, err := a.Log.Append(ctx, a.Topics.Plans, 0, messages...); err != nil {
 		return nil, err
 	}
-	if l, err = a.ReadLedger(ctx); err != nil {
-		return nil, err
-	}
-	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
-	report, err := a.execute(ctx, &plan, l)
-	if err != nil {
-		return nil, err
-	}
-	if report.Retrain != nil {
-		report.Retrain.Version, report.Retrain.Seconds = r.version, report.Seconds
-		a.rec.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
-	}
-	a.prune(ctx, 1, a.rec)
-	return a.Version(ctx, plan.Run())
+	return a.ReadLedger(ctx)
 }
 
 // differs returns the error that a version has other weights than it has when it is made again, with the examples that differ.
