@@ -36,23 +36,25 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []Jo
 	if err != nil {
 		return err
 	}
-	s, err := p.beside(ctx, job, "search", partition.NewStore, blas, rec)
+	s, err := p.beside(ctx, job, "search", partition.NewSharingStore, blas, rec)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.delete(ctx)) }()
-	var spans schemas.Spans
+	known := surveys{}
+	var first *schemas.Plan
 	for i, job := range jobs {
 		plan, err := p.searchPlan(ctx, job, blas, files)
 		if err != nil {
 			return err
 		}
 		if i == 0 {
-			spans = plan.Spans
+			first = plan
 		}
-		plan.Spans = spans // whatever has come to the topic since
+		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
+		plan.Expiring, plan.Outside, plan.Forgotten = first.Expiring, first.Outside, first.Forgotten
 		c := &Candidate{Plan: plan}
-		if c.Report, err = s.train(ctx, plan); err != nil {
+		if c.Report, err = s.train(ctx, plan, known); err != nil {
 			if !errors.As(err, new(*RunError)) {
 				return err
 			}
@@ -74,16 +76,39 @@ func (p *pipeline) searchPlan(ctx context.Context, job Job, blas *kernel.BLAS, f
 	return p.plan(ctx, job, blas, files.seals, l, files.retention)
 }
 
-// train makes a run on the topics of a search, and removes its version, which nobody else sees.
-func (a *again) train(ctx context.Context, plan *schemas.Plan) (*schemas.Report, error) {
+// surveys are the results of surveys, by what they depend on.
+type surveys map[schemas.Digest]*schemas.SurveyResult
+
+// surveyOf returns the digest of all that the survey of a run of a search depends on.
+func surveyOf(plan *schemas.Plan) schemas.Digest {
+	p := *plan
+	p.Stages, p.Intercept = nil, false
+	return p.Content()
+}
+
+// train makes a run on the topics of a search. If a run before it had the same survey, it takes the result. Only the newest version stays.
+func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*schemas.Report, error) {
 	l, err := a.submitHere(ctx, plan)
 	if err != nil {
 		return nil, err
+	}
+	of := surveyOf(plan)
+	if survey := known[of]; survey != nil {
+		own := *survey
+		own.Identity = schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()}
+		if err := run.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
+			return nil, fmt.Errorf("write the result of the survey: %w", err)
+		}
 	}
 	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages})
 	report, err := a.execute(ctx, plan, l)
 	if err != nil {
 		return nil, err
+	}
+	if known[of] == nil {
+		if known[of], err = a.Survey(ctx, plan.Run()); err != nil {
+			return nil, err
+		}
 	}
 	a.prune(ctx, 1, a.rec)
 	return report, nil

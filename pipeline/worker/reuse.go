@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -53,4 +54,42 @@ func (w *Worker) leave() {
 	for _, p := range w.partitions {
 		w.store.Leave(p, made, func(stage int) bool { return !w.plan.Stages[stage].Scores })
 	}
+}
+
+// gramKey names the Gram matrix of a partition's block in the store; false if runs share none. That of a stage with scores among its features
+// depends on the weights of the stages before, and that of a chain is a sum over increments.
+func (w *Worker) gramKey(v *stageVisit, p *partition.State) (partition.GramKey, bool) {
+	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.calibrates() || w.plan.Stages[v.Stage].Scores {
+		return partition.GramKey{}, false
+	}
+	type sample struct{ Want, Total int64 }
+	var of *sample // all rows
+	if v.sample != nil {
+		of = &sample{v.sample.want, v.sample.total}
+	}
+	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features, w.plan.Intercept, of}
+	return partition.GramKey{Partition: p.Partition(), Of: schemas.DigestJSON(depends)}, true
+}
+
+// publishKnownGrams publishes the Gram matrices that an earlier run has summed, and reports whether it has those of all partitions. If one is
+// missing, it publishes none.
+func (w *Worker) publishKnownGrams(ctx context.Context, v *stageVisit, partitions []*partition.State) (bool, error) {
+	records := make([]*schemas.Record[float32], len(partitions))
+	for i, p := range partitions {
+		key, ok := w.gramKey(v, p)
+		if !ok {
+			return false, nil
+		}
+		earlier := w.store.Gram(key)
+		if earlier == nil {
+			return false, nil
+		}
+		records[i] = &schemas.Record[float32]{Identity: w.identity(schemas.KindGram, v.Visit, p), Notes: earlier.Notes, Tensors: earlier.Tensors}
+	}
+	for _, r := range records {
+		if err := publish(ctx, w, r); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }

@@ -22,6 +22,7 @@ type stageVisit struct {
 	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
 	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest of the sums.
 	gramFirst bool
+	gramKnown bool // the Gram matrix is that of an earlier run
 	update    bool // the visit sums the Gram matrix alone, or all but the Gram matrix
 	gramAlone bool // of an update: the first
 	ahead     bool // of an update: the stage is not yet due, so the batches have the blocks of another
@@ -59,6 +60,8 @@ func (v *stageVisit) parts(round int) (gram, rest bool) {
 		return v.gramAlone, !v.gramAlone
 	case v.calibrates():
 		return true, true
+	case v.gramKnown:
+		return false, true
 	}
 	return v.Number == 0 && round == 0, !v.gramFirst || round == 1
 }
@@ -84,7 +87,10 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 		}
 		extent = (*partition.State).Staying
 	} else {
-		visit.gramFirst = v.Number == 0 && w.keepsBlocks(visit, partitions)
+		if visit.gramKnown, err = w.publishKnownGrams(ctx, visit, partitions); err != nil {
+			return err
+		}
+		visit.gramFirst = v.Number == 0 && !visit.gramKnown && w.keepsBlocks(visit, partitions)
 	}
 	return w.sums(ctx, visit, partitions, extent)
 }
@@ -204,5 +210,9 @@ func (w *Worker) publishGram(ctx context.Context, v *stageVisit, p *partition.St
 	}
 	r.Weight = sum.Field(schemas.FieldGramRows, 1)[0]
 	sum.Take(schemas.FieldGramRows)
-	return publish(ctx, w, r.BlockRecord())
+	record := r.BlockRecord()
+	if key, ok := w.gramKey(v, p); ok {
+		w.store.KeepGram(key, record)
+	}
+	return publish(ctx, w, record)
 }

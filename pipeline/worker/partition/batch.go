@@ -17,9 +17,10 @@ type Batch struct {
 
 	At int // the stage that Score is before; only an update keeps it
 
-	kept    bool         // in memory between visits, so its block may be too
-	block   kernel.Dense // n × p
-	blockOf int          // the stage that block is of, plus 1; 0: of none
+	kept    bool                 // in memory between visits, so its block may be too
+	block   kernel.Dense         // n × p
+	blockOf int                  // the stage that block is of, plus 1; 0: of none
+	aside   map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
 }
 
 // Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. If it is not, the
@@ -27,10 +28,12 @@ type Batch struct {
 // shared, which is reshaped.
 func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) (block kernel.Dense, made bool) {
 	n := b.Inputs.Rows
-	if b.blockOf == stage+1 {
+	if b.blockOf == stage+1 || b.takeUp(stage) {
 		return b.block, true
 	}
-	bytes, have := int64(4*n*columns), b.blockBytes()
+	bytes := int64(4 * n * columns)
+	b.setAside(bytes, budget)
+	have := b.blockBytes()
 	if b.kept && (have >= bytes || budget.take(bytes-have)) {
 		b.block.Reshape(n, columns)
 		b.blockOf = stage + 1
@@ -45,7 +48,7 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
-	return int64(b.Inputs.Rows)*rowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes()
+	return int64(b.Inputs.Rows)*rowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes() + b.asideBytes()
 }
 
 // rowBytes returns how many bytes a row in memory takes: its inputs, its scores before and after the stage, its class, its

@@ -18,6 +18,7 @@ type Budget struct {
 	// spare is what goes when a run needs the memory, the first first. It is of type *stretch, and has taken spareBytes.
 	spare      list.List
 	spareBytes int64
+	sharing    bool // blocks of several stages stay: see NewSharingStore
 }
 
 // NewBudget returns a budget with that number of bytes.

@@ -25,7 +25,8 @@ type Store struct {
 	topic     string             // that the messages are of
 	stretches map[int][]*stretch // of messages, by partition, in the order of their offsets
 	batches   map[schemas.Span]*stretch
-	made      Made // how the batches were made
+	made      Made                                 // how the batches were made
+	grams     map[GramKey]*schemas.Record[float32] // nil: see NewSharingStore
 }
 
 // stretch is what is kept of a range of offsets: all messages, or batches. The mutex of the budget guards both, and its place among
@@ -176,6 +177,7 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 		for span := range s.batches {
 			s.dropBatches(span)
 		}
+		s.dropGrams()
 		s.made = made
 	}
 	for _, segment := range p.Segments() {
@@ -184,10 +186,8 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 		}
 		part := &stretch{from: segment.Span.From, to: segment.Span.To, batches: segment.batches}
 		for _, b := range segment.batches {
+			b.forget(hasBlock, s.budget)
 			part.bytes += b.bytes()
-			if b.blockOf > 0 && !hasBlock(b.blockOf-1) {
-				b.blockOf = 0
-			}
 		}
 		segment.batches = nil
 		if s.batches[segment.Span] != nil {
@@ -218,14 +218,14 @@ func (s *Store) Return(p *State, made Made, chained bool) {
 			continue
 		}
 		segment.batches = batches
-		if !segment.Past && !segment.has(batches) { // the checksum of a visit covers those of the past
+		if !segment.Past && !s.trusts(segment) && !segment.has(batches) { // the checksum of a visit covers those of the past
 			segment.dropBatches(s.budget)
 			continue
 		}
 		segment.dropMessages(s.budget)
 		for _, b := range batches {
 			if made.Blocks != s.made.Blocks {
-				b.blockOf = 0
+				b.forget(func(int) bool { return false }, s.budget)
 			}
 		}
 	}

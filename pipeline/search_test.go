@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is for it. Runs with one
+// survey make it once.
+func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
+	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2), rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 20, 1))
+	job.Examples.Holdout = 0.2
+	job.Stages[2].Scores, job.Stages[0].GramRows = true, "200"
+	var jobs []Job
+	for _, change := range []func(*Job){
+		func(*Job) {},
+		func(j *Job) { j.Stages[0].Ridge = 0.1 },
+		func(j *Job) { j.Stages[1].Ridge, j.Stages[3].Ridge = 0.1, schemas.RidgeAuto },
+		func(j *Job) { j.Stages[0].GramRows = "all" },
+		func(j *Job) { j.Seed = 2 },
+		func(j *Job) { j.Stages[1].Features.Size = 25 },
+		func(j *Job) { j.Prepare.PCA = 2 },
+		func(j *Job) { j.Stages = j.Stages[:2] },
+		func(j *Job) { j.Intercept = false },
+		func(*Job) {},
+	} {
+		j := job
+		j.Stages = append([]schemas.Stage(nil), job.Stages...)
+		change(&j)
+		jobs = append(jobs, j)
+	}
+	log := openEmbedded(t)
+	var alone []schemas.Digest
+	for _, j := range jobs {
+		report, _ := train(t, log, j)
+		alone = append(alone, report.WeightsDigest)
+	}
+	for _, memory := range []int64{1 << 30, 200_000, 1} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			for i := range jobs {
+				jobs[i].Memory = memory
+			}
+			rec, ended := &eventRecorder{}, 0
+			err := Search(t.Context(), log, openBLAS(t), jobs, rec, func(i int, c *Candidate) error {
+				if c.Err != nil || c.Report.WeightsDigest != alone[i] {
+					t.Errorf("candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
+				}
+				ended++
+				return nil
+			})
+			if err != nil || ended != len(jobs) {
+				t.Fatalf("%v after %d of %d runs", err, ended, len(jobs))
+			}
+			surveys := 0
+			for _, v := range eventsOf[event.Visited](rec) {
+				if v.Stage == schemas.Survey {
+					surveys++
+				}
+			}
+			if surveys != 3 { // one for each seed and preparation
+				t.Errorf("%d surveys, expected 3", surveys)
+			}
+		})
+	}
+	left, err := log.Topics(t.Context(), job.Name+".search-")
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v are still there, %v", names(left), err)
+	}
+}
+
+// What came to the topic after the first run began is of no run of a search.
+func TestSearchHasOneSpan(t *testing.T) {
+	job, message := newForeignJob(t, rings(100, 3, 3, 1))
+	log := openEmbedded(t)
+	produce(t, log, job, 0, message)
+	jobs := []Job{job, job, job}
+	jobs[1].Seed = 2
+	err := Search(t.Context(), log, openBLAS(t), jobs, event.Ignore{}, func(i int, c *Candidate) error {
+		if c.Err != nil || c.Report.Rows != 100 {
+			t.Errorf("candidate %d: %v, report %+v, expected 100 rows", i, c.Err, c.Report)
+		}
+		produce(t, log, job, 0, message)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
