@@ -5,6 +5,7 @@
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
+#   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts
 #   chaos   fault campaigns of two runs and of a chain, on three brokers
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
@@ -34,11 +35,11 @@ format() {
 
 vet() {
   go vet ./...
-  go vet -tags kafka,mnist ./...
+  go vet -tags kafka,mnist,python ./...
 }
 
 # A name that is used under one of these sets of tags is not unused. So staticcheck merges what it finds under all of them.
-lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./...; }
+lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist,python' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./...; }
 
 unit() { go test ./...; }
 
@@ -72,6 +73,14 @@ mnist() {
   scripts/mnist.sh .demo/mnist || fail "the accuracy tests need MNIST; the line above says what is missing"
   # shellcheck disable=SC2086 # a list of packages
   STAGEWISE_MNIST=$PWD/.demo/mnist go test -tags mnist -run MNIST -count=1 -p 1 -timeout 30m $packages
+}
+
+python() {
+  local packages python
+  packages=$(tagged python)
+  python=$(scripts/python.sh)
+  # shellcheck disable=SC2086 # a list of packages
+  STAGEWISE_PYTHON=$python go test -tags python -run Python -count=1 -timeout 15m $packages
 }
 
 kafka() {
@@ -116,9 +125,9 @@ package() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,10s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | kafka | chaos | package) ;; *) fail "unknown step $step" ;; esac
+  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | chaos | package) ;; *) fail "unknown step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"

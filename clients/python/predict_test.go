@@ -1,0 +1,184 @@
+//go:build python
+
+package python
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// The tests of the package in Python pass, and mypy finds no fault in its types.
+func TestPythonPackage(t *testing.T) {
+	p := newPython(t)
+	p.run("-m", "unittest", "discover", "--top-level-directory", ".", "--start-directory", "tests")
+	p.run("-m", "mypy", "--cache-dir", t.TempDir(), "src")
+}
+
+// largest is by how much a probability in Python may differ from that in Go.
+const largest = 1e-5
+
+// The package predicts what `stagewise predict` predicts, with every kind of features, every link, with and without previous predictions,
+// with every preparation, and with the versions of a chain.
+func TestPythonPredictsAsGo(t *testing.T) {
+	p := newPython(t)
+	p.writeRows("rows.csv", 400)
+	links, before := link.Names(), 0
+	for _, features := range kindsOfFeatures(t) {
+		for _, last := range links {
+			for _, scores := range []bool{false, true} {
+				first := links[before%len(links)] // so all links come before all others
+				before++
+				name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], features["size"], first, last, scores)
+				p.train(name, options{"prepare": options{"scale": "standard"}, "stages": []options{
+					{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
+					{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
+				}})
+			}
+		}
+	}
+	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
+		for _, components := range []int{0, 4} {
+			p.train(fmt.Sprintf("prepare-%s-%d", scale, components), options{
+				"prepare": options{"scale": scale, "pca": components}, "intercept": components > 0,
+				"stages": []options{{"features": options{"size": 60}, "passes": 3, "ridge": 1e-3, "repeat": 3}},
+			})
+		}
+	}
+	p.train("warm-parent", options{"name": "warm", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
+	p.train("warm-child", options{"name": "warm", "warm": "latest", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
+	chain := options{
+		"prepare": options{"scale": "standard"}, "stages": []options{{"features": options{"size": 60}, "passes": 3, "repeat": 2}},
+		"retrain": options{"rows": 50, "refresh": 2}, "segment": 1,
+	}
+	p.configure("chain", chain)
+	p.stagewise("run", "-c", "chain.yaml", "--until", "end")
+	p.stagewise("weights", "export", "-c", "chain.yaml", "-o", "chain.model")
+	p.predict("chain")
+
+	var compared []struct {
+		Case       string
+		Version    int
+		Difference float64
+		SameLabels bool `json:"same_labels"`
+	}
+	if err := json.Unmarshal(p.run("tests/compare.py", p.folder), &compared); err != nil {
+		t.Fatal(err)
+	}
+	if len(compared) != len(p.cases) {
+		t.Errorf("%d models were compared, expected %d", len(compared), len(p.cases))
+	}
+	worst := 0.0
+	for _, c := range compared {
+		worst = max(worst, c.Difference)
+		if !(c.Difference <= largest) || !c.SameLabels {
+			t.Errorf("%s: a probability differs by %.2g, expected at most %g; the labels are the same: %v", c.Case, c.Difference, largest, c.SameLabels)
+		}
+		if c.Case == "chain" && c.Version < 4 {
+			t.Errorf("the chain has %d versions", c.Version)
+		}
+	}
+	t.Logf("%d models, probabilities differ by %.2g at most", len(compared), worst)
+}
+
+// kindsOfFeatures returns options of every kind of features that there is.
+func kindsOfFeatures(t *testing.T) (kinds []options) {
+	unknown := stages.Defaults()
+	unknown.Kind = "unknown"
+	problems := stages.Check(unknown)
+	if len(problems) != 1 {
+		t.Fatalf("an unknown kind of features: %v", problems)
+	}
+	for _, kind := range strings.Split(strings.ReplaceAll(problems[0].Want, " or ", ", "), ", ") {
+		size := 48
+		if kind == stages.Columns {
+			size = 5
+			kinds = append(kinds, options{"kind": kind, "size": 2 * size, "replacement": true}, options{"kind": kind, "size": 0})
+		}
+		kinds = append(kinds, options{"kind": kind, "size": size, "degree": 3, "bandwidth_scale": 2})
+	}
+	if len(kinds) < 7 {
+		t.Fatalf("%d kinds of features: %v", len(kinds), kinds)
+	}
+	return kinds
+}
+
+// options are keys of a configuration. JSON is YAML.
+type options map[string]any
+
+// configure writes the configuration of a case.
+func (p *python) configure(name string, o options) {
+	p.Helper()
+	whole := options{
+		"name": name, "data_dir": filepath.Join(p.folder, "log"), "seed": uint64(1<<63 + 11),
+		"examples": options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "categorical": []string{"colour"}, "batch_rows": 16, "partitions": 2},
+	}
+	for key, value := range o {
+		whole[key] = value
+	}
+	content, err := json.Marshal(whole)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.write(name+".yaml", string(content))
+}
+
+// train makes the model of a case, and what it predicts.
+func (p *python) train(name string, o options) {
+	p.Helper()
+	p.configure(name, o)
+	p.stagewise("train", "-c", name+".yaml", "--model", name+".model")
+	p.predict(name)
+}
+
+func (p *python) predict(name string) {
+	p.Helper()
+	p.stagewise("predict", "--model", name+".model", "-i", "rows.csv", "-o", name+".csv")
+	p.cases = append(p.cases, name)
+}
+
+// writeRows writes a CSV with columns of numbers and of words, some of which are missing.
+func (p *python) writeRows(file string, rows int) {
+	p.Helper()
+	r := rand.New(rand.NewPCG(1, 1))
+	kinds, colours := []string{"iris", "rose", "tulip"}, []string{"red", "blue", "yellow", "NA"}
+	var text strings.Builder
+	w := csv.NewWriter(&text)
+	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefg", ""))
+	for i := range rows + 1 {
+		if err := w.Write(record); err != nil {
+			p.Fatal(err)
+		}
+		kind := i % len(kinds)
+		colour := r.IntN(len(colours))
+		if r.IntN(2) == 0 {
+			colour = kind
+		}
+		record = []string{kinds[kind], colours[colour]}
+		for j := range 7 {
+			value := fmt.Sprint(float32(float64(10*j) + r.NormFloat64()*float64(1+j) + float64((kind+j)%3)))
+			if r.IntN(20) == 0 {
+				value = ""
+			}
+			record = append(record, value)
+		}
+	}
+	w.Flush()
+	p.write(file, text.String())
+}
+
+func (p *python) write(file, text string) {
+	p.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644); err != nil {
+		p.Fatal(err)
+	}
+}

@@ -1,0 +1,13 @@
+"""Predicts with the models that stagewise trains.
+
+load(path) reads a model file. Both it and follow(brokers, name), which follows the versions of a pipeline on Kafka, give a model with
+predict, predict_proba, classes_ and version: scikit-learn's interface.
+"""
+
+from __future__ import annotations
+
+from .errors import DamagedError, NoVersionError
+from .file import load
+from .model import Model
+
+__all__ = ["DamagedError", "Model", "NoVersionError", "load"]

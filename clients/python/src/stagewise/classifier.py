@@ -1,0 +1,78 @@
+"""The interface of scikit-learn's classifiers, without scikit-learn."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Labels = npt.NDArray[np.str_]
+
+
+class Classifier(ABC):
+    """Predicts, and is trained already: so it may be the last step of a Pipeline.
+
+    Rows are a NumPy array (n × d; NaN for a missing value), lists of numbers, or a table: of pandas, pyarrow, polars or whatever else
+    has Arrow's interface. If the model knows the names of its columns, a table may have them in any order, with others beside them.
+    """
+
+    _estimator_type = "classifier"
+
+    @property
+    @abstractmethod
+    def classes_(self) -> Labels:
+        """The labels, in the order of the probabilities. They are texts, also if the training data had numbers."""
+
+    @property
+    @abstractmethod
+    def n_features_in_(self) -> int:
+        """How many columns a table has that the model predicts for."""
+
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The number of the version."""
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Returns the probability of each class for each row (n × k)."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> Labels:
+        """Returns the most probable label of each row (n)."""
+
+    def score(self, X: Any, y: Any) -> float:
+        """Returns the fraction of rows that are predicted right. Labels are compared as texts."""
+        return float(np.mean(self.predict(X) == np.asarray(y).astype(str)))
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Does nothing: the model is trained by stagewise."""
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Returns no parameters: all that there was to set was set in the training."""
+        return {}
+
+    def set_params(self, **params: Any) -> Self:
+        """Refuses parameters."""
+        if params:
+            raise ValueError(f"parameters {', '.join(params)}: a trained model has none")
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=False),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(allow_nan=True, string=True, categorical=True),
+        )

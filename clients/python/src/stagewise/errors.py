@@ -1,0 +1,9 @@
+"""What can go wrong with a model that others have written."""
+
+
+class DamagedError(ValueError):
+    """A file or a message does not keep its format, or is not what its digest says."""
+
+
+class NoVersionError(LookupError):
+    """The pipeline has no version to predict with."""

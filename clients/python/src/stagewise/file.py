@@ -1,0 +1,52 @@
+"""Model files, as `stagewise train --model` and `stagewise weights export` write them: see schemas/FORMAT.md."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from . import links
+from .errors import DamagedError
+from .model import Model
+from .preparation import NAMES
+from .stage import Pass
+from .tensors import Tensor, assemble, open_stream, shaped
+
+_MANIFEST = b"stagewise.manifest"
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Reads a model from a file that `stagewise train --model` or `stagewise weights export` wrote, and checks its digest.
+
+    A file that is no model raises a DamagedError, which is a ValueError.
+    """
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        return _read(content)
+    except DamagedError as reason:
+        raise DamagedError(f"{os.fspath(path)}: expected a file that train --model or weights export wrote: {reason}") from reason
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as reason:
+        raise DamagedError(f"{os.fspath(path)}: a model file with a damaged manifest: {reason!r}") from reason
+
+
+def _read(content: bytes) -> Model:
+    reader = open_stream(content)
+    metadata = reader.schema.metadata or {}
+    if _MANIFEST not in metadata:
+        raise DamagedError("an Arrow stream without a manifest")
+    manifest = json.loads(metadata[_MANIFEST])
+    tensors = assemble([reader])
+    passes = [_passes(manifest, number, tensors) for number in range(len(manifest["plan"]["stages"]))]
+    return Model(manifest, {name: tensor for name, tensor in tensors.items() if name in NAMES}, passes)
+
+
+def _passes(manifest: Mapping[str, Any], stage: int, tensors: Mapping[str, Tensor]) -> list[Pass]:
+    if not links.named(manifest["plan"]["stages"][stage]["link"]).learnt:
+        return [Pass(shaped(tensors, f"{stage}/0/W", -1, -1))]
+    count = manifest["blocks"][stage].get("links", 0)
+    return [
+        Pass(shaped(tensors, f"{stage}/{i}/W", -1, -1), shaped(tensors, f"{stage}/{i}/calibration", -1, -1)) for i in range(count)
+    ]

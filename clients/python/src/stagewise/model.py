@@ -1,0 +1,114 @@
+"""A finished version, which predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .classifier import Classifier, Labels
+from .errors import DamagedError
+from .preparation import Preparation
+from .stage import Block, Pass, Stage
+from .table import Layout
+from .tensors import Matrix, Tensor, digest_of
+
+# How many rows are predicted at a time. So a block is in memory for so many rows, however many there are.
+_AT_ONCE = 512
+
+
+class Model(Classifier):
+    """A finished version. It never changes, and any number of threads may predict with it. `load` and `Follower.model` give models."""
+
+    def __init__(
+        self,
+        manifest: Mapping[str, Any],
+        preparation: Mapping[str, Tensor],
+        passes: Sequence[Sequence[Pass]],
+        before: Model | None = None,
+    ) -> None:
+        """Makes the model of a manifest, of the survey's tensors, and of the passes of each stage.
+
+        before is a model whose random draws it may share, if they are the same.
+        """
+        plan = manifest["plan"]
+        tensors = [t for stage in passes for one in stage for t in (one.weights, one.calibration) if t is not None]
+        if (digest := digest_of([*tensors, *preparation.values()])) != manifest["weights_digest"]:
+            raise DamagedError(f"the weights have digest {digest[:12]}, the manifest says {manifest['weights_digest'][:12]}")
+        self.manifest = manifest
+        self._drawn: Any = (_maps(plan), digest_of(preparation.values()))
+        if before is not None and before._drawn == self._drawn:
+            self._preparation: Preparation = before._preparation
+            blocks = [stage.block for stage in before._stages]
+        else:
+            self._preparation = Preparation(plan, preparation)
+            blocks = [Block(plan, number, self._preparation) for number in range(len(plan["stages"]))]
+        if not blocks or len(passes) != len(blocks):
+            raise DamagedError(f"weights of {len(passes)} stages, the plan has {len(blocks)}")
+        classes = len(self._preparation.labels)
+        self._stages: list[Stage] = [Stage(block, classes, stage) for block, stage in zip(blocks, passes, strict=True)]
+        self._layout = Layout(manifest, self._preparation.width)
+        if self._layout.columns and sum(c.features for c in self._layout.columns) != self._preparation.width:
+            raise DamagedError(f"{self._preparation.width} features, the columns of the manifest have another number")
+        self._classes = np.array(self._preparation.labels)
+
+    def __repr__(self) -> str:
+        return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {len(self.classes_)} classes>"
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return str(self.manifest["name"])
+
+    @property
+    def version(self) -> int:
+        return int(self.manifest["version"])
+
+    @property
+    def run(self) -> str:
+        """The id of the run that made the version."""
+        return str(self.manifest["run"])
+
+    @property
+    def classes_(self) -> Labels:
+        return self._classes
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self._layout.columns) or self._preparation.width
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[np.object_]:
+        """The names of the columns. There is no such attribute if they are not known, as scikit-learn has it."""
+        if not self._layout.columns:
+            raise AttributeError("the model does not know the names of its columns")
+        return np.array([c.name for c in self._layout.columns], dtype=object)
+
+    def predict(self, X: Any) -> Labels:
+        labels: Labels = self._classes[np.argmax(self.predict_proba(X), axis=1)]
+        return labels
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        raw = self._layout.features(X)
+        probabilities = np.empty((len(raw), len(self._classes)), dtype=np.float32)
+        for first in range(0, len(raw), _AT_ONCE):
+            probabilities[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
+        return probabilities
+
+    def _probabilities(self, raw: Matrix) -> Matrix:
+        inputs = self._preparation.apply(raw)
+        score = np.zeros((len(raw), len(self._classes)), dtype=np.float32)
+        link, last = self._stages[0].link, self._stages[-1]
+        for stage in self._stages:
+            score, link = link.convert(score, stage.link), stage.link
+            block = stage.block.expand(inputs, score)
+            score = stage.shown(block, score) if stage is last else stage.score(block, score)
+        return link.probabilities(link.predict(score))
+
+
+def _maps(plan: Mapping[str, Any]) -> Any:
+    """Returns what the blocks of a plan depend on, beside the survey's result."""
+    stages = [(s["features"], s["link"], s["scores"]) for s in plan["stages"]]
+    return plan["seed"], plan["intercept"], plan["prepare"], stages

@@ -1,0 +1,43 @@
+"""How raw features (n × d) become the inputs of feature maps (n × m)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .errors import DamagedError
+from .tensors import Matrix, Tensor, shaped
+
+NAMES = ("center", "scale", "basis", "spread", "labels")  # of the tensors
+
+
+class Preparation:
+    """What the survey of a run has found."""
+
+    def __init__(self, plan: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        options = plan["prepare"]
+        if options["scale"] not in ("none", "standard", "unit"):
+            raise DamagedError(f"prepare.scale is {options['scale']!r}, expected none, standard or unit")
+        self._unit = options["scale"] == "unit"
+        self._center = shaped(tensors, "center", -1)
+        self.width = len(self._center)  # d
+        self._scale = shaped(tensors, "scale", self.width)
+        self._basis = shaped(tensors, "basis", self.width, options["pca"]) if options["pca"] else None
+        self.inputs = self.width if self._basis is None else self._basis.shape[1]  # m
+        self.spread = float(shaped(tensors, "spread", 1)[0])
+        labels = tensors.get("labels")
+        if not isinstance(labels, list) or not labels:
+            raise DamagedError("the labels are absent")
+        self.labels = labels
+
+    def apply(self, raw: Matrix) -> Matrix:
+        """Returns the inputs of rows. A missing value is NaN."""
+        if self._unit:
+            wide = raw.astype(np.float64)
+            lengths = np.sqrt(np.nansum(wide * wide, axis=1, keepdims=True))
+            raw = (wide / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+        inputs: Matrix = (raw - self._center) * self._scale
+        inputs[np.isnan(raw)] = 0  # the mean of a centred feature
+        return inputs if self._basis is None else inputs @ self._basis

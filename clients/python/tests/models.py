@@ -1,0 +1,40 @@
+"""Small models for tests, made of nothing but a manifest and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stagewise.model import Model
+from stagewise.stage import Pass
+from stagewise.tensors import Tensor, digest_of
+
+
+def linear(columns: list[Any] | None = None, missing: str = "mean", width: int = 3, scale: float = 1) -> Model:
+    """Returns a model whose score of class c is scale times feature c, of as many classes as features."""
+    plan = {
+        "missing": missing,
+        "input": {},
+        "prepare": {"scale": "none", "pca": 0},
+        "intercept": False,
+        "seed": 1,
+        "stages": [
+            {
+                "features": {"kind": "columns", "size": 0, "replacement": False, "bandwidth_scale": 1, "degree": 2},
+                "link": "softmax",
+                "scores": False,
+            }
+        ],
+    }
+    labels = [chr(ord("a") + c) for c in range(width)]
+    preparation: dict[str, Tensor] = {
+        "center": np.zeros(width, dtype=np.float32),
+        "scale": np.ones(width, dtype=np.float32),
+        "spread": np.ones(1, dtype=np.float32),
+        "labels": labels,
+    }
+    weights = scale * np.eye(width, dtype=np.float32)
+    manifest = {"name": "linear", "version": 1, "run": "run", "plan": plan, "labels": labels, "columns": columns}
+    manifest["weights_digest"] = digest_of([weights, *preparation.values()])
+    return Model(manifest, preparation, [[Pass(weights)]])
