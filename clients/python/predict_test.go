@@ -3,13 +3,9 @@
 package python
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -112,9 +108,6 @@ func kindsOfFeatures(t *testing.T) (kinds []options) {
 	return kinds
 }
 
-// options are keys of a configuration. JSON is YAML.
-type options map[string]any
-
 // configure writes the configuration of a case.
 func (p *python) configure(name string, o options) {
 	p.Helper()
@@ -144,41 +137,4 @@ func (p *python) predict(name string) {
 	p.Helper()
 	p.stagewise("predict", "--model", name+".model", "-i", "rows.csv", "-o", name+".csv")
 	p.cases = append(p.cases, name)
-}
-
-// writeRows writes a CSV with columns of numbers and of words, some of which are missing.
-func (p *python) writeRows(file string, rows int) {
-	p.Helper()
-	r := rand.New(rand.NewPCG(1, 1))
-	kinds, colours := []string{"iris", "rose", "tulip"}, []string{"red", "blue", "yellow", "NA"}
-	var text strings.Builder
-	w := csv.NewWriter(&text)
-	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefg", ""))
-	for i := range rows + 1 {
-		if err := w.Write(record); err != nil {
-			p.Fatal(err)
-		}
-		kind := i % len(kinds)
-		colour := r.IntN(len(colours))
-		if r.IntN(2) == 0 {
-			colour = kind
-		}
-		record = []string{kinds[kind], colours[colour]}
-		for j := range 7 {
-			value := fmt.Sprint(float32(float64(10*j) + r.NormFloat64()*float64(1+j) + float64((kind+j)%3)))
-			if r.IntN(20) == 0 {
-				value = ""
-			}
-			record = append(record, value)
-		}
-	}
-	w.Flush()
-	p.write(file, text.String())
-}
-
-func (p *python) write(file, text string) {
-	p.Helper()
-	if err := os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644); err != nil {
-		p.Fatal(err)
-	}
 }

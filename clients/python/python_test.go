@@ -4,6 +4,9 @@ package python
 
 import (
 	"bytes"
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,9 @@ type python struct {
 	folder                         string   // of configurations, models and predictions
 	cases                          []string // names of models in the folder
 }
+
+// options are keys of a configuration. JSON is YAML.
+type options map[string]any
 
 // newPython installs the package, and builds the program.
 func newPython(t testing.TB) *python {
@@ -64,4 +70,42 @@ func (p *python) execute(folder, program string, arguments ...string) []byte {
 		p.Fatalf("%s %v: %v\n%s%s", filepath.Base(program), arguments, err, out, problems.String())
 	}
 	return out
+}
+
+// write writes a file to the folder of the models.
+func (p *python) write(file, text string) {
+	p.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// writeRows writes a CSV with columns of numbers and of words, some of which are missing.
+func (p *python) writeRows(file string, rows int) {
+	p.Helper()
+	r := rand.New(rand.NewPCG(1, 1))
+	kinds, colours := []string{"iris", "rose", "tulip"}, []string{"red", "blue", "yellow", "NA"}
+	var text strings.Builder
+	w := csv.NewWriter(&text)
+	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefg", ""))
+	for i := range rows + 1 {
+		if err := w.Write(record); err != nil {
+			p.Fatal(err)
+		}
+		kind := i % len(kinds)
+		colour := r.IntN(len(colours))
+		if r.IntN(2) == 0 {
+			colour = kind
+		}
+		record = []string{kinds[kind], colours[colour]}
+		for j := range 7 {
+			value := fmt.Sprint(float32(float64(10*j) + r.NormFloat64()*float64(1+j) + float64((kind+j)%3)))
+			if r.IntN(20) == 0 {
+				value = ""
+			}
+			record = append(record, value)
+		}
+	}
+	w.Flush()
+	p.write(file, text.String())
 }

@@ -6,8 +6,9 @@ predict, predict_proba, classes_ and version: scikit-learn's interface.
 
 from __future__ import annotations
 
-from .errors import DamagedError, NoVersionError
+from .errors import BrokersError, DamagedError, NoVersionError
 from .file import load
+from .follow import Follower, Status, follow
 from .model import Model
 
-__all__ = ["DamagedError", "Model", "NoVersionError", "load"]
+__all__ = ["BrokersError", "DamagedError", "Follower", "Model", "NoVersionError", "Status", "follow", "load"]

@@ -1,4 +1,4 @@
-"""What can go wrong with a model that others have written."""
+"""What can go wrong."""
 
 
 class DamagedError(ValueError):
@@ -7,3 +7,7 @@ class DamagedError(ValueError):
 
 class NoVersionError(LookupError):
     """The pipeline has no version to predict with."""
+
+
+class BrokersError(ConnectionError):
+    """Brokers do not answer, or refuse."""

@@ -1,0 +1,107 @@
+"""Reads topics of one partition from Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .errors import BrokersError
+from .record import Message
+
+_ANSWER = 5.0  # seconds that brokers have for an answer
+
+
+class Log:
+    """The topics of a cluster. Only one thread may use it."""
+
+    def __init__(self, brokers: str | Sequence[str], name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            import confluent_kafka
+        except ImportError as reason:
+            raise ImportError("following versions needs confluent-kafka: pip install 'stagewise[kafka]'") from reason
+        self._kafka = confluent_kafka
+        self._settings = {
+            "bootstrap.servers": brokers if isinstance(brokers, str) else ",".join(brokers),
+            "group.id": f"{name}.follow",  # the library wants one; nothing joins it
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "queued.max.messages.kbytes": 16 << 10,
+            "fetch.error.backoff.ms": 100,
+            "reconnect.backoff.max.ms": 2000,
+            "log_level": 2,  # what it would log comes to _note too
+            "error_cb": self._note,
+            **settings,
+        }
+        self._trouble = ""  # what the library has said last
+        # A connection has one answer at a time. Who reads ranges must not wait for what is appended.
+        self._reader: Any = confluent_kafka.Consumer({**self._settings, "fetch.wait.max.ms": 10})
+        self._follower: Any = confluent_kafka.Consumer(self._settings)
+
+    def _note(self, error: Any) -> None:
+        self._trouble = _text(error)
+
+    def _failed(self, topic: str, why: str) -> BrokersError:
+        self._reader.poll(0)  # calls _note, if there is something to say
+        trouble, self._trouble = self._trouble, ""
+        return BrokersError(f"topic {topic}: {why}" + (f": {trouble}" if trouble else ""))
+
+    def close(self) -> None:
+        for consumer in (self._reader, self._follower):
+            consumer.close()
+
+    def bounds(self, topic: str) -> tuple[int, int]:
+        """Returns the first offset of a topic, and the one after the last."""
+        try:
+            first, end = self._reader.get_watermark_offsets(self._kafka.TopicPartition(topic, 0), timeout=_ANSWER)
+        except self._kafka.KafkaException as reason:
+            absent = (self._kafka.KafkaError._UNKNOWN_PARTITION, self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if reason.args[0].code() in absent:
+                raise BrokersError(f"topic {topic} does not exist yet, or the user may not read it") from reason
+            raise self._failed(topic, _text(reason.args[0])) from reason
+        return int(first), int(end)
+
+    def read(self, topic: str, first: int, end: int) -> Iterator[Message]:
+        """Yields the messages with offsets from first (included) to end (excluded) that the topic has."""
+        if first >= end:
+            return
+        self._reader.assign([self._kafka.TopicPartition(topic, 0, first)])
+        try:
+            while (message := self._reader.poll(_ANSWER)) is not None:
+                if self._ends(topic, message) or message.offset() >= end:
+                    return
+                yield _message(message)
+                if message.offset() == end - 1:
+                    return
+            raise self._failed(topic, f"no answer for {_ANSWER:g} seconds")
+        finally:
+            self._reader.unassign()
+
+    def follow(self, topic: str, offset: int) -> None:
+        """Makes `appended` return what is at an offset and after it."""
+        self._follower.assign([self._kafka.TopicPartition(topic, 0, offset)])
+        self._followed = topic
+
+    def appended(self, timeout: float) -> Message | None:
+        """Returns the next message of the topic that is followed; None if there is none for so many seconds."""
+        message = self._follower.poll(timeout)
+        if message is None or self._ends(self._followed, message):
+            return None
+        return _message(message)
+
+    def _ends(self, topic: str, message: Any) -> bool:
+        """Reports whether a topic has ended, for now."""
+        if message.error() is None:
+            return False
+        if message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+            return True
+        raise self._failed(topic, _text(message.error()))
+
+
+def _message(message: Any) -> Message:
+    headers = tuple((key, (value or b"").decode(errors="replace")) for key, value in message.headers() or ())
+    return Message(message.offset(), headers, message.value(), message.timestamp()[1] / 1000)
+
+
+def _text(error: Any) -> str:
+    return f"{error.str()} ({error.name()})"
