@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -43,15 +44,24 @@ func columns() kind {
 			}
 			return size, nil
 		},
-		draw: func(m *Map) expander {
+		draw: func(m *Map) drawn {
 			chosen := m.choose(m.stream(drawColumns))
-			return func(_ *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
-				for i := range x.Rows {
-					from, to := x.Row(i), dst.Row(i)
-					for j, c := range chosen {
-						to[j] = from[c]
+			return drawn{
+				expand: func(_ *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
+					for i := range x.Rows {
+						from, to := x.Row(i), dst.Row(i)
+						for j, c := range chosen {
+							to[j] = from[c]
+						}
 					}
-				}
+				},
+				node: func(g *onnx.Graph, x onnx.Value) onnx.Value {
+					indices := make([]int64, len(chosen))
+					for j, c := range chosen {
+						indices[j] = int64(c)
+					}
+					return g.Along(1, "Gather", x, g.Integers(indices...))
+				},
 			}
 		},
 	}

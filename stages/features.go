@@ -6,11 +6,12 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Map makes the features of one stage from prepared inputs. It is made by [NewMap], immutable, and safe for concurrent use.
-// The first call of [Map.Expand] makes the random draws, so a caller that only needs the shape does not wait for them.
+// The first call of [Map.Expand] or [Map.Add] makes the random draws, so a caller that only needs the shape does not wait for them.
 type Map struct {
 	kind      kind
 	features  schemas.Features
@@ -23,8 +24,8 @@ type Map struct {
 	extra  int // columns after the p features: previous predictions, then the intercept
 	scores int // of the extra columns, the previous predictions
 
-	once   sync.Once
-	expand expander
+	once  sync.Once
+	drawn drawn
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
@@ -60,6 +61,9 @@ func (m *Map) Scores() int { return m.scores }
 // Size returns the number of columns of the block, including the intercept.
 func (m *Map) Size() int { return m.size + m.extra }
 
+// draw makes the random draws, once.
+func (m *Map) draw() { m.once.Do(func() { m.drawn = m.kind.draw(m) }) }
+
 // Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores copies
 // the previous predictions (n × k) into the block; another map ignores them. Some kinds reshape scratch and use it as
 // temporary memory. Inputs or predictions of another shape panic.
@@ -71,9 +75,9 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 		panic(fmt.Sprintf("stages: predictions are %d × %d, the map adds %d to each of %d rows",
 			predictions.Rows, predictions.Cols, m.scores, x.Rows))
 	}
-	m.once.Do(func() { m.expand = m.kind.draw(m) })
+	m.draw()
 	dst.Reshape(x.Rows, m.Size())
-	m.expand(blas, *dst, scratch, x)
+	m.drawn.expand(blas, *dst, scratch, x)
 	if m.extra == 0 {
 		return
 	}
@@ -86,4 +90,17 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 			row[m.size+m.scores] = 1
 		}
 	}
+}
+
+// Add is [Map.Expand] in a graph: it adds the block of prepared inputs x and, if the map has scores, of the previous predictions.
+func (m *Map) Add(g *onnx.Graph, x, predictions onnx.Value) onnx.Value {
+	m.draw()
+	block := m.drawn.node(g, x)
+	if m.scores > 0 {
+		block = g.Along(1, "Concat", block, predictions)
+	}
+	if m.extra > m.scores {
+		block = g.Node("Pad", block, g.Integers(0, 0, 0, 1), g.Number(1)) // after the last column
+	}
+	return block
 }

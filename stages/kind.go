@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -26,7 +27,14 @@ type kind struct {
 	// Features.Size.
 	blockSize func(f schemas.Features, inputs int) (int, error)
 	// draw makes all random draws of a map.
-	draw func(m *Map) expander
+	draw func(m *Map) drawn
+}
+
+// drawn is the features of a map after its random draws.
+type drawn struct {
+	expand expander
+	// node adds the p features of the prepared inputs x to a graph.
+	node func(g *onnx.Graph, x onnx.Value) onnx.Value
 }
 
 // An expander writes the p features of each row of x (n × m) into the first p columns of dst (n × [Map.Size]). It may write

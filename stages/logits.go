@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -18,14 +19,17 @@ func logits() kind {
 		keys:     []key{bandwidthScale(projectionBandwidth)},
 		minSize:  1,
 		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s", f.Size, f.Kind) },
-		draw: func(m *Map) expander {
+		draw: func(m *Map) drawn {
 			w, offsets := m.project(m.stream(drawDirections)), m.stream(drawOffsets)
 			for j := range m.size {
 				w.offsets[j] = float32(offsets.Normal(uint64(j)))
 			}
-			return func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
-				w.apply(blas, dst, x)
-				kernel.Sigmoid(dst.Data)
+			return drawn{
+				expand: func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
+					w.apply(blas, dst, x)
+					kernel.Sigmoid(dst.Data)
+				},
+				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return g.Node("Sigmoid", w.add(g, x, m.size)) },
 			}
 		},
 	}

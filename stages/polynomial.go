@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -35,7 +36,7 @@ func polynomial() kind {
 	}
 }
 
-func drawMonomials(m *Map) expander {
+func drawMonomials(m *Map) drawn {
 	factors, degrees := make([]projection, m.features.Degree), m.stream(drawDegrees)
 	for l := range factors {
 		factors[l] = m.project(m.stream(drawDirections + 16*uint64(l)))
@@ -45,14 +46,23 @@ func drawMonomials(m *Map) expander {
 			}
 		}
 	}
-	return func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
-		factors[0].apply(blas, dst, x)
-		for _, f := range factors[1:] {
-			scratch.Reshape(dst.Rows, dst.Cols)
-			f.apply(blas, *scratch, x)
-			for i, v := range scratch.Data {
-				dst.Data[i] *= v
+	return drawn{
+		expand: func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+			factors[0].apply(blas, dst, x)
+			for _, f := range factors[1:] {
+				scratch.Reshape(dst.Rows, dst.Cols)
+				f.apply(blas, *scratch, x)
+				for i, v := range scratch.Data {
+					dst.Data[i] *= v
+				}
 			}
-		}
+		},
+		node: func(g *onnx.Graph, x onnx.Value) onnx.Value {
+			product := factors[0].add(g, x, m.size)
+			for _, f := range factors[1:] {
+				product = g.Node("Mul", product, f.add(g, x, m.size))
+			}
+			return product
+		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -99,6 +100,21 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	} else {
 		copy(dst.Data, raw.Data)
 	}
+}
+
+// Add is [Preparation.Apply] in a graph: it adds the inputs of raw rows.
+func (p *Preparation) Add(g *onnx.Graph, raw onnx.Value) onnx.Value {
+	missing, zero := g.Node("IsNaN", raw), g.Number(0)
+	x := g.Node("Where", missing, zero, raw)
+	if p.Unit {
+		x = g.Unit(x)
+	}
+	x = g.Node("Mul", g.Node("Sub", x, g.Row(p.Center)), g.Row(p.Scale))
+	x = g.Node("Where", missing, zero, x)
+	if p.Basis.Cols > 0 {
+		x = g.Node("MatMul", x, g.Floats(p.Basis.Data, p.Basis.Rows, p.Basis.Cols))
+	}
+	return x
 }
 
 // unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to

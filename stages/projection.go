@@ -1,6 +1,9 @@
 package stages
 
-import "github.com/stagewise/stagewise/internal/kernel"
+import (
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+)
 
 // A projection is p random affine functions of the inputs. It has zero columns for the previous predictions and the
 // intercept, so that one matrix product fills a whole block.
@@ -37,4 +40,13 @@ func (p projection) setOne(j int) {
 func (p projection) apply(blas *kernel.BLAS, dst, x kernel.Dense) {
 	blas.Mul(dst, x, p.directions, false)
 	kernel.AddRow(dst, p.offsets)
+}
+
+// add adds the first n functions of the inputs x to a graph.
+func (p projection) add(g *onnx.Graph, x onnx.Value, n int) onnx.Value {
+	directions := kernel.NewDense(p.directions.Rows, n)
+	for i := range directions.Rows {
+		copy(directions.Row(i), p.directions.Row(i))
+	}
+	return g.Node("Add", g.Node("MatMul", x, g.Floats(directions.Data, directions.Rows, n)), g.Row(p.offsets[:n]))
 }

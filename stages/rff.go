@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 )
 
 // RFF is the kind of random Fourier features (Rahimi and Recht 2007): feature j is √(2/p)·cos(w·x + b), with w from
@@ -18,13 +19,16 @@ func rff() kind {
 		keys:     []key{bandwidthScale(gaussianBandwidth)},
 		minSize:  1,
 		describe: describeBandwidth,
-		draw: func(m *Map) expander {
+		draw: func(m *Map) drawn {
 			w := m.project(m.stream(drawDirections))
 			copy(w.offsets, m.phases())
 			scale := m.waveScale()
-			return func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
-				blas.Mul(dst, x, w.directions, false)
-				kernel.Cosine(dst, w.offsets, scale)
+			return drawn{
+				expand: func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
+					blas.Mul(dst, x, w.directions, false)
+					kernel.Cosine(dst, w.offsets, scale)
+				},
+				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return w.addWaves(g, x, m.size, scale) },
 			}
 		},
 	}
@@ -44,3 +48,8 @@ func (m *Map) phases() []float32 {
 
 // waveScale is the amplitude √(2/p) of p cosines, whose inner products are then a mean over the draws.
 func (m *Map) waveScale() float32 { return float32(math.Sqrt(2 / float64(m.size))) }
+
+// addWaves adds the first n cosines of the functions, with that amplitude, to a graph.
+func (p projection) addWaves(g *onnx.Graph, x onnx.Value, n int, amplitude float32) onnx.Value {
+	return g.Node("Mul", g.Node("Cos", p.add(g, x, n)), g.Number(amplitude))
+}

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 )
 
 // SORF is the kind of structured orthogonal random features (Yu et al. 2016, "Orthogonal Random Features", section 4): the
@@ -40,7 +41,7 @@ func sorf() kind {
 	}
 }
 
-func drawTransforms(m *Map) expander {
+func drawTransforms(m *Map) drawn {
 	n := minTransform
 	if m.inputs > n {
 		n = 1 << bits.Len(uint(m.inputs-1))
@@ -68,7 +69,8 @@ func drawTransforms(m *Map) expander {
 	offsets := make([]float32, m.Size())
 	copy(offsets, m.phases())
 	scale := m.waveScale()
-	return func(_ *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+	// angles writes the angles of each row of x, without the offsets, into dst.
+	angles := func(dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
 		scratch.Reshape(1, width)
 		angles := scratch.Data
 		for i := range x.Rows {
@@ -82,6 +84,20 @@ func drawTransforms(m *Map) expander {
 			}
 			clear(to[copy(to[:m.size], angles):])
 		}
-		kernel.Cosine(dst, offsets, scale)
+	}
+	return drawn{
+		expand: func(_ *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+			angles(dst, scratch, x)
+			kernel.Cosine(dst, offsets, scale)
+		},
+		node: func(g *onnx.Graph, x onnx.Value) onnx.Value {
+			// ONNX has no fast transform. The angles of the unit vectors are the directions, which a product takes.
+			unit, directions := kernel.NewDense(m.inputs, m.inputs), kernel.NewDense(m.inputs, m.Size())
+			for i := range m.inputs {
+				unit.Row(i)[i] = 1
+			}
+			angles(directions, new(kernel.Dense), unit)
+			return projection{directions, offsets}.addWaves(g, x, m.size, scale)
+		},
 	}
 }

@@ -11,7 +11,7 @@ func calibrated() Link {
 		Smoothness: 1,
 		Learnt:     true,
 		unit:       predictions,
-		project:    projectOnSimplex,
+		project:    simplex(),
 		measure:    squaredLoss,
 	}
 }

@@ -1,6 +1,9 @@
 package link
 
-import "github.com/stagewise/stagewise/internal/kernel"
+import (
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+)
 
 // Identity predicts the score itself and measures the squared loss.
 const Identity = "identity"
@@ -12,8 +15,16 @@ func identity() Link {
 		Smoothness: 1,
 		Quadratic:  true,
 		unit:       predictions,
-		project:    projectOnSimplex,
+		project:    simplex(),
 		measure:    squaredLoss,
+	}
+}
+
+// simplex is the projection on the probability simplex.
+func simplex() transform {
+	return transform{
+		rows: projectOnSimplex,
+		node: func(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value { return g.Simplex(prediction, k) },
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 )
 
 // Link is how the score of a stage becomes a prediction, and the loss that the stage minimises.
@@ -35,10 +36,29 @@ type Link struct {
 	Learnt bool
 
 	unit    unit
-	predict func(score kernel.Dense)                  // nil: a score is its own prediction
-	invert  func(prediction kernel.Dense, s *Scratch) // the inverse of predict; nil if that is nil
-	project func(prediction kernel.Dense, s *Scratch) // predictions to probabilities; nil: they are probabilities
+	predict transform // none: a score is its own prediction
+	invert  transform // the inverse of predict; none if that is none
+	project transform // predictions to probabilities; none: they are probabilities
 	measure func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
+}
+
+// A transform is a function of each row of a matrix. The zero value is none: it changes nothing.
+type transform struct {
+	rows func(x kernel.Dense, s *Scratch)                          // in place
+	node func(g *onnx.Graph, x onnx.Value, columns int) onnx.Value // the same, in a graph
+}
+
+func (t transform) apply(x kernel.Dense, s *Scratch) {
+	if t.rows != nil {
+		t.rows(x, s)
+	}
+}
+
+func (t transform) add(g *onnx.Graph, x onnx.Value, columns int) onnx.Value {
+	if t.node == nil {
+		return x
+	}
+	return t.node(g, x, columns)
 }
 
 // unit is what a score is measured in. Links of the same unit read each other's scores as they are.
@@ -107,25 +127,33 @@ func Convert(score kernel.Dense, from, to Link, s *Scratch) {
 	if from.unit == to.unit {
 		return
 	}
-	from.Predict(score)
-	if to.invert != nil {
-		to.invert(score, s)
+	from.predict.apply(score, s)
+	to.invert.apply(score, s)
+}
+
+// AddConvert is [Convert] in a graph. The scores have k columns.
+func AddConvert(g *onnx.Graph, score onnx.Value, k int, from, to Link) onnx.Value {
+	if from.unit == to.unit {
+		return score
 	}
+	return to.invert.add(g, from.predict.add(g, score, k), k)
 }
 
 // Predict turns scores into predictions g(score) in place. Residuals are y − g(score); a block with previous predictions
 // has these as features.
-func (l Link) Predict(score kernel.Dense) {
-	if l.predict != nil {
-		l.predict(score)
-	}
+func (l Link) Predict(score kernel.Dense) { l.predict.apply(score, nil) }
+
+// AddPredict is Predict in a graph. The scores have k columns.
+func (l Link) AddPredict(g *onnx.Graph, score onnx.Value, k int) onnx.Value {
+	return l.predict.add(g, score, k)
 }
 
 // Probabilities turns the predictions of Predict or Measure into probabilities in place.
-func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) {
-	if l.project != nil {
-		l.project(prediction, s)
-	}
+func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) { l.project.apply(prediction, s) }
+
+// AddProbabilities is Probabilities in a graph. The predictions have k columns.
+func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value {
+	return l.project.add(g, prediction, k)
 }
 
 // Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0

@@ -32,8 +32,13 @@ func TestEveryLinkIsComplete(t *testing.T) {
 		if l.Name == "" || l.Doc == "" || !(l.Smoothness > 0) || l.unit == "" || l.measure == nil || seen[l.Name] {
 			t.Errorf("%q lacks a part, or has the name of another link", l.Name)
 		}
-		if (l.predict == nil) != (l.invert == nil) {
+		if (l.predict.rows == nil) != (l.invert.rows == nil) {
 			t.Errorf("%s: predict and invert are not both there or both absent", l.Name)
+		}
+		for _, f := range []transform{l.predict, l.invert, l.project} {
+			if (f.rows == nil) != (f.node == nil) {
+				t.Errorf("%s: a function of rows and its node are not both there or both absent", l.Name)
+			}
 		}
 		if seen[l.Name] = true; Named(l.Name).Name != l.Name {
 			t.Errorf("%s is not found by its name", l.Name)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
 )
 
 // Softmax predicts the softmax of the score and measures the log loss.
@@ -17,21 +18,30 @@ func softmax() Link {
 		// (Gershgorin).
 		Smoothness: 0.5,
 		unit:       logits,
-		predict:    func(score kernel.Dense) { kernel.SoftmaxRows(score, nil, nil) },
-		invert:     logarithms,
-		measure:    logLoss,
+		predict: transform{
+			rows: func(score kernel.Dense, _ *Scratch) { kernel.SoftmaxRows(score, nil, nil) },
+			node: func(g *onnx.Graph, score onnx.Value, _ int) onnx.Value { return g.Node("Softmax", score) },
+		},
+		invert:  transform{rows: logarithms, node: addLogarithms},
+		measure: logLoss,
 	}
 }
 
+// threshold is the least prediction of k classes that has a logarithm of its own. A prediction of 0 must not become a score that no later
+// stage can undo. With many classes the largest prediction may be near 1/k, and must stay the largest.
+func threshold(k int) float64 { return min(1e-3, 0.1/float64(max(k, 1))) }
+
 // logarithms makes logits of predictions.
 func logarithms(prediction kernel.Dense, s *Scratch) {
-	// A prediction of 0 must not become a score that no later stage can undo. With many classes the largest prediction may
-	// be near 1/k, and must stay the largest.
-	threshold := min(1e-3, 0.1/float64(max(prediction.Cols, 1)))
+	threshold := threshold(prediction.Cols)
 	projectOnSimplex(prediction, s)
 	for i, p := range prediction.Data {
 		prediction.Data[i] = float32(math.Log(max(float64(p), threshold)))
 	}
+}
+
+func addLogarithms(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value {
+	return g.Node("Log", g.Node("Max", g.Simplex(prediction, k), g.Number(float32(threshold(k)))))
 }
 
 // logLoss is −log of the probability of the class.

@@ -1,0 +1,122 @@
+package onnx
+
+import "fmt"
+
+// Graph is a computation: nodes that read values and make others. [New] makes graphs. Nodes are added in the order of the computation. A
+// graph is not safe for concurrent use.
+type Graph struct {
+	name            string
+	nodes           []node
+	constants       []constant
+	inputs, outputs []port
+	metadata        map[string]string
+}
+
+// Value is a tensor of the graph: its name.
+type Value string
+
+// node is one application of an operator.
+type node struct {
+	operator        string
+	inputs, outputs []Value
+	axis            *int // the attribute of that name; nil: the operator's default
+}
+
+// constant is a tensor that the graph has from the beginning. One of the three lists is set.
+type constant struct {
+	name     Value
+	shape    []int
+	floats   []float32
+	integers []int64
+	texts    []string
+}
+
+// port is an input or output of the graph: its first dimension is the number of rows, which the caller decides.
+type port struct {
+	name    Value
+	of      elements
+	columns int // 0: a vector, with a value for each row
+}
+
+// rows is the name of the dimension that the caller decides.
+const rows = "rows"
+
+// New returns an empty graph of that name. metadata is what the file says of it.
+func New(name string, metadata map[string]string) *Graph {
+	return &Graph{name: name, metadata: metadata}
+}
+
+// Input adds an input of that name, a float32 matrix with that many columns.
+func (g *Graph) Input(name string, columns int) Value {
+	g.inputs = append(g.inputs, port{Value(name), float, columns})
+	return Value(name)
+}
+
+// OutputMatrix makes v, a float32 matrix with that many columns, an output of that name.
+func (g *Graph) OutputMatrix(name string, v Value, columns int) {
+	g.output(port{Value(name), float, columns}, v)
+}
+
+// OutputTexts makes v, a vector with one text for each row, an output of that name.
+func (g *Graph) OutputTexts(name string, v Value) { g.output(port{Value(name), text, 0}, v) }
+
+func (g *Graph) output(p port, v Value) {
+	g.nodes = append(g.nodes, node{operator: "Identity", inputs: []Value{v}, outputs: []Value{p.name}})
+	g.outputs = append(g.outputs, p)
+}
+
+// Node adds an application of an operator, and returns its first output.
+func (g *Graph) Node(operator string, inputs ...Value) Value {
+	return g.add(node{operator: operator, inputs: inputs}, 1)[0]
+}
+
+// Along is [Graph.Node] for an operator that works along an axis.
+func (g *Graph) Along(axis int, operator string, inputs ...Value) Value {
+	return g.add(node{operator: operator, inputs: inputs, axis: &axis}, 1)[0]
+}
+
+// add adds a node and names its outputs.
+func (g *Graph) add(n node, outputs int) []Value {
+	for i := range outputs {
+		n.outputs = append(n.outputs, Value(fmt.Sprintf("%s/%d:%d", n.operator, len(g.nodes), i)))
+	}
+	g.nodes = append(g.nodes, n)
+	return n.outputs
+}
+
+// Floats adds a constant tensor of that shape. The graph keeps data, which must have as many values as the shape says.
+func (g *Graph) Floats(data []float32, shape ...int) Value {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	if size != len(data) {
+		panic(fmt.Sprintf("onnx: a constant of shape %v from %d values", shape, len(data)))
+	}
+	return g.constant(constant{shape: shape, floats: data})
+}
+
+// Row adds a constant vector. An elementwise operator applies it to each row of a matrix.
+func (g *Graph) Row(data []float32) Value { return g.Floats(data, len(data)) }
+
+// Number adds a constant number.
+func (g *Graph) Number(v float32) Value { return g.Floats([]float32{v}) }
+
+// Integer adds a constant whole number, without dimensions.
+func (g *Graph) Integer(v int64) Value { return g.constant(constant{integers: []int64{v}}) }
+
+// Integers adds a constant vector of whole numbers.
+func (g *Graph) Integers(data ...int64) Value {
+	return g.constant(constant{shape: []int{len(data)}, integers: data})
+}
+
+// Texts adds a constant vector of texts.
+func (g *Graph) Texts(data []string) Value {
+	return g.constant(constant{shape: []int{len(data)}, texts: data})
+}
+
+func (g *Graph) constant(c constant) Value {
+	c.name = Value(fmt.Sprintf("constant/%d", len(g.constants)))
+	g.constants = append(g.constants, c)
+	return c.name
+}

@@ -1,0 +1,207 @@
+package onnx
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// OperatorSet is the version of the standard's operators. ONNX 1.13 has it, and so onnxruntime from version 1.14 on.
+const OperatorSet = 18
+
+// format is the version of the file's format that came with the operators.
+const format = 8
+
+// maxSize is the largest file: a message of Protocol Buffers is less than 2 GiB.
+const maxSize = math.MaxInt32
+
+// elements is the type of a tensor's elements, by its number in the format (TensorProto.DataType).
+type elements uint64
+
+const (
+	float   elements = 1
+	integer elements = 7
+	text    elements = 8
+)
+
+// The numbers of the fields in https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
+const (
+	modelFormat, modelProducer, modelGraph, modelOperators, modelMetadata protowire.Number = 1, 2, 7, 8, 14
+	operatorsVersion                                                      protowire.Number = 2
+	entryKey, entryValue                                                  protowire.Number = 1, 2
+	graphNode, graphName, graphConstant, graphInput, graphOutput          protowire.Number = 1, 2, 5, 11, 12
+	nodeInput, nodeOutput, nodeName, nodeOperator, nodeAttribute          protowire.Number = 1, 2, 3, 4, 5
+	attributeName, attributeInteger, attributeType                        protowire.Number = 1, 3, 20
+	tensorShape, tensorType, tensorTexts, tensorName, tensorBytes         protowire.Number = 1, 2, 6, 8, 9
+	portName, portType                                                    protowire.Number = 1, 2
+	typeTensor, typeElements, typeShape                                   protowire.Number = 1, 1, 2
+	shapeDimension, dimensionSize, dimensionName                          protowire.Number = 1, 1, 2
+)
+
+// integerAttribute is the type of an attribute that is a whole number (AttributeProto.AttributeType).
+const integerAttribute = 2
+
+// message is an encoded message, or a part of one.
+type message []byte
+
+func (m *message) number(field protowire.Number, v uint64) {
+	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.VarintType), v)
+}
+
+func (m *message) text(field protowire.Number, v string) {
+	*m = protowire.AppendString(protowire.AppendTag(*m, field, protowire.BytesType), v)
+}
+
+func (m *message) message(field protowire.Number, v message) {
+	*m = protowire.AppendBytes(protowire.AppendTag(*m, field, protowire.BytesType), v)
+}
+
+// length begins a field whose bytes follow elsewhere.
+func (m *message) length(field protowire.Number, n int) {
+	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.BytesType), uint64(n))
+}
+
+// WriteTo writes the graph as an ONNX file, and returns how many bytes it wrote. It wraps errors of w. Other errors say that the file would be
+// too large.
+func (g *Graph) WriteTo(w io.Writer) (int64, error) {
+	// The values of large constants are written as they are, so that they are in memory once. All else of the graph is in parts before them.
+	var parts []message
+	graph := g.describe()
+	size := len(graph)
+	for _, c := range g.constants {
+		part := c.encode()
+		parts = append(parts, part)
+		size += len(part) + 4*len(c.floats)
+	}
+	head := g.head()
+	head.length(modelGraph, size)
+	if total := len(head) + size; total > maxSize {
+		return 0, fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of Protocol Buffers", float64(total)/1e9)
+	}
+	out := &counter{w: bufio.NewWriter(w)}
+	out.write(head)
+	out.write(graph)
+	for i, c := range g.constants {
+		out.write(parts[i])
+		var bits [4]byte
+		for _, v := range c.floats {
+			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
+			out.write(bits[:])
+		}
+	}
+	return out.n, out.w.Flush()
+}
+
+// counter counts the bytes that it writes. The writer keeps its first error, which its Flush returns.
+type counter struct {
+	w *bufio.Writer
+	n int64
+}
+
+func (c *counter) write(b []byte) {
+	n, _ := c.w.Write(b)
+	c.n += int64(n)
+}
+
+// head is all of the model but its graph.
+func (g *Graph) head() (m message) {
+	m.number(modelFormat, format)
+	m.text(modelProducer, "stagewise")
+	var operators message
+	operators.number(operatorsVersion, OperatorSet)
+	m.message(modelOperators, operators)
+	for _, key := range slices.Sorted(maps.Keys(g.metadata)) {
+		var entry message
+		entry.text(entryKey, key)
+		entry.text(entryValue, g.metadata[key])
+		m.message(modelMetadata, entry)
+	}
+	return m
+}
+
+// describe is all of the graph but its constants.
+func (g *Graph) describe() (m message) {
+	m.text(graphName, g.name)
+	for _, n := range g.nodes {
+		m.message(graphNode, n.encode())
+	}
+	for _, p := range g.inputs {
+		m.message(graphInput, p.encode())
+	}
+	for _, p := range g.outputs {
+		m.message(graphOutput, p.encode())
+	}
+	return m
+}
+
+func (n node) encode() (m message) {
+	for _, v := range n.inputs {
+		m.text(nodeInput, string(v))
+	}
+	for _, v := range n.outputs {
+		m.text(nodeOutput, string(v))
+	}
+	m.text(nodeName, string(n.outputs[0]))
+	m.text(nodeOperator, n.operator)
+	if n.axis != nil {
+		var axis message
+		axis.text(attributeName, "axis")
+		axis.number(attributeInteger, uint64(*n.axis))
+		axis.number(attributeType, integerAttribute)
+		m.message(nodeAttribute, axis)
+	}
+	return m
+}
+
+// encode returns the constant as a field of the graph, without the values of floats, which follow.
+func (c constant) encode() (field message) {
+	var m message
+	for _, n := range c.shape {
+		m.number(tensorShape, uint64(n))
+	}
+	m.text(tensorName, string(c.name))
+	values := 0 // bytes of floats
+	switch {
+	case c.floats != nil:
+		m.number(tensorType, uint64(float))
+		values = 4 * len(c.floats)
+		m.length(tensorBytes, values)
+	case c.integers != nil:
+		m.number(tensorType, uint64(integer))
+		var bytes message
+		for _, v := range c.integers {
+			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(v))
+		}
+		m.message(tensorBytes, bytes)
+	default:
+		m.number(tensorType, uint64(text))
+		for _, v := range c.texts {
+			m.text(tensorTexts, v)
+		}
+	}
+	field.length(graphConstant, len(m)+values)
+	return append(field, m...)
+}
+
+func (p port) encode() (m message) {
+	var dimension, shape, tensor, kind message
+	dimension.text(dimensionName, rows)
+	shape.message(shapeDimension, dimension)
+	if p.columns > 0 {
+		dimension = nil
+		dimension.number(dimensionSize, uint64(p.columns))
+		shape.message(shapeDimension, dimension)
+	}
+	tensor.number(typeElements, uint64(p.of))
+	tensor.message(typeShape, shape)
+	kind.message(typeTensor, tensor)
+	m.text(portName, string(p.name))
+	m.message(portType, kind)
+	return m
+}

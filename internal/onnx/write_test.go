@@ -1,0 +1,126 @@
+package onnx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// fields are the fields of a message: of each number, its values in their order. A whole number is a message of its varint.
+type fields map[protowire.Number][]message
+
+func decode(t *testing.T, m message) fields {
+	t.Helper()
+	all := fields{}
+	for len(m) > 0 {
+		field, kind, n := protowire.ConsumeTag(m)
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		size := protowire.ConsumeFieldValue(field, kind, m[n:])
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		value := m[n : n+size]
+		if kind == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(value)
+		}
+		all[field] = append(all[field], value)
+		m = m[n+size:]
+	}
+	return all
+}
+
+func (f fields) texts(field protowire.Number) (all []string) {
+	for _, v := range f[field] {
+		all = append(all, string(v))
+	}
+	return all
+}
+
+func (f fields) number(field protowire.Number) uint64 {
+	n, _ := protowire.ConsumeVarint(f[field][0])
+	return n
+}
+
+// A file has what was added, in its order, and values as they are. onnxruntime reads such files in the tests of package export.
+func TestFile(t *testing.T) {
+	g := New("sums", map[string]string{"z": "last", "a": "first"})
+	x := g.Input("x", 2)
+	sum := g.Node("Add", x, g.Row([]float32{1, -2.5}))
+	both := g.Along(1, "Concat", sum, x)
+	g.OutputMatrix("y", both, 4)
+	g.OutputTexts("words", g.Texts([]string{"a", "β"}))
+	g.Integers(-1, 3)
+	var file bytes.Buffer
+	if n, err := g.WriteTo(&file); err != nil || n != int64(file.Len()) {
+		t.Fatalf("wrote %d bytes and returned %d, %v", file.Len(), n, err)
+	}
+	m := decode(t, file.Bytes())
+	if m.number(modelFormat) != 8 || decode(t, m[modelOperators][0]).number(operatorsVersion) != 18 {
+		t.Error("another version of the format or of its operators")
+	}
+	var about []string
+	for _, entry := range m[modelMetadata] {
+		e := decode(t, entry)
+		about = append(about, e.texts(entryKey)[0]+"="+e.texts(entryValue)[0])
+	}
+	if !slices.Equal(about, []string{"a=first", "z=last"}) {
+		t.Errorf("metadata %q", about)
+	}
+	graph := decode(t, m[modelGraph][0])
+	var nodes []string
+	for _, n := range graph[graphNode] {
+		f := decode(t, n)
+		text := strings.Join(f.texts(nodeOutput), " ") + " = " + f.texts(nodeOperator)[0] + " " + strings.Join(f.texts(nodeInput), " ")
+		for _, a := range f[nodeAttribute] {
+			text += " " + decode(t, a).texts(attributeName)[0] + " " + string('0'+rune(decode(t, a).number(attributeInteger)))
+		}
+		nodes = append(nodes, text)
+	}
+	if want := []string{
+		"Add/0:0 = Add x constant/0", "Concat/1:0 = Concat Add/0:0 x axis 1", "y = Identity Concat/1:0", "words = Identity constant/1",
+	}; !slices.Equal(nodes, want) {
+		t.Errorf("nodes %q, expected %q", nodes, want)
+	}
+	row := decode(t, graph[graphConstant][0])
+	if values := row[tensorBytes][0]; math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) != -2.5 || len(values) != 8 || row.number(tensorShape) != 2 {
+		t.Errorf("constant of floats: %x", values)
+	}
+	if got := decode(t, graph[graphConstant][1]).texts(tensorTexts); !slices.Equal(got, []string{"a", "β"}) {
+		t.Errorf("constant of texts: %q", got)
+	}
+	if values := decode(t, graph[graphConstant][2])[tensorBytes][0]; int64(binary.LittleEndian.Uint64(values)) != -1 || len(values) != 16 {
+		t.Errorf("constant of whole numbers: %x", values)
+	}
+	if len(graph[graphInput]) != 1 || len(graph[graphOutput]) != 2 {
+		t.Errorf("%d inputs and %d outputs", len(graph[graphInput]), len(graph[graphOutput]))
+	}
+}
+
+// A file of 2 GiB can't be, and nothing of it is written.
+func TestFileThatWouldBeTooLarge(t *testing.T) {
+	g, part := New("large", nil), make([]float32, 1<<27) // nobody touches the memory
+	for range 4 {
+		g.Floats(part, 1<<10, 1<<17)
+	}
+	var file bytes.Buffer
+	n, err := g.WriteTo(&file)
+	if err == nil || !strings.Contains(err.Error(), "2.1 GB: an ONNX file has less") || n != 0 || file.Len() != 0 {
+		t.Errorf("wrote %d bytes, returned %d: %v", file.Len(), n, err)
+	}
+}
+
+func TestConstantsOfAnotherShapePanic(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a 2 × 2 constant was made of 3 values")
+		}
+	}()
+	New("", nil).Floats(make([]float32, 3), 2, 2)
+}
