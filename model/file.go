@@ -13,7 +13,7 @@ import (
 
 // WriteTo writes the model's file, and returns how many bytes it wrote. schemas/FORMAT.md describes the format.
 func (m *Model) WriteTo(w io.Writer) (int64, error) {
-	return schemas.WriteModel(w, m.Manifest, m.tensors(), memory.DefaultAllocator)
+	return schemas.WriteModel(w, m.Manifest, m.Tensors(), memory.DefaultAllocator)
 }
 
 // Read reads a model's file and checks its digest. It wraps errors of r. Other errors say what is wrong with the file, and

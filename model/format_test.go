@@ -77,7 +77,7 @@ func workedExample(t *testing.T, m *Model) string {
 		line("stage %d: %s of size %d, bandwidth_scale %v, scores %v, link %s", s, stage.Features.Kind, stage.Features.Size, stage.Features.BandwidthScale, stage.Scores, stage.Link)
 	}
 	line("links of blocks[1]: %d", m.Manifest.Blocks[1].Passes)
-	for _, tensor := range m.tensors() {
+	for _, tensor := range m.Tensors() {
 		if tensor.Text != nil {
 			line("%-15s %s", tensor.Name, strings.Join(tensor.Text, ", "))
 		} else {

@@ -136,9 +136,9 @@ func (m *Model) Preparation() schemas.Tensors[float32] { return m.preparation }
 // It returns nil if the stage's link is learnt, as Algorithm 2 then starts from the beginning. The slice must not be changed.
 func (m *Model) Weights(stage int) []float32 { return m.stages[stage].fitted.W.Data }
 
-// tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and
-// the calibration of each pass, and at the end the preparation.
-func (m *Model) tensors() (tensors schemas.Tensors[float32]) {
+// Tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and
+// the calibration of each pass, and at the end the preparation. schemas/FORMAT.md has names and shapes. The tensors must not be changed.
+func (m *Model) Tensors() (tensors schemas.Tensors[float32]) {
 	for t, s := range m.stages {
 		if !s.Link.Learnt {
 			w := s.fitted.W
@@ -155,4 +155,4 @@ func (m *Model) tensors() (tensors schemas.Tensors[float32]) {
 
 // Digest returns the sha256 over the final weights (little-endian float32, row-major, p × k), the calibrations and the survey's
 // result, in the order of the stages and, if a link is learnt, of its passes. The labels' text comes last.
-func (m *Model) Digest() schemas.Digest { return schemas.WeightsDigest(m.tensors()) }
+func (m *Model) Digest() schemas.Digest { return schemas.WeightsDigest(m.Tensors()) }

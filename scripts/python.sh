@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# python.sh makes a virtual environment with the Python packages of docs/your-own-data.md, docs/producers.md and the tests of
-# clients/python in .demo/python, once, and prints the path of its Python. It needs Python 3.11 or newer with venv, and installs
+# python.sh makes a virtual environment with the Python packages of docs/your-own-data.md, docs/producers.md, docs/exports.md and
+# the tests of clients/python and exports in .demo/python, once, and prints the path of its Python. It needs Python 3.11 or newer with venv, and installs
 # it if that needs no password.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
 . scripts/install.sh
 
-packages="confluent-kafka==2.16.1 mypy==2.4.1 numpy==2.4.6 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 scikit-learn==1.9.1 setuptools==84.2.1"
+packages="confluent-kafka==2.16.1 mypy==2.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 safetensors==0.8.0 scikit-learn==1.9.1 setuptools==84.2.1"
 
 fail() { echo "python: $*" >&2; exit 1; }
 

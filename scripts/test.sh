@@ -5,7 +5,7 @@
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
-#   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts
+#   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts; exports
 #   chaos   fault campaigns of two runs and of a chain, on three brokers
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.

@@ -103,39 +103,6 @@ func metric(m schemas.Manifest, name string) string {
 	return none
 }
 
-func newWeightsExport() *cobra.Command {
-	var (
-		from            configFlags
-		version, output string
-	)
-	cmd := &cobra.Command{
-		Use: "export -c FILE -o FILE", Short: "Write a version as a model file, which predict reads", Args: cobra.NoArgs,
-		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
-			"  stagewise weights export -c digits.yaml --version 7 -o digits.model",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
-			if err := checkWritable(output); err != nil {
-				return err
-			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, version)
-				if err != nil {
-					return err
-				}
-				return writeModel(output, cmd.OutOrStdout(), m)
-			}))
-		},
-	}
-	from.add(cmd)
-	cmd.Flags().StringVar(&version, "version", run.Latest, "the `version` to export: its number, the id of its run, or "+run.Latest+", the one that is pinned, or else the newest that is offered")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write the model to a `file` (-: standard output)")
-	markRequired(cmd, "output")
-	return cmd
-}
-
 func newWeightsPin() *cobra.Command {
 	var (
 		from configFlags

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/export"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// exportFlags are the flags of weights export.
+type exportFlags struct {
+	from                               configFlags
+	version, modelFile, output, format string
+}
+
+func newWeightsExport() *cobra.Command {
+	var f exportFlags
+	cmd := &cobra.Command{
+		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Write a version as a model file, which predict reads, or in a format of other programs", Args: cobra.NoArgs,
+		Long: "Write a version of a pipeline, or a model file, in a format:\n\n" + formats(),
+		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
+			"  stagewise weights export -c digits.yaml --version 7 --format " + export.Names()[1] + " -o digits." + export.Names()[1] + "\n" +
+			"  stagewise weights export --model digits.model --format " + export.Names()[1] + " -o digits." + export.Names()[1],
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.from.add(cmd)
+	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
+	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: its number, the id of its run, or "+run.Latest+", the one that is pinned, or else the newest that is offered (default "+run.Latest+")")
+	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, and connect to no broker")
+	cmd.Flags().StringVar(&f.format, "format", export.Names()[0], "the `format` to write: "+strings.Join(export.Names(), ", "))
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
+	markRequired(cmd, "output")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+// formats returns the formats as lines of a help text.
+func formats() string {
+	var lines []string
+	for _, f := range export.All() {
+		lines = append(lines, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// check returns the format, or what is wrong with the flags.
+func (f *exportFlags) check() (export.Format, error) {
+	format, ok := export.Named(f.format)
+	switch {
+	case !ok:
+		names, last := export.Names(), len(export.Names())-1
+		return format, schemas.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
+	case f.from.file == "" && f.modelFile == "":
+		return format, errors.New("expected -c FILE, or --model FILE")
+	case f.from.file != "" && f.modelFile != "":
+		return format, errors.New("expected either -c FILE or --model FILE, not both")
+	case f.modelFile != "" && f.version != "":
+		return format, schemas.Problem{Key: "--version", Value: f.version, Want: "no value, as --model has the version"}
+	case f.modelFile != "" && len(f.from.set) > 0:
+		return format, errors.New("--set: expected -c FILE, whose keys it overrides")
+	}
+	return format, checkWritable(f.output)
+}
+
+func (f *exportFlags) run(cmd *cobra.Command) error {
+	format, err := f.check()
+	if err != nil {
+		return err
+	}
+	if f.modelFile != "" {
+		m, err := readModel(f.modelFile)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(f.write(cmd, format, m))
+	}
+	c, err := f.from.load()
+	if err != nil {
+		return err
+	}
+	return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+		m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, cmp.Or(f.version, run.Latest))
+		if err != nil {
+			return err
+		}
+		return f.write(cmd, format, m)
+	}))
+}
+
+func (f *exportFlags) write(cmd *cobra.Command, format export.Format, m *model.Model) error {
+	return write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
+}

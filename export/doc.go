@@ -1,0 +1,6 @@
+// Package export writes models in the formats that other programs read:
+//
+//	Model ──Format.Write──▶ file
+//
+// Each format is one value in a file of its own, with one line in [All].
+package export

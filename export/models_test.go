@@ -1,0 +1,218 @@
+package export
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// width is how many raw features the models of the tests have: more than the inputs of a transform of the kind sorf.
+const width = 70
+
+var labels = []string{"a", "β", `"c"`}
+
+// recipe is what a model of the tests is made of. The weights are random.
+type recipe struct {
+	prepare   schemas.Prepare
+	intercept bool
+	labels    []string
+	stages    []schemas.Stage
+}
+
+func (r recipe) String() string {
+	text := fmt.Sprintf("%d classes, %s scale, pca %d, intercept %v", len(r.labels), r.prepare.Scale, r.prepare.PCA, r.intercept)
+	for _, s := range r.stages {
+		text += fmt.Sprintf("; %s, %s, scores %v", stages.Describe(s.Features), s.Link, s.Scores)
+	}
+	return text
+}
+
+// model returns the model of a recipe. Its numbers are of the size that training gives them.
+func (r recipe) model(t testing.TB) *model.Model {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int, deviation float64) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(deviation * random.NormFloat64())
+		}
+		return values
+	}
+	scale := make([]float32, width)
+	for j := range scale {
+		scale[j] = 0.5 + random.Float32()
+	}
+	scale[3] = 0 // a feature that never changes
+	preparation := schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorCenter, draw(width, 0.3)), schemas.Vector(schemas.TensorScale, scale),
+		schemas.Vector(schemas.TensorSpread, []float32{2 * width}), schemas.Words[float32](schemas.TensorLabels, r.labels),
+	}
+	if n := r.prepare.PCA; n > 0 {
+		preparation = append(preparation, schemas.Matrix(schemas.TensorBasis, width, n, draw(width*n, 1/math.Sqrt(width))))
+	}
+	prepared, err := stages.NewPreparation(r.prepare, preparation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: r.stages}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels}
+	for i := range width {
+		manifest.Columns = append(manifest.Columns, schemas.Column{Name: fmt.Sprint("x", i)})
+	}
+	weights := make([][]*schemas.Weights, len(r.stages))
+	for i := range r.stages {
+		stage, err := model.NewStage(plan, i, prepared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes, p, k := 1, stage.Features.Size(), len(r.labels)
+		if stage.Link.Learnt {
+			passes = 2
+		}
+		for pass := range passes {
+			w := &schemas.Weights{
+				Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: pass},
+				Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p, k, draw(p*k, 1/math.Sqrt(float64(p))))},
+			}
+			if stage.Link.Learnt {
+				w.Tensors = append(w.Tensors, schemas.Matrix(schemas.TensorCalibration, 3*k, k, draw(3*k*k, 0.5/math.Sqrt(float64(k)))))
+			}
+			weights[i] = append(weights[i], w)
+		}
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
+	}
+	m, err := model.New(manifest, preparation, weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest.WeightsDigest = m.Digest()
+	return m
+}
+
+// everyRecipe returns all kinds of features, with every link, with and without previous predictions, and all preparations. The stage before has
+// each link in turn. At the end are models of one class and of many.
+func everyRecipe(t testing.TB) (all []recipe) {
+	t.Helper()
+	links, turn := link.Names(), 0
+	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
+		for _, components := range []int{0, 4} {
+			for _, features := range everyFeatures(t) {
+				if components > 0 && features.Kind == stages.Columns && !features.Replacement {
+					features.Size = min(features.Size, components)
+				}
+				for _, last := range links {
+					for _, scores := range []bool{false, true} {
+						first := schemas.Stage{Features: features, Link: schemas.Link(links[turn%len(links)]), Scores: scores && turn%4 > 1}
+						turn++
+						all = append(all, recipe{
+							prepare: schemas.Prepare{Scale: scale, PCA: components}, intercept: turn%3 > 0, labels: labels,
+							stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: scores}},
+						})
+					}
+				}
+			}
+		}
+	}
+	many := make([]string, 300)
+	for c := range many {
+		many[c] = fmt.Sprint(c)
+	}
+	for _, labels := range [][]string{{"only"}, many} {
+		for _, l := range links {
+			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, stages: []schemas.Stage{stage, stage}})
+		}
+	}
+	return all
+}
+
+// everyFeatures returns features of every kind that there is.
+func everyFeatures(t testing.TB) (all []schemas.Features) {
+	t.Helper()
+	unknown := stages.Defaults()
+	unknown.Kind = "unknown"
+	problems := stages.Check(unknown)
+	if len(problems) != 1 {
+		t.Fatalf("an unknown kind of features: %v", problems)
+	}
+	for _, kind := range strings.Split(strings.ReplaceAll(problems[0].Want, " or ", ", "), ", ") {
+		f := stages.DefaultsOf(kind)
+		f.Size, f.BandwidthScale, f.Degree = 65, 2, 4
+		all = append(all, f)
+		if kind == stages.Columns {
+			f.Size = 0
+			all = append(all, f)
+			f.Size, f.Replacement = 2*width, true
+			all = append(all, f)
+		}
+	}
+	if len(all) < 7 {
+		t.Fatalf("%d kinds of features: %v", len(all), all)
+	}
+	return all
+}
+
+// rows returns n rows of raw features for the model of a recipe. Some values are missing, one row has zeros only, and another has nothing.
+// If rows are divided by their length, two are so long and so short that their squares are no float32.
+func (r recipe) rows(n int) kernel.Dense {
+	random, x := rand.New(rand.NewPCG(3, 4)), kernel.NewDense(n, width)
+	for i := range n {
+		row, size := x.Row(i), 1.0
+		if r.prepare.Scale == stages.ScaleUnit {
+			switch i {
+			case 3:
+				size = 1e30
+			case 4:
+				size = 1e-30
+			}
+		}
+		for j := range row {
+			switch row[j] = float32(size * random.NormFloat64()); {
+			case i == 1:
+				row[j] = 0
+			case i == 2 || i > 5 && random.IntN(9) == 0:
+				row[j] = float32(math.NaN())
+			}
+		}
+	}
+	return x
+}
+
+// The models of the tests are models: written, read again, they predict what they have predicted.
+func TestRecipes(t *testing.T) {
+	for _, r := range everyRecipe(t) {
+		m := r.model(t)
+		written := write(t, Arrow, m)
+		again, err := model.Read(strings.NewReader(written))
+		if err != nil {
+			t.Fatalf("%v: %v", r, err)
+		}
+		got, want := again.Predictor(kernel.Gonum()).Probabilities(r.rows(10)), m.Predictor(kernel.Gonum()).Probabilities(r.rows(10))
+		if !slices.Equal(got.Data, want.Data) {
+			t.Errorf("%v: read again, the model predicts otherwise", r)
+		}
+	}
+}
+
+// write returns the file of a model in the format of that name.
+func write(t testing.TB, format string, m *model.Model) string {
+	t.Helper()
+	f, ok := Named(format)
+	if !ok {
+		t.Fatalf("there is no format %s", format)
+	}
+	var b strings.Builder
+	if err := f.Write(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

@@ -1,0 +1,29 @@
+package export
+
+import (
+	"io"
+
+	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/model"
+)
+
+// ONNX is the format of computations that many runtimes run (https://onnx.ai). The graph has an input features [rows, d], float32, where
+// a missing value is NaN, and the outputs label [rows], texts, and probabilities [rows, k], float32. What a seed draws is in the file.
+const ONNX = "onnx"
+
+func onnxFormat() Format {
+	return Format{Name: ONNX, Doc: "a computation from features to labels and probabilities, which onnxruntime and others run", Write: writeONNX}
+}
+
+func writeONNX(w io.Writer, m *model.Model) error {
+	about, err := metadata(m)
+	if err != nil {
+		return err
+	}
+	g := onnx.New(m.Manifest.Name, about)
+	label, probabilities := m.Add(g, g.Input("features", m.Width()))
+	g.OutputTexts("label", label)
+	g.OutputMatrix("probabilities", probabilities, len(m.Labels()))
+	_, err = g.WriteTo(w)
+	return err
+}

@@ -1,0 +1,107 @@
+//go:build python
+
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// largest is by how much a probability of onnxruntime may differ from that of Go.
+const largest = 1e-5
+
+// onnxruntime predicts what Go predicts, for all kinds of features, links, scores and preparations. Python's safetensors reads the tensors that
+// were written.
+func TestPythonReadsExports(t *testing.T) {
+	folder, cases := t.TempDir(), 0
+	for i, r := range everyRecipe(t) {
+		writeCase(t, filepath.Join(folder, fmt.Sprintf("%03d", i)), r)
+		cases++
+	}
+	interpreter := os.Getenv("STAGEWISE_PYTHON")
+	if interpreter == "" {
+		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
+	}
+	command := exec.CommandContext(t.Context(), interpreter, "testdata/compare.py", folder)
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, problems.String())
+	}
+	compared, worst := 0, 0.0
+	for d := json.NewDecoder(bytes.NewReader(out)); ; compared++ {
+		var c struct {
+			Case       string
+			Difference float64
+			Problems   []string
+		}
+		if err := d.Decode(&c); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if worst = max(worst, c.Difference); !(c.Difference <= largest) || len(c.Problems) > 0 {
+			t.Errorf("%s: a probability differs by %.2g, expected at most %g; %q", c.Case, c.Difference, largest, c.Problems)
+		}
+	}
+	if compared != cases {
+		t.Errorf("%d models were compared, expected %d", compared, cases)
+	}
+	t.Logf("%d models, probabilities differ by %.2g at most", compared, worst)
+}
+
+// writeCase writes the files of a model, and what Go knows of it.
+func writeCase(t *testing.T, path string, r recipe) {
+	t.Helper()
+	m := r.model(t)
+	type tensor struct {
+		Shape  []int     `json:"shape"`
+		Values []float32 `json:"values"`
+	}
+	known := struct {
+		Case          string            `json:"case"`
+		Version       int               `json:"version"`
+		Labels        []string          `json:"labels"`
+		Features      [][]*float32      `json:"features"` // null: missing
+		Probabilities [][]float32       `json:"probabilities"`
+		Tensors       map[string]tensor `json:"tensors"`
+	}{Case: r.String(), Version: m.Manifest.Version, Labels: m.Labels(), Tensors: map[string]tensor{}}
+	for _, v := range m.Tensors() {
+		if v.Text == nil {
+			known.Tensors[v.Name] = tensor{v.Shape, v.Data}
+		}
+	}
+	x := r.rows(130)
+	for i := range x.Rows {
+		row := make([]*float32, width)
+		for j, v := range x.Row(i) {
+			if v == v {
+				row[j] = &v
+			}
+		}
+		known.Features = append(known.Features, row)
+	}
+	probabilities := m.Predictor(kernel.Gonum()).Probabilities(x)
+	for i := range probabilities.Rows {
+		known.Probabilities = append(known.Probabilities, probabilities.Row(i))
+	}
+	content, err := json.Marshal(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, ONNX, m), ".safetensors": write(t, Safetensors, m)} {
+		if err := os.WriteFile(path+extension, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+"""Reads the files of a folder with the libraries that people read them with, and prints a line of JSON for each model: what is wrong with it.
+
+CASE.json has what Go knows of a model: its features, labels, probabilities and tensors. CASE.safetensors and CASE.onnx are its files.
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from safetensors import safe_open
+
+
+def problems_of_safetensors(path: pathlib.Path, known: dict) -> list[str]:
+    found = []
+    with safe_open(path, framework="numpy") as file:
+        if json.loads(file.metadata()["labels"]) != known["labels"]:
+            found.append(f"labels {file.metadata()['labels']}")
+        if json.loads(file.metadata()["manifest"])["version"] != known["version"]:
+            found.append("another version")
+        if sorted(file.keys()) != sorted(known["tensors"]):
+            found.append(f"tensors {sorted(file.keys())}, expected {sorted(known['tensors'])}")
+        for name in file.keys():
+            expected = known["tensors"].get(name)
+            values = file.get_tensor(name)
+            if expected is None or values.dtype != np.float32 or list(values.shape) != expected["shape"]:
+                found.append(f"{name} is {values.dtype} {values.shape}, expected float32 {expected}")
+            elif not np.array_equal(values.ravel(), np.array(expected["values"], np.float32)):
+                found.append(f"{name} has other values")
+    return found
+
+
+def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
+    """Returns by how much a probability differs at most, and what is wrong."""
+    found = []
+    onnx.checker.check_model(str(path), full_check=True)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    shapes = {v.name: (v.type, v.shape) for v in session.get_inputs() + session.get_outputs()}
+    k = len(known["labels"])
+    wanted = {
+        "features": ("tensor(float)", ["rows", len(known["features"][0])]),
+        "label": ("tensor(string)", ["rows"]),
+        "probabilities": ("tensor(float)", ["rows", k]),
+    }
+    if shapes != wanted:
+        found.append(f"inputs and outputs {shapes}, expected {wanted}")
+    if json.loads(session.get_modelmeta().custom_metadata_map["labels"]) != known["labels"]:
+        found.append("other labels in the metadata")
+    features = np.array([[np.nan if v is None else v for v in row] for row in known["features"]], np.float32)
+    label, probabilities = session.run(["label", "probabilities"], {"features": features})
+    expected = np.array(known["probabilities"], np.float32)
+    if probabilities.dtype != np.float32 or probabilities.shape != expected.shape:
+        return np.inf, [*found, f"probabilities are {probabilities.dtype} {probabilities.shape}, expected {expected.shape}"]
+    best = np.sort(expected)
+    for i in np.flatnonzero(best[:, -1] - best[:, -2] > 1e-4 if k > 1 else np.ones(len(best))):
+        if label[i] != known["labels"][expected[i].argmax()]:
+            found.append(f"row {i} has label {label[i]}")
+    for few in (0, 1):
+        label, probabilities = session.run(["label", "probabilities"], {"features": features[:few]})
+        if label.shape != (few,) or probabilities.shape != (few, k):
+            found.append(f"{few} rows have {label.shape} labels and {probabilities.shape} probabilities")
+    difference = np.abs(session.run(["probabilities"], {"features": features})[0] - expected).max()
+    return float(difference), found
+
+
+for case in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
+    known = json.loads(case.read_text())
+    difference, found = predict(case.with_suffix(".onnx"), known)
+    found += problems_of_safetensors(case.with_suffix(".safetensors"), known)
+    print(json.dumps({"case": known["case"], "difference": difference if np.isfinite(difference) else 1e30, "problems": found}))
