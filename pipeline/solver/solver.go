@@ -87,6 +87,12 @@ func (s *Solver) Solve(ctx context.Context) error {
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it says something about this process, and nothing about the run
 	}
+	if err != nil {
+		// A solver that was slow may lack what others have removed after the run had ended.
+		if goesOn, unknown := s.GoesOn(ctx, s.run); unknown == nil && !goesOn {
+			return nil
+		}
+	}
 	end := &schemas.End{Run: s.run, State: schemas.Done, Attempt: s.Fresh()}
 	if err == nil {
 		end.Version = done.version
