@@ -12,7 +12,7 @@ const Arrow = "arrow"
 func arrow() Format {
 	return Format{
 		Name: Arrow,
-		Doc:  "a model file, which predict and serve read",
+		Doc:  "a model file, which predict, serve and the package in Python read",
 		Write: func(w io.Writer, m *model.Model) error {
 			_, err := m.WriteTo(w)
 			return err
