@@ -96,6 +96,18 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	if noError(t, err); len(hosts) != 3 || net.ParseIP(hosts[0]) == nil {
 		t.Errorf("members at %v, expected three addresses", hosts)
 	}
+	owners, err := l.Owners(testContext(t), topic)
+	noError(t, err)
+	var owned [][]int
+	for _, o := range owners {
+		owned = append(owned, o.Partitions)
+	}
+	slices.SortFunc(owned, slices.Compare)
+	want := [][]int{a.Owned(), b.Owned(), c.Owned()}
+	slices.SortFunc(want, slices.Compare)
+	if !slices.EqualFunc(owned, want, slices.Equal) {
+		t.Errorf("the members own %v, the coordinator says %+v", want, owners)
+	}
 	if hosts, err := l.Members(testContext(t), topic+"-none"); err != nil || len(hosts) > 0 {
 		t.Errorf("a group that does not exist has the members %v, %v", hosts, err)
 	}

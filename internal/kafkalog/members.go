@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -26,11 +27,18 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// Members returns the hosts of the members of a consumer group as its coordinator knows them, one for each member, in order. A group
-// that does not exist has none.
-func (l *Log) Members(ctx context.Context, group string) (hosts []string, err error) {
+// Owner is a member of a consumer group, and the partitions that it owns.
+type Owner struct {
+	ID         string // of the member, which the coordinator has chosen
+	Host       string
+	Partitions []int // ascending; none before the first assignment
+}
+
+// Owners returns the members of a consumer group as its coordinator knows them, in the order of their hosts. A group that does not exist has
+// none.
+func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err error) {
 	err = l.retry(ctx, "describe group "+group, func(ctx context.Context) error {
-		hosts = nil
+		owners = nil
 		response, err := l.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 		if err != nil {
 			return err
@@ -40,7 +48,12 @@ func (l *Log) Members(ctx context.Context, group string) (hosts []string, err er
 				return g.Error
 			}
 			for _, m := range g.Members {
-				hosts = append(hosts, hostOf(m.ClientHost))
+				o := Owner{ID: m.MemberID, Host: hostOf(m.ClientHost)}
+				for _, t := range m.MemberAssignments.Topics {
+					o.Partitions = append(o.Partitions, t.Partitions...)
+				}
+				slices.Sort(o.Partitions)
+				owners = append(owners, o)
 			}
 		}
 		return nil
@@ -48,8 +61,17 @@ func (l *Log) Members(ctx context.Context, group string) (hosts []string, err er
 	if err != nil {
 		return nil, fmt.Errorf("describe group %s: %w", group, err)
 	}
-	slices.Sort(hosts)
-	return hosts, nil
+	slices.SortFunc(owners, func(a, b Owner) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.ID, b.ID)) })
+	return owners, nil
+}
+
+// Members returns the hosts of the members of a consumer group, one for each member, in order: see [Log.Owners].
+func (l *Log) Members(ctx context.Context, group string) (hosts []string, err error) {
+	owners, err := l.Owners(ctx, group)
+	for _, o := range owners {
+		hosts = append(hosts, o.Host)
+	}
+	return hosts, err
 }
 
 // hostOf returns the host in what a broker says about a client. Kafka's has a slash before it, as Java prints addresses, the embedded
