@@ -294,7 +294,7 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 			return decoded.Record().Encode(mem)
 		})
 	case KindQuarantine:
-		q, err := quarantinedOf(m)
+		q, err := QuarantinedOf(m)
 		if err != nil {
 			return Message{}, err
 		}
@@ -603,8 +603,8 @@ func TestRecordsOfOtherContent(t *testing.T) {
 		"prepare without rows":           second(SurveyResultOf(&Record[float32]{})),
 		"prepare without quarantined":    second(SurveyResultOf(&Record[float32]{Notes: []Header{{noteRows, "1 2 3"}}})),
 		"weights of no number of passes": second(WeightsOf(&Record[float32]{Notes: []Header{{noteFinal, "1"}, {notePasses, "x"}}})),
-		"quarantine of another kind":     second(quarantinedOf(Message{})),
-		"quarantine without offset":      second(quarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
+		"quarantine of another kind":     second(QuarantinedOf(Message{})),
+		"quarantine without offset":      second(QuarantinedOf(Message{Headers: []Header{{"kind", "quarantine"}}})),
 	} {
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
@@ -625,26 +625,6 @@ func TestRecordsOfOtherContent(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-// quarantinedOf is the inverse of Quarantined.Message, which only people need.
-func quarantinedOf(m Message) (*Quarantined, error) {
-	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
-	if m.Kind() != KindQuarantine {
-		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, strconv.Quote(string(m.Kind())), KindQuarantine)
-	}
-	offset, err := m.number("offset")
-	if err == nil {
-		q.Offset = int64(offset)
-		q.Partition, err = m.number("partition")
-	}
-	if err == nil {
-		q.Bytes, err = m.number("bytes")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return q, nil
-}
 
 // positions are how far a topic of two partitions was read.
 func positions() []TopicPosition {

@@ -49,6 +49,12 @@ func (m Message) number(key string) (int, error) {
 // IsChunk reports whether the message is a chunk of a record or of a document.
 func (m Message) IsChunk() bool { return m.Get("chunks") != "" }
 
+// Chunk returns the number of the chunk that the message is; 0 if it is none.
+func (m Message) Chunk() int {
+	n, _ := m.number("chunk") // none
+	return n
+}
+
 // BeginsDocument reports whether the message is the first chunk of a document.
 func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
 

@@ -1,8 +1,11 @@
 package schemas
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/stagewise/stagewise/schemas/stream"
 )
 
 // KindQuarantine is the kind of a [Quarantined] message.
@@ -56,4 +59,24 @@ func QuarantineKey(key string) (topic string, partition int, offset int64, ok bo
 	}
 	offset, err = strconv.ParseInt(parts[2], 10, 64)
 	return parts[0], partition, offset, err == nil
+}
+
+// QuarantinedOf is the inverse of [Quarantined.Message]. An error wraps [ErrDamaged].
+func QuarantinedOf(m Message) (*Quarantined, error) {
+	if m.Kind() != KindQuarantine {
+		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, stream.Quote(string(m.Kind())), KindQuarantine)
+	}
+	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
+	offset, err := m.number("offset")
+	if err == nil {
+		q.Offset = int64(offset)
+		q.Partition, err = m.number("partition")
+	}
+	if err == nil {
+		q.Bytes, err = m.number("bytes")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
 }

@@ -141,6 +141,41 @@ func (c *Client) Report(ctx context.Context, want string) (*schemas.Report, erro
 	return v.report, nil
 }
 
+// maxReportChunks bounds the messages that are read of a report. One with the largest confusion matrix takes five.
+const maxReportChunks = 16
+
+// Described returns the manifest of the version at a place, and its report, which is nil if an earlier release has made the version. It reads
+// no weights. The error may be a *[GoneError].
+func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished, report *schemas.Report, err error) {
+	v := c.newVersion(place)
+	// The report was written just before the manifest, mostly as one message. Single messages are cheap to read.
+	chunks := int64(0)
+	err = c.Remaining(ctx, c.Topics.Versions, 0, place.Manifest-1, place.Manifest, func(m Message) error {
+		if m.Run() == place.Run && m.Kind() == schemas.KindReport {
+			v.take(m)
+			chunks = min(int64(m.Chunk()), maxReportChunks)
+		}
+		return nil
+	})
+	if err != nil {
+		return f, nil, fmt.Errorf("read version %d: %w", place.Version, err)
+	}
+	if chunks > 0 {
+		if err := v.read(ctx, place.Manifest-1-chunks, place.Manifest-1); err != nil {
+			return f, nil, err
+		}
+	}
+	if err := v.read(ctx, place.Manifest, place.To); err != nil {
+		return f, nil, err
+	}
+	if v.manifest == nil {
+		if err := v.readAll(ctx); err != nil {
+			return f, nil, err
+		}
+	}
+	return Finished{Manifest: *v.manifest, Written: v.written, Offered: !place.Withheld}, v.report, nil
+}
+
 // Remember keeps the model of the newest version of a chain in memory, for the run that goes on from it.
 func (c *Client) Remember(m *model.Model) {
 	if c.newest != nil {

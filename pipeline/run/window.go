@@ -33,6 +33,16 @@ func ReadWindow(ctx context.Context, c *Client, place schemas.StatePlace, known 
 	return &StoredWindow{w, place}, nil
 }
 
+// WindowEnds returns, by partition, before which offset the runs of a chain have looked at all messages, as the window at a place of the state
+// topic says it; nil if it is no longer there.
+func (c *Client) WindowEnds(ctx context.Context, place schemas.StatePlace) ([]int64, error) {
+	w, err := c.readWindow(ctx, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	return w.Ends, nil
+}
+
 // readWindow reads a window as it is stored.
 func (c *Client) readWindow(ctx context.Context, place schemas.StatePlace) (w *schemas.Window, err error) {
 	documents := schemas.Documents{}
