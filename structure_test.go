@@ -53,6 +53,8 @@ var rules = []struct {
 		because: "a format has a model and a file: where the model comes from is not its business"},
 	{from: []string{"serve"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd"},
 		because: "a server answers with models: a follower or a file has them, and how they were made is not its business"},
+	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/run", "pipeline/run/event"},
+		because: "a page shows what is on the topics, beside any number of other processes: it neither trains nor predicts, and writes nothing"},
 	{trees: []string{"internal/oracle"},
 		because: "definitions are what tests compare with: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
@@ -67,8 +69,8 @@ var rules = []struct {
 		because: "what a configuration says is read and checked once"},
 	{not: []string{"cmd", "examples"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		because: "flags are the command's business"},
-	{not: []string{"cmd", "examples", "serve"}, trees: []string{"log"},
-		because: "the flow tells a Recorder what happens; whether people or machines read it is the command's business. net/http has a Logger, which serve silences"},
+	{not: []string{"cmd", "examples", "serve", "page"}, trees: []string{"log"},
+		because: "the flow tells a Recorder what happens; whether people or machines read it is the command's business. net/http has a Logger, which serve and page silence"},
 }
 
 // in reports whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.

@@ -36,6 +36,8 @@ func (l *logs) Record(e event.Event) {
 		l.Info("answering", "url", e.URL)
 	case event.Answers:
 		l.Info("answers", "version", e.Version)
+	case event.Shown:
+		l.Info("shown", "url", e.URL)
 	case event.Began:
 		l.Logger = l.plain.With("run", e.Run)
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))

@@ -51,6 +51,8 @@ func (p *progress) Record(e event.Event) {
 		p.ingest(e)
 	case event.Following:
 		p.line("topic %s is followed until you interrupt this", e.Topic)
+	case event.Shown:
+		p.line("page: %s", e.URL)
 	case event.Began:
 		p.stages, p.fraction, p.chained = e.Stages, 0, e.Chained
 		if e.Chained {

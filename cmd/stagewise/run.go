@@ -26,6 +26,7 @@ func newRun() *cobra.Command {
 		show   displayFlags
 		until  string
 		report string
+		pageAt string
 	)
 	cmd := &cobra.Command{
 		Use: "run -c FILE", Short: "Make a version after the other, for as long as examples arrive", Args: cobra.NoArgs,
@@ -36,7 +37,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(show.check(), checkWritable(report), c.CheckStages()); err != nil {
+			if err := errors.Join(show.check(), checkWritable(report), checkPage("--page", pageAt), c.CheckStages()); err != nil {
 				return err
 			}
 			if err := requireOwnExamples(c, "run makes versions of the pipeline's own examples, and train one of those of another"); err != nil {
@@ -73,6 +74,11 @@ func newRun() *cobra.Command {
 				if show.onScreen() {
 					describe(cmd.ErrOrStderr(), c, blas)
 				}
+				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = unshow() }() // the versions are what counts
 				result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
 				if finish(); err != nil {
 					return err
@@ -88,6 +94,7 @@ func newRun() *cobra.Command {
 	show.add(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop when all that the examples topic has now is learnt")
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	addPage(cmd, &pageAt)
 	return cmd
 }
 

@@ -21,6 +21,7 @@ func newTrain() *cobra.Command {
 		detach            bool
 		supersede         bool
 		trigger           bool
+		pageAt            string
 	)
 	cmd := &cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
@@ -29,7 +30,7 @@ func newTrain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(show.check(), checkWritable(report), checkWritable(modelFile)); err != nil {
+			if err := errors.Join(show.check(), checkWritable(report), checkWritable(modelFile), checkPage("--page", pageAt)); err != nil {
 				return err
 			}
 			if report == standardOutput && modelFile == standardOutput {
@@ -73,11 +74,15 @@ func newTrain() *cobra.Command {
 				var (
 					result  *schemas.Report
 					trained *model.Model
-					err     error
 					id      = attach
 					options = pipeline.TrainOptions{Supersede: supersede, Trigger: trigger}
 				)
 				defer finish()
+				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = unshow() }() // the run is what counts
 				if detach {
 					if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
 						return err
@@ -128,5 +133,6 @@ func newTrain() *cobra.Command {
 	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, without submitting another")
 	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel the other unfinished runs of the pipeline, which go first otherwise; the embedded broker always cancels them")
 	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel the waiting runs that were also submitted with --trigger; a run that has begun goes on")
+	addPage(cmd, &pageAt)
 	return cmd
 }

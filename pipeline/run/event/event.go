@@ -26,6 +26,8 @@ type (
 	Answering struct{ URL string }
 	// Answers says which version answers requests for predictions from now on; 0: none.
 	Answers struct{ Version int }
+	// Shown says at which address a page shows the pipeline, as a URL.
+	Shown struct{ URL string }
 	// Began says that a run is planned.
 	Began struct {
 		Run      string
@@ -157,6 +159,7 @@ func (Following) event()   {}
 func (Serving) event()     {}
 func (Answering) event()   {}
 func (Answers) event()     {}
+func (Shown) event()       {}
 func (Began) event()       {}
 func (Followed) event()    {}
 func (StoodAside) event()  {}

@@ -1,0 +1,83 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"sync"
+)
+
+// Board has the newest state, for all who look at it. The zero value is not usable: see [NewBoard].
+type Board struct {
+	mutex    sync.Mutex
+	state    *State
+	sections []section // in the order in which browsers get them
+	number   int64     // of the newest change
+	changed  chan struct{}
+}
+
+// section is a part of the state as JSON.
+type section struct {
+	name   string
+	json   []byte
+	number int64 // of the change that made it
+}
+
+// NewBoard returns a board with a state of nothing.
+func NewBoard() *Board {
+	b := &Board{changed: make(chan struct{})}
+	b.Put(&State{
+		Summary: Summary{Level: Notice, Verdict: "The topics are being read.", Needs: []Need{}, Facts: []Fact{}}, Topics: []Topic{}, Versions: []Version{},
+		Staff: Staff{Workers: []Worker{}, Solvers: []Worker{}, Runners: []Worker{}}, Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
+	})
+	return b
+}
+
+// Put makes s the state. The board keeps it: nobody may change it any more.
+func (b *Board) Put(s *State) {
+	parts := []struct {
+		name  string
+		value any
+	}{
+		{"summary", s.Summary}, {"topics", s.Topics}, {"run", s.Run}, {"versions", s.Versions}, {"quality", s.Quality}, {"staff", s.Staff},
+		{"quarantine", s.Quarantine},
+	}
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.state = s
+	if b.sections == nil {
+		b.sections = make([]section, len(parts))
+	}
+	number := b.number + 1
+	for i, part := range parts {
+		text, err := json.Marshal(part.value)
+		if err != nil {
+			panic(err) // a number that JSON does not have: reports have none
+		}
+		if !bytes.Equal(text, b.sections[i].json) {
+			b.sections[i], b.number = section{part.name, text, number}, number
+		}
+	}
+	if b.number == number {
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}
+}
+
+// State returns the newest state. Nobody may change it.
+func (b *Board) State() *State {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.state
+}
+
+// after returns the sections that have changed after a change, the number of the newest change, and a channel that is closed at the next.
+func (b *Board) after(number int64) (sections []section, newest int64, changed <-chan struct{}) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	for _, s := range b.sections {
+		if s.number > number {
+			sections = append(sections, s)
+		}
+	}
+	return sections, b.number, b.changed
+}

@@ -1,0 +1,263 @@
+//go:build page
+
+package page
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+)
+
+var shots = flag.String("shots", "", "write screenshots to this `folder`")
+
+// tab opens a tab of a headless Chromium. What the browser complains about there fails the test: errors of the page's program, and what its
+// policy forbids.
+func tab(t *testing.T) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox) // the pages are ours, and the tests may run as root
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	do(t, ctx) // starts the browser
+	err := chromedp.Listen(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page throws: %s", e.ExceptionDetails.Text)
+		case *log.EventEntryAdded:
+			if strings.HasSuffix(e.Entry.URL, "/events") {
+				return // that a server has gone is no fault of the page
+			}
+			if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+				t.Errorf("the browser complains: %s %s", e.Entry.Text, e.Entry.URL)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// do runs actions in a tab.
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value returns what JavaScript says in a tab.
+func value[T any](t *testing.T, ctx context.Context, script string) T {
+	t.Helper()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// awaitVersion waits until the page shows that a version is the newest, and the browser has drawn that.
+func awaitVersion(t *testing.T, ctx context.Context, version int) {
+	t.Helper()
+	do(t, ctx, chromedp.Poll[chromedp.Void](fmt.Sprintf(`document.querySelector("#version-rows th")?.textContent === "%d"`, version)))
+	value[bool](t, ctx, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+}
+
+// prefer makes the browser prefer light or dark.
+func prefer(t *testing.T, ctx context.Context, scheme string) {
+	t.Helper()
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+	if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// busy returns for how many milliseconds the main thread of a tab has worked.
+func busy(t *testing.T, ctx context.Context) float64 {
+	t.Helper()
+	found, err := chromedp.Call(ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range found.Metrics {
+		if m.Name == "TaskDuration" {
+			return 1000 * m.Value
+		}
+	}
+	t.Fatal("the browser does not say how long its main thread has worked")
+	return 0
+}
+
+// With 1,000 versions and 100 workers the first paint comes within a second, and an update takes at most 100 ms of the main thread.
+func TestPageIsQuick(t *testing.T) {
+	board := NewBoard()
+	board.Put(simulated(1000, 100, 0))
+	url, ctx := serving(t, board), tab(t)
+	if _, err := chromedp.Call(ctx, performance.Enable, performance.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, chromedp.EmulateViewport(1280, 1600), chromedp.Navigate(url))
+	awaitVersion(t, ctx, 1000)
+	paint := value[float64](t, ctx, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
+	drawn := value[float64](t, ctx, `performance.getEntriesByName("drawn").at(-1).startTime`)
+	t.Logf("first paint after %.0f ms, all is drawn after %.0f ms, of which the main thread worked %.0f", paint, drawn, busy(t, ctx))
+	if paint > 1000 || drawn > 1000 {
+		t.Errorf("first paint after %.0f ms, all is drawn after %.0f ms, expected at most 1000", paint, drawn)
+	}
+	var updates []float64
+	for n := 1; n <= 10; n++ {
+		before := busy(t, ctx)
+		board.Put(simulated(1000, 100, n))
+		awaitVersion(t, ctx, 1000+n)
+		updates = append(updates, busy(t, ctx)-before)
+	}
+	slices.Sort(updates)
+	median, most := updates[len(updates)/2], updates[len(updates)-1] // other processes may have the core in the middle of one
+	t.Logf("an update takes %.0f ms of the main thread (median), %.0f at most", median, most)
+	if median > 100 {
+		t.Errorf("an update takes %.0f ms of the main thread, expected at most 100", median)
+	}
+	nodes := value[int](t, ctx, `document.getElementsByTagName("*").length`)
+	if t.Logf("the page has %d elements", nodes); nodes > 5000 {
+		t.Errorf("the page has %d elements: it draws more than people look at", nodes)
+	}
+}
+
+// The page fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
+func TestPageFits(t *testing.T) {
+	for name, c := range map[string]struct {
+		versions, workers int
+		width             int64
+		scheme            string
+	}{
+		"light": {40, 3, 1280, "light"}, "dark": {40, 3, 1280, "dark"}, "narrow": {40, 3, 390, "light"}, "versions": {1000, 100, 1280, "light"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			board := NewBoard()
+			board.Put(simulated(c.versions, c.workers, 0))
+			url, ctx := serving(t, board), tab(t)
+			prefer(t, ctx, c.scheme)
+			do(t, ctx, chromedp.EmulateViewport(c.width, 900), chromedp.Navigate(url))
+			awaitVersion(t, ctx, c.versions)
+			if wide := value[int64](t, ctx, `document.documentElement.scrollWidth`); wide > c.width {
+				t.Errorf("the page is %d pixels wide, in a window of %d", wide, c.width)
+			}
+			if *shots == "" {
+				return
+			}
+			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Whoever has no mouse reaches all that can be pressed, sees where the focus is, and hears the news.
+func TestPageByKeyboard(t *testing.T) {
+	board := NewBoard()
+	board.Put(simulated(100, 3, 0))
+	url, ctx := serving(t, board), tab(t)
+	do(t, ctx, chromedp.Navigate(url))
+	awaitVersion(t, ctx, 100)
+	reached, focus := map[string]bool{}, ""
+	for range 60 {
+		do(t, ctx, chromedp.KeyEvent(kb.Tab))
+		focus = value[string](t, ctx, `((e) => e === document.body ? "" : e.id || e.className || e.textContent.trim() || e.tagName)(document.activeElement)`)
+		if focus == "" {
+			break
+		}
+		if reached[focus] = true; focus == "older" {
+			do(t, ctx, chromedp.KeyEvent(kb.Enter))
+		}
+		if outline := value[string](t, ctx, `getComputedStyle(document.activeElement).outlineStyle`); outline == "none" {
+			t.Errorf("the focus on %s is not seen", focus)
+		}
+	}
+	for _, want := range []string{"skip", "Flow", "Quarantine", "How far behind?", "older", "scrolls", "The topics as a table", "All that it shows, as JSON"} {
+		if !reached[want] {
+			t.Errorf("the keyboard does not reach %q, but %v", want, reached)
+		}
+	}
+	if first := value[string](t, ctx, `document.querySelector("#version-rows th").textContent`); first != "85" {
+		t.Errorf("after Enter on Older the first version is %s, expected 85", first)
+	}
+	board.Put(simulated(100, 3, 1))
+	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("news").textContent === "Version 101 is out."`))
+}
+
+// A browser that looks at a page while a run goes on sees its version, without being loaded again.
+func TestPageFollowsARun(t *testing.T) {
+	log := openLog(t)
+	url, ctx := serving(t, reading(t, log, "digits")), tab(t)
+	do(t, ctx, chromedp.Navigate(url), chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitVersion(t, ctx, 1)
+	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),
+		chromedp.Poll[chromedp.Void](`document.querySelectorAll("#stages tr").length === 2 && document.querySelectorAll("#confusion tbody tr").length === 10`))
+	want := fmt.Sprintf("%.2f %%", *report.TestError)
+	if facts := value[string](t, ctx, `document.getElementById("facts").textContent`); !strings.Contains(facts, want) || !strings.Contains(facts, "Version 1") {
+		t.Errorf("the page says %s, expected version 1 and an error of %s", facts, want)
+	}
+}
+
+// A page whose server has gone says so, and goes on when it is there again.
+func TestPageSaysThatItIsOld(t *testing.T) {
+	board := NewBoard()
+	board.Put(simulated(10, 1, 0))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := func() (stop func()) {
+		server := httptest.NewUnstartedServer(NewServer(board))
+		server.Listener = listener
+		server.Start()
+		return func() {
+			server.CloseClientConnections()
+			server.Close()
+		}
+	}
+	address, stop, ctx := listener.Addr().String(), serve(), tab(t)
+	do(t, ctx, chromedp.Navigate("http://"+address))
+	awaitVersion(t, ctx, 10)
+	stop()
+	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent.startsWith("No connection.")`))
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	board.Put(simulated(10, 1, 1))
+	defer serve()()
+	awaitVersion(t, ctx, 11)
+	if now := value[string](t, ctx, `document.getElementById("verdict").textContent`); now != board.State().Summary.Verdict {
+		t.Errorf("the page says %q, expected %q", now, board.State().Summary.Verdict)
+	}
+}

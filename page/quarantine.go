@@ -1,0 +1,85 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// quarantine is what is kept of the messages that could not be used.
+type quarantine struct {
+	recent  []BadMessage // the newest first
+	reasons map[string]*Reason
+}
+
+// followQuarantine reads the last messages in quarantine, and those that come.
+func (r *reader) followQuarantine(ctx context.Context) error {
+	topic := r.client.Topics.Quarantine
+	if exists, err := r.log.Exists(ctx, topic); err != nil || !exists {
+		return err
+	}
+	first, end, err := r.client.Log.Bounds(ctx, topic, 0)
+	if err != nil {
+		return err
+	}
+	r.change(func() { r.quarantine, r.errors[partQuarantine] = quarantine{}, nil })
+	subscription := r.client.Log.Subscribe(ctx, nil, run.Position{Topic: topic, Offset: max(first, end-maxBad), Compacted: true})
+	defer subscription.Close()
+	for {
+		delivery, _, err := subscription.Next(ctx, time.Minute)
+		if err != nil {
+			return err
+		}
+		if delivery == nil {
+			continue
+		}
+		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // others may write there
+			r.change(func() { r.quarantine.add(q, delivery.Time) })
+		}
+	}
+}
+
+// add takes a message.
+func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
+	bad := BadMessage{At: milliseconds(at), Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Bytes: m.Bytes, Reason: m.Reason}
+	if q.recent = append([]BadMessage{bad}, q.recent...); len(q.recent) > maxBad {
+		q.recent = q.recent[:maxBad]
+	}
+	if q.reasons == nil {
+		q.reasons = map[string]*Reason{}
+	}
+	if q.reasons[m.Reason] == nil {
+		if len(q.reasons) >= maxReasons {
+			oldest := ""
+			for text, reason := range q.reasons {
+				if oldest == "" || reason.Last < q.reasons[oldest].Last {
+					oldest = text
+				}
+			}
+			delete(q.reasons, oldest)
+		}
+		q.reasons[m.Reason] = &Reason{Reason: m.Reason}
+	}
+	reason := q.reasons[m.Reason]
+	reason.Messages++
+	reason.Last = max(reason.Last, bad.At)
+}
+
+// state returns the quarantine for the page, given how many messages the topic has.
+func (q *quarantine) state(held int64) Quarantine {
+	s := Quarantine{Held: held, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
+	for _, reason := range q.reasons {
+		s.Reasons = append(s.Reasons, *reason)
+	}
+	slices.SortFunc(s.Reasons, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Reason, b.Reason))
+	})
+	if s.Recent == nil {
+		s.Recent = []BadMessage{}
+	}
+	return s
+}

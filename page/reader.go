@@ -1,0 +1,164 @@
+package page
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Options say what a reader reads.
+type Options struct {
+	Name     string        // of the pipeline
+	Examples string        // the topic with the examples; empty: the pipeline's own
+	Brokers  string        // how they are reached, in words, for the page
+	Every    time.Duration // between two looks at topics and groups; 0: 2 s
+}
+
+// every returns Every, or its default.
+func (o Options) every() time.Duration {
+	if o.Every > 0 {
+		return o.Every
+	}
+	return 2 * time.Second
+}
+
+// drawn is the least time between two states: as much as a person sees, and a fraction of what a browser takes to draw one.
+const drawn = 400 * time.Millisecond
+
+// Bounds of what a reader keeps, whatever is on the topics.
+const (
+	maxVersions   = 2000 // the newest
+	maxQueue      = 10   // runs that wait
+	maxMissing    = 20   // partitions that are named
+	maxRates      = 60   // polls that a topic's rates go back
+	maxBad        = 40   // messages in quarantine that are listed
+	maxReasons    = 20   // reasons that are counted
+	maxMeasures   = 2000 // visits of a stage that are drawn
+	maxMatrix     = 30   // classes of a confusion matrix that is shown whole
+	maxPairs      = 30   // pairs of classes that are confused most
+	maxIncomplete = 64 << 20
+)
+
+// The parts of a reader: each reads something, and goes on alone.
+const (
+	partRuns = iota
+	partVersions
+	partTopics
+	partStaff
+	partQuarantine
+	parts
+)
+
+// reader is what is known of a pipeline. Several goroutines read topics; each takes the mutex for what it changes.
+type reader struct {
+	options Options
+	log     *kafkalog.Log
+	client  *run.Client
+	board   *Board
+	now     func() time.Time
+
+	mutex      sync.Mutex
+	absent     bool            // the pipeline has no topics
+	errors     [parts]error    // of each part, since its last success
+	heard      time.Time       // when the brokers last said where the topics end
+	places     []schemas.Place // of the versions, by number
+	offered    string          // runs of the version with the highest number that is offered, and of the one that is pinned
+	pinned     string
+	catalogue  map[string]*described // by run
+	follows    following
+	topics     topics
+	staff      Staff
+	quarantine quarantine
+	more       chan struct{} // receives a value when there may be other versions; has room for one
+	changed    chan struct{} // has room for one value
+}
+
+func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
+	r := &reader{
+		options: o, log: log, client: run.NewClient(log, o.Name, nil), board: board, now: time.Now, heard: time.Now(),
+		catalogue: map[string]*described{}, more: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+	}
+	if o.Examples != "" {
+		r.client.Topics.Examples = o.Examples
+	}
+	return r
+}
+
+// Read puts on a board what the topics of a pipeline say, until ctx ends. It goes on through trouble with brokers, and says so on the board.
+func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
+	r := newReader(log, o, board)
+	var all sync.WaitGroup
+	for part, do := range [parts]func(context.Context) error{r.followRuns, r.describeVersions, r.pollTopics, r.pollStaff, r.followQuarantine} {
+		all.Go(func() { r.repeat(ctx, part, do) })
+	}
+	defer all.Wait()
+	for {
+		board.Put(r.state())
+		select {
+		case <-r.changed:
+		case <-time.After(r.options.every()): // what depends on the time alone
+		case <-ctx.Done():
+			return
+		}
+		pause(ctx, drawn)
+	}
+}
+
+// repeat calls a part of the reader until ctx ends. A part returns after an error, or to be called again after a while.
+func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) error) {
+	for wait := r.options.every(); ctx.Err() == nil; {
+		exists, err := r.log.Exists(ctx, r.client.Topics.Plans)
+		if err == nil && exists {
+			err = do(ctx)
+		}
+		r.change(func() {
+			r.errors[part] = err
+			if r.absent = err == nil && !exists; r.absent {
+				r.heard = r.now()
+			}
+		})
+		if err != nil {
+			wait = min(2*wait, time.Minute)
+		} else {
+			wait = r.options.every()
+		}
+		pause(ctx, wait)
+	}
+}
+
+// change changes what is known, and makes the board have it soon.
+func (r *reader) change(do func()) {
+	r.mutex.Lock()
+	do()
+	r.mutex.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// state returns what the page shows now.
+func (r *reader) state() *State {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	s := &State{Topics: r.topics.list(), Run: r.follows.state(), Quarantine: r.quarantine.state(r.topics.held(r.client.Topics.Quarantine))}
+	s.Versions, s.Quality = r.versions()
+	r.lags(s)
+	s.Staff = r.working(s.Run)
+	r.waits(s)
+	s.Summary = r.summary(s)
+	return s
+}

@@ -1,0 +1,361 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// openLog opens an embedded broker that listens, for one test.
+func openLog(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	return openOn(t, kafkalog.Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
+}
+
+func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return log
+}
+
+func openBLAS(t *testing.T) *kernel.BLAS {
+	t.Helper()
+	blas, err := kernel.Open(os.Getenv("STAGEWISE_BLAS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blas
+}
+
+// digits is a job on the digits that the repository carries: two stages of 64 random Fourier features.
+func digits() pipeline.Job {
+	examples, stage := ingest.Defaults(), solve.Defaults()
+	examples.Train, examples.Test = []string{"../examples/digits/digits-train.csv.gz"}, []string{"../examples/digits/digits-test.csv.gz"}
+	stage.Features, stage.Link = stages.Defaults(), link.Softmax
+	stage.Features.Size, stage.Features.BandwidthScale = 64, 2
+	return pipeline.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
+	}
+}
+
+// reading reads a pipeline, by a connection of its own, until the test ends.
+func reading(t *testing.T, log *kafkalog.Log, name string) *Board {
+	t.Helper()
+	return readingAt(t, log.Addr(), name)
+}
+
+func readingAt(t *testing.T, brokers []string, name string) *Board {
+	t.Helper()
+	board, ended := NewBoard(), make(chan struct{})
+	other := openOn(t, kafkalog.Options{Brokers: brokers})
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		Read(ctx, other, Options{Name: name, Brokers: "the brokers", Every: 100 * time.Millisecond}, board)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return board
+}
+
+// await waits until a board has a state that a function accepts, and returns it.
+func await(t *testing.T, board *Board, what string, accepts func(*State) bool) *State {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for {
+		_, _, changed := board.after(math.MaxInt64)
+		s := board.State()
+		if accepts(s) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			t.Fatalf("there is no state with %s: %+v", what, s)
+		}
+	}
+}
+
+func need(s *State, part string) bool {
+	return slices.ContainsFunc(s.Summary.Needs, func(n Need) bool { return strings.Contains(n.Text, part) })
+}
+
+// A page that begins before the topics are there, or after all is done, shows what a run's report says, and while the run goes on, the same passes.
+func TestRunIsShown(t *testing.T) {
+	log := openLog(t)
+	before := reading(t, log, "digits")
+	await(t, before, "a notice that there are no topics", func(s *State) bool { return need(s, "has no topics yet") })
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for when, board := range map[string]*Board{"before": before, "after": reading(t, log, "digits")} {
+		s := await(t, board, "a finished run", func(s *State) bool {
+			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil && *s.Topics[0].Lag == 0
+		})
+		if s.Run.ID != report.Run || len(s.Run.Stages) != len(report.Stages) {
+			t.Fatalf("%s: run %+v, expected %s", when, s.Run, report.Run)
+		}
+		for i, stage := range s.Run.Stages {
+			if stage.Done == nil || !slices.EqualFunc(stage.Done.ByPass, report.Stages[i].ByPass, func(a, b schemas.PassReport) bool { return a.TrainLoss == b.TrainLoss }) {
+				t.Errorf("%s: stage %d is %+v, expected %+v", when, i, stage.Done, report.Stages[i])
+			}
+		}
+		v := s.Versions[0]
+		if len(s.Versions) != 1 || v.Version != 1 || v.Run != report.Run || !v.Latest || !v.Offered || v.Kind != kindTrain || v.Rows != report.Rows || *v.TestError != *report.TestError || v.Digest != report.WeightsDigest.Short() {
+			t.Errorf("%s: version %+v", when, v)
+		}
+		test := report.Splits["test"]
+		if q := s.Quality; q.Split != "test" || q.Before || q.Rows != test.Rows || q.Error != test.Error || !slices.EqualFunc(q.Confusion, test.Confusion, slices.Equal) || !slices.Equal(q.Reliability, test.Reliability) {
+			t.Errorf("%s: quality %+v", when, q)
+		}
+		if s.Summary.Verdict != "All is well." || s.Summary.Facts[0].Answer != "Nothing waits" || s.Summary.Facts[1].Answer != percent(*report.TestError) || s.Summary.Facts[2].Answer != "Version 1" || s.Summary.Facts[3].Answer != "Nothing" {
+			t.Errorf("%s: summary %+v", when, s.Summary)
+		}
+		if !s.Staff.Embedded {
+			t.Errorf("%s: staff %+v, expected an embedded broker", when, s.Staff)
+		}
+	}
+}
+
+// While a run goes on, what its visits measure is what the report says later, pass by pass.
+func TestVisitsAreSummed(t *testing.T) {
+	log := openLog(t)
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := run.NewClient(log, "digits", nil)
+	ledger, err := client.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFollowed(ledger.Plan(report.Run), client)
+	spans, err := client.Log.Spans(t.Context(), client.Topics.Statistics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // messages may come twice
+		for _, s := range spans {
+			err := client.Each(t.Context(), client.Topics.Statistics, s.Partition, func(m run.Message) error {
+				f.add(false, m)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, stage := range f.state().Stages {
+		passes := report.Stages[i].ByPass
+		if len(stage.Passes) != len(passes) || len(passes) == 0 {
+			t.Fatalf("stage %d has %d passes, expected %d", i, len(stage.Passes), len(passes))
+		}
+		for n, p := range stage.Passes {
+			if math.Abs(*p.TrainLoss-passes[n].TrainLoss) > 1e-9 || *p.TrainError != passes[n].TrainError || *p.TestError != *passes[n].TestError {
+				t.Errorf("stage %d, pass %d: %+v, expected %+v", i, n, p, passes[n])
+			}
+		}
+	}
+}
+
+// The versions of a chain have the errors before learning that its report has, their parents, and what the gate decided.
+func TestChainIsShown(t *testing.T) {
+	log, job := openLog(t), digits()
+	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, pipeline.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full.Growth, job.Keep = 256, 2, 0, 20
+	board := reading(t, log, "digits")
+	result, err := pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(result.Updates)
+	s := await(t, board, "all versions", func(s *State) bool {
+		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && !s.Run.underWay()
+	})
+	for i, v := range s.Versions {
+		u := result.Updates[i]
+		same := (v.PrequentialError == nil) == (u.PrequentialError == nil) && (v.PrequentialError == nil || *v.PrequentialError == *u.PrequentialError)
+		if v.Version != u.Version || v.Kind != u.Kind || v.Rows != u.Rows || v.Offered != u.Offered || !same {
+			t.Errorf("version %+v, expected %+v", v, u)
+		}
+		if parent := fmt.Sprint(i); i > 0 && v.Parent != parent {
+			t.Errorf("version %d goes on from %q, expected %s", v.Version, v.Parent, parent)
+		}
+	}
+	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
+		t.Errorf("quality %+v", s.Quality)
+	}
+	if _, err := pipeline.Pin(t.Context(), log, "digits", "2"); err != nil {
+		t.Fatal(err)
+	}
+	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
+	if v := s.Versions[1]; !v.Pinned || !v.Latest || s.Versions[n-1].Latest || s.Summary.Level != Notice {
+		t.Errorf("versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)
+	}
+}
+
+// Messages that can't be used are shown with their reasons, and a run that nobody works on with what it waits for.
+func TestNeedsAreShown(t *testing.T) {
+	log, job := openLog(t), digits()
+	board := reading(t, log, "digits")
+	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
+	submitted, err := pipeline.Submit(t.Context(), other, openBLAS(t), job, pipeline.TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
+	if _, err := run.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()); err != nil {
+		t.Fatal(err)
+	}
+	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
+		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
+	})
+	if r := s.Run; r.State != stateWaiting || r.Stage != schemas.Survey || r.Have != 0 || r.Of != 2 || r.Waits != "for workers to survey 2 partitions of 2" {
+		t.Errorf("run %+v", r)
+	}
+	if q := s.Quarantine; q.Recent[0].Offset != 7 || q.Recent[0].Partition != 2 || q.Reasons[0].Reason != "no label" || !need(s, "no label") {
+		t.Errorf("quarantine %+v, needs %+v", q, s.Summary.Needs)
+	}
+	if lag := s.Topics[0].Lag; lag == nil || *lag == 0 {
+		t.Error("nothing is behind, before any version is made")
+	}
+}
+
+// A state of a thousand versions is read within bounds: of reports, that of the version that subscribers get is kept.
+func TestManyVersionsAreRead(t *testing.T) {
+	log := openLog(t)
+	client := run.NewClient(log, "many", nil)
+	topics := []kafkalog.Topic{}
+	for _, name := range []string{client.Topics.Plans, client.Topics.Versions, client.Topics.Weights, client.Topics.Statistics, client.Topics.Examples} {
+		topics = append(topics, kafkalog.Topic{Name: name, Partitions: 1})
+	}
+	if err := log.Create(t.Context(), topics...); err != nil {
+		t.Fatal(err)
+	}
+	const versions = 1000
+	job := digits()
+	var ends []schemas.Message
+	for n := 1; n <= versions; n++ {
+		plan := &schemas.Plan{
+			Name: "many", Spans: schemas.Spans{{From: int64(n - 1), To: int64(n)}}, Foreign: true, Missing: "error", Prepare: job.Prepare, Stages: job.Stages, Segment: 16, Submission: fmt.Sprint(n),
+		}
+		rate := 100 / float64(n)
+		report := &schemas.Report{
+			Name: "many", Version: n, Run: plan.Run(), Splits: map[string]schemas.SplitReport{"train": {Rows: 3, Confusion: [][]int64{{1, 2}, {0, 0}}}}, Labels: []string{"no", "yes"},
+			Retrain: &schemas.RetrainReport{Version: n, Kind: schemas.RunUpdate, PrequentialError: &rate, Offered: true},
+		}
+		manifest := &schemas.Manifest{Name: "many", Version: n, Run: plan.Run(), Plan: plan, Metrics: map[string]float64{"train_error": rate}}
+		place, err := client.PublishVersion(t.Context(), manifest, nil, func() *schemas.Report { return report })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: place, Attempt: "x"}).Message())
+	}
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...); err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(log, Options{Name: "many"}, NewBoard())
+	ledger, err := client.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.take(t.Context(), ledger); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for any := true; any; {
+		if any, err = r.describeNext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d versions are read in %v", versions, time.Since(began))
+	reports := 0
+	for _, d := range r.catalogue {
+		if d.report != nil {
+			reports++
+		}
+	}
+	list, quality := r.versions()
+	if len(list) != versions || reports != 1 || quality == nil || quality.Version != versions || *list[9].PrequentialError != 10 {
+		t.Errorf("%d versions, %d reports, quality %+v", len(list), reports, quality)
+	}
+	if r.topics.learnt[0] != versions {
+		t.Errorf("the versions have learnt to offset %d, expected %d", r.topics.learnt[0], versions)
+	}
+}
+
+// A reader keeps what the browser may ask for, and no more.
+func TestQuarantineIsBounded(t *testing.T) {
+	var q quarantine
+	for i := range 10 * maxBad {
+		q.add(&schemas.Quarantined{Offset: int64(i), Reason: fmt.Sprint("reason ", i%(2*maxReasons))}, time.UnixMilli(int64(i)))
+	}
+	s := q.state(int64(10 * maxBad))
+	if len(s.Recent) != maxBad || s.Recent[0].Offset != 10*maxBad-1 || len(s.Reasons) != maxReasons {
+		t.Errorf("%d messages, the newest at %d, %d reasons", len(s.Recent), s.Recent[0].Offset, len(s.Reasons))
+	}
+}
+
+// Brokers that do not answer are told, and are not taken for a quiet pipeline.
+func TestSilenceIsShown(t *testing.T) {
+	now := time.Now()
+	r := &reader{client: &run.Client{}, now: func() time.Time { return now }, heard: now}
+	if s := r.state(); s.Summary.Level != Good {
+		t.Errorf("summary %+v", s.Summary)
+	}
+	now = now.Add(3 * time.Minute)
+	if s := r.state(); s.Summary.Level != Trouble || !need(s, "have not answered for 3 minutes") {
+		t.Errorf("summary %+v", s.Summary)
+	}
+	r.heard, r.errors[partStaff] = now, context.DeadlineExceeded
+	if s := r.state(); s.Summary.Verdict != "One thing needs you." || !need(s, "may be old: context deadline exceeded") {
+		t.Errorf("summary %+v", s.Summary)
+	}
+}
+
+// A lag that grows for ten minutes needs somebody, one that goes up and down does not.
+func TestLagThatGrowsIsShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends  func(minute int64) int64
+		grows bool
+	}{
+		"grows": {func(m int64) int64 { return 100 + 10*m }, true}, "stays": {func(int64) int64 { return 100 }, false}, "turns": {func(m int64) int64 { return 100 + 10*(m%7) }, false},
+	} {
+		var all topics
+		all.learn([]int64{50})
+		for m := range int64(12) {
+			all.poll(time.UnixMilli(0).Add(time.Duration(m)*time.Minute), []polled{{role: "examples", name: "examples", partitions: []schemas.Span{{To: c.ends(m)}}}})
+		}
+		if all.grows() != c.grows {
+			t.Errorf("%s: %v", name, all.lags)
+		}
+	}
+}

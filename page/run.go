@@ -1,0 +1,446 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// following is the runs of a pipeline, as the plans topic has them, and the one that is under way, or was last.
+type following struct {
+	queue  []string // the runs that wait behind it
+	queued int
+	now    *followed // nil: none is known
+}
+
+// followed is a run that is followed.
+type followed struct {
+	plan    *schemas.Plan
+	chain   *run.Chain
+	codec   run.Codec
+	of      map[int]bool // the partitions that each visit has
+	end     *schemas.End // nil: it goes on
+	news    time.Time
+	reports map[int]*schemas.StageReport
+	passes  map[int][]*pass // of each stage, in the order of their visits
+	records schemas.Collector[float64]
+	failure string // why a worker can't make the visit that is due; empty: none has said so
+	failed  schemas.Digest
+	seals   map[int]map[int]bool // by stage, the partitions whose residuals are sealed
+	survey  map[int]bool         // the partitions that are surveyed
+}
+
+// pass is what a visit has measured so far.
+type pass struct {
+	visit  int
+	parent schemas.Digest
+	have   map[int]bool // partitions; nil once all are there
+	whole  bool
+	losses [schemas.Splits]schemas.Losses
+}
+
+// errPlansAnew says that the plans topic ends before what was read of it.
+var errPlansAnew = errors.New("the plans topic was made anew, or has lost messages")
+
+// reread is how often the plans are read anew, without a message: so it is found out what went by during an absence.
+const reread = 30 * time.Second
+
+// gathered is how long messages of the plans topic are gathered before what they say is looked at: a chain may make twenty versions a second.
+const gathered = 100 * time.Millisecond
+
+// followRuns follows the plans, and the records of the run that is under way.
+func (r *reader) followRuns(ctx context.Context) error {
+	ledger, err := r.client.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	from, err := r.positions(ctx, ledger.Next)
+	if err != nil {
+		return err
+	}
+	if err := r.take(ctx, ledger); err != nil {
+		return err
+	}
+	subscription := r.client.Log.Subscribe(ctx, nil, from...)
+	defer subscription.Close()
+	for due, waits := time.Now().Add(reread), false; ; {
+		delivery, _, err := subscription.Next(ctx, time.Until(due))
+		late := !time.Now().Before(due)
+		switch {
+		case err != nil:
+			return err
+		case waits && late:
+			if err := r.take(ctx, ledger); err != nil {
+				return err
+			}
+			due, waits = time.Now().Add(reread), false
+		case late || ledger.Long():
+			fresh, err := r.client.ReadLedger(ctx)
+			if err != nil {
+				return err
+			}
+			if fresh.Next < ledger.Next {
+				return errPlansAnew
+			}
+			ledger = fresh
+			if err := r.take(ctx, ledger); err != nil {
+				return err
+			}
+			due = time.Now().Add(reread)
+		}
+		switch {
+		case delivery == nil:
+		case delivery.Topic != r.client.Topics.Plans:
+			r.change(func() { r.follows.add(delivery.Topic == r.client.Topics.Weights, delivery.Message) })
+		case delivery.Offset >= ledger.Next:
+			_ = ledger.Add(delivery.Message) // a message that is damaged changes nothing
+			if !waits {
+				due, waits = time.Now().Add(gathered), true
+			}
+		}
+	}
+}
+
+// positions returns where to follow plans, weights and statistics: at their ends.
+func (r *reader) positions(ctx context.Context, plans int64) ([]run.Position, error) {
+	since, err := r.client.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	positions := []run.Position{
+		{Topic: r.client.Topics.Plans, Offset: plans, Compacted: true}, {Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true},
+	}
+	for p, end := range since.Statistics {
+		positions = append(positions, run.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
+	}
+	return positions, nil
+}
+
+// take takes what the plans topic says: the versions, and which run is under way. What a run has published is read when it is taken up. Its
+// later records are read as they come, and those that are read twice change nothing.
+func (r *reader) take(ctx context.Context, l *run.Ledger) error {
+	var first *followed
+	var queue []string
+	queued := 0
+	for id, plan := range l.Unfinished() {
+		switch {
+		case first == nil:
+			first = newFollowed(plan, r.client)
+		case len(queue) < maxQueue:
+			queue = append(queue, id)
+			fallthrough
+		default:
+			queued++
+		}
+	}
+	r.mutex.Lock()
+	now := r.follows.now
+	r.mutex.Unlock()
+	if now == nil && first == nil {
+		for id, plan := range l.Runs() {
+			if end := l.End(id); end != nil {
+				first = newFollowed(plan, r.client)
+				first.end = end
+			}
+		}
+	}
+	if first != nil && (now == nil || now.chain.Run != first.chain.Run) {
+		if err := r.readRun(ctx, first); err != nil {
+			return err
+		}
+		now = first
+	}
+	r.change(func() {
+		if now != nil && now.end == nil {
+			if now.end = l.End(now.chain.Run); now.end != nil {
+				now.news = r.now()
+			}
+		}
+		r.follows, r.errors[partRuns] = following{queue, queued, now}, nil
+		r.places, r.offered, r.pinned = l.Versions(), "", ""
+		if p := l.Offered(); p != nil {
+			r.offered = p.Run
+		}
+		if p := l.Pinned(); p != nil {
+			r.pinned = p.Run
+		}
+	})
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// readRun reads what a run has published so far.
+func (r *reader) readRun(ctx context.Context, f *followed) error {
+	add := func(weights bool) func(m run.Message) error {
+		return func(m run.Message) error {
+			f.add(weights, m)
+			return nil
+		}
+	}
+	to, err := r.client.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.client.Remaining(ctx, r.client.Topics.Weights, 0, f.plan.Since.Weights, to.Weights, add(true)); err != nil {
+		return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
+	}
+	if f.end != nil {
+		return nil
+	}
+	for p, end := range to.Statistics {
+		from := int64(0)
+		if p < len(f.plan.Since.Statistics) {
+			from = f.plan.Since.Statistics[p]
+		}
+		if err := r.client.Remaining(ctx, r.client.Topics.Statistics, p, from, end, add(false)); err != nil {
+			return fmt.Errorf("read what run %s has published: %w", f.chain.Run, err)
+		}
+	}
+	return nil
+}
+
+func newFollowed(plan *schemas.Plan, client *run.Client) *followed {
+	f := &followed{
+		plan: plan, chain: run.NewChain(plan, client.Codec, event.Ignore{}), codec: client.Codec, of: map[int]bool{}, reports: map[int]*schemas.StageReport{},
+		passes: map[int][]*pass{}, records: schemas.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{}, survey: map[int]bool{},
+	}
+	for _, p := range plan.Partitions() {
+		f.of[p] = true
+	}
+	return f
+}
+
+// add takes a message of the weights topic, or of the statistics topic.
+func (f *following) add(weights bool, m run.Message) {
+	if f.now != nil && f.now.end == nil {
+		f.now.add(weights, m)
+	}
+}
+
+// add takes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or were taken before change
+// nothing.
+func (f *followed) add(weights bool, m run.Message) {
+	if m.Run() != f.chain.Run {
+		return
+	}
+	if m.Time.After(f.news) {
+		f.news = m.Time
+	}
+	switch kind := m.Kind(); {
+	case weights && kind == schemas.KindStage:
+		if report, err := schemas.DecodeJSON[schemas.StageReport](m.Message); err == nil {
+			f.reports[report.Stage] = report
+			delete(f.passes, report.Stage)
+		}
+	case weights:
+		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
+	case kind == schemas.KindVisit:
+		f.addVisit(m.Message)
+	case kind == schemas.KindSeal:
+		if id, err := schemas.IdentityOf(m.Message); err == nil {
+			if f.seals[id.Stage] == nil {
+				f.seals[id.Stage] = map[int]bool{}
+			}
+			f.seals[id.Stage][id.Partition] = f.of[id.Partition]
+		}
+	case kind == schemas.KindFailure:
+		if failure, err := schemas.DecodeJSON[schemas.Failure](m.Message); err == nil {
+			f.failure, f.failed = failure.Reason, failure.Parent
+		}
+	}
+}
+
+// addVisit takes a part of a visit.
+func (f *followed) addVisit(m schemas.Message) {
+	id, err := schemas.IdentityOf(m)
+	if err != nil || !f.of[id.Partition] {
+		return
+	}
+	if id.Stage == schemas.Survey {
+		f.survey[id.Partition] = true
+		return
+	}
+	if id.Stage < 0 || id.Stage >= len(f.plan.Stages) || f.reports[id.Stage] != nil {
+		return
+	}
+	p := f.pass(id)
+	if p == nil || p.whole || p.have[id.Partition] {
+		return
+	}
+	record, err := f.codec.CollectDouble(&f.records, m)
+	if err != nil || record == nil {
+		return
+	}
+	for split, sums := range schemas.LossesOf(record.Tensors) {
+		l := &p.losses[split]
+		l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
+	}
+	if p.have[id.Partition] = true; len(p.have) == len(f.of) {
+		p.whole, p.have = true, nil
+	}
+}
+
+// pass returns that of a visit, given a part of it; nil if there are too many already. Parts of another solver's visit, with another parent,
+// replace those of an earlier one.
+func (f *followed) pass(id schemas.Identity) *pass {
+	list := f.passes[id.Stage]
+	at, there := slices.BinarySearchFunc(list, id.Visit, func(p *pass, visit int) int { return p.visit - visit })
+	if there && list[at].parent == id.Parent {
+		return list[at]
+	}
+	if !there && len(list) == maxMeasures {
+		return nil
+	}
+	p := &pass{visit: id.Visit, parent: id.Parent, have: map[int]bool{}}
+	if there {
+		list[at] = p
+	} else {
+		f.passes[id.Stage] = slices.Insert(list, at, p)
+	}
+	return p
+}
+
+// underWay reports whether the run goes on.
+func (r *Run) underWay() bool { return r.State == stateWaiting || r.State == stateRunning }
+
+// States of a run that has not ended.
+const (
+	stateWaiting = "waiting"
+	stateRunning = "running"
+)
+
+// kindTrain is the kind of a run of no chain.
+const kindTrain = "train"
+
+// kindOf returns the kind of the run of a plan.
+func kindOf(plan *schemas.Plan) string {
+	switch {
+	case plan.Chain == nil:
+		return kindTrain
+	case plan.Update() != nil:
+		return schemas.RunUpdate
+	}
+	return schemas.RunFull
+}
+
+// state returns the run for the page.
+func (f *following) state() *Run {
+	if f.now == nil {
+		return nil
+	}
+	s := f.now.state()
+	s.Queue, s.Queued = append([]string{}, f.queue...), f.queued
+	return s
+}
+
+func (f *followed) state() *Run {
+	due, seal := f.due()
+	s := &Run{
+		ID: f.chain.Run, Kind: kindOf(f.plan), State: stateWaiting, Stage: due.Stage, Visit: due.Number, Of: len(f.of), News: milliseconds(f.news),
+		Sealing: seal != run.NoStage && f.end == nil, Missing: []int{},
+	}
+	if f.plan.Chain != nil {
+		s.Number = f.plan.Chain.Number
+	}
+	if f.end != nil {
+		s.State, s.Reason, s.Stage = f.end.State, f.end.Reason, len(f.plan.Stages)
+	} else if f.chain.Survey != nil || len(f.survey) > 0 {
+		s.State = stateRunning
+	}
+	have := f.have(due, seal)
+	for p := range f.of {
+		switch {
+		case have[p]:
+			s.Have++
+		default:
+			s.Missing = append(s.Missing, p)
+		}
+	}
+	slices.Sort(s.Missing)
+	s.Missing = s.Missing[:min(len(s.Missing), maxMissing)]
+	for t, stage := range f.plan.Stages {
+		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t]}
+		if u := f.plan.Update(); u != nil {
+			step.Most = u.Passes
+		}
+		for _, p := range f.passes[t] {
+			if p.whole && p.losses[schemas.Train].Rows > 0 {
+				step.Passes = append(step.Passes, p.measure())
+			}
+		}
+		step.Planned = step.Done == nil && len(f.passes[t]) == 0 && f.end == nil && t > due.Stage
+		s.Stages = append(s.Stages, step)
+	}
+	return s
+}
+
+// due returns which visit is due, and the stage whose residuals must be sealed before it, or [run.NoStage]. An update publishes no residuals.
+func (f *followed) due() (v run.Visit, seal int) {
+	if v, seal = f.chain.Due(); f.plan.Update() != nil {
+		seal = run.NoStage
+	}
+	return v, seal
+}
+
+// have returns the partitions whose part of what is due is published.
+func (f *followed) have(due run.Visit, seal int) map[int]bool {
+	switch {
+	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == run.NoStage:
+		return f.of
+	case seal != run.NoStage:
+		return f.seals[seal]
+	case due.Stage == schemas.Survey:
+		return f.survey
+	}
+	for _, p := range f.passes[due.Stage] {
+		if p.visit == due.Number && p.parent == due.Parent {
+			if p.whole {
+				return f.of
+			}
+			return p.have
+		}
+	}
+	return nil
+}
+
+// measure returns what the visit has measured.
+func (p *pass) measure() Measure {
+	of := func(split schemas.Split) (err, loss *float64) {
+		l := p.losses[split]
+		if l.Rows == 0 {
+			return nil, nil
+		}
+		e, o := l.ErrorPercent(), event.Finite(l.MeanLoss())
+		return &e, &o
+	}
+	m := Measure{Visit: p.visit}
+	m.TrainError, m.TrainLoss = of(schemas.Train)
+	m.TestError, m.TestLoss = of(schemas.Test)
+	m.HoldoutError, m.HoldoutLoss = of(schemas.Holdout)
+	return m
+}
+
+// blockOf describes the features of a stage.
+func blockOf(f schemas.Features) string {
+	if f.Size == 0 {
+		return "all " + f.Kind
+	}
+	return fmt.Sprintf("%d %s", f.Size, f.Kind)
+}
+
+// milliseconds returns a time in milliseconds since 1970; 0 for the zero time.
+func milliseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,178 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+//go:embed browser
+var browser embed.FS
+
+// maxStreams is how many browsers may follow a page at a time.
+const maxStreams = 32
+
+// policy lets the page have its own style sheet, program and events, and nothing else. No other page may frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// CheckListen returns an error if a page must not listen at an address: it asks nobody who they are, so only this machine may see it. The error
+// is a [schemas.Problem] without a key.
+func CheckListen(address string) error {
+	if kafkalog.IsLoopback(address) {
+		return nil
+	}
+	return schemas.Problem{Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, as the page asks nobody who they are; " +
+		"from another machine, ssh -L 8080:ADDRESS HOST brings it to port 8080 there"}
+}
+
+// Server shows a board to browsers on this machine. [NewServer] makes servers.
+type Server struct {
+	board   *Board
+	mux     *http.ServeMux
+	page    *template.Template
+	streams atomic.Int64
+	ending  context.Context
+}
+
+// NewServer returns a server of a board.
+func NewServer(board *Board) *Server {
+	files, err := fs.Sub(browser, "browser")
+	if err != nil {
+		panic(err) // the folder is a part of the program
+	}
+	s := &Server{board: board, mux: http.NewServeMux(), page: template.Must(template.ParseFS(files, "page.html")), ending: context.Background()}
+	s.mux.HandleFunc("GET /{$}", s.show)
+	s.mux.HandleFunc("GET /events", s.events)
+	s.mux.HandleFunc("GET /state.json", s.state)
+	for name, kind := range map[string]string{"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"} {
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			panic(err) // as above
+		}
+		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind+"; charset=utf-8")
+			_, _ = w.Write(content) // who asked may have gone
+		})
+	}
+	return s
+}
+
+// Serve answers on a listener until ctx ends. It returns when all answers have ended.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	s.ending = ctx
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what a browser does wrong is its business
+	}
+	release := context.AfterFunc(ctx, func() {
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if server.Shutdown(patience) != nil {
+			_ = server.Close()
+		}
+	})
+	defer release()
+	if err := server.Serve(listener); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// ServeHTTP answers a request. It refuses the names of other machines: a page of a stranger may have given its own name the address of this
+// machine (DNS rebinding), and would then read what is here.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	host := r.Host
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		host += ":80"
+	}
+	if !kafkalog.IsLoopback(host) {
+		http.Error(w, fmt.Sprintf("%.80q is not a name of this machine: ask for localhost", r.Host), http.StatusMisdirectedRequest)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	s.mux.ServeHTTP(w, r)
+}
+
+// show answers with the page. It has the summary already, so that it says something before its program runs, and without it.
+func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
+	var page bytes.Buffer
+	if err := s.page.Execute(&page, s.board.State().Summary); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = page.WriteTo(w) // who asked may have gone
+}
+
+// state answers with the state as one document.
+func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s.board.State()) // who asked may have gone
+}
+
+// heartbeat is after how long without a change a stream says that it is alive, and so finds out whether the browser is.
+const heartbeat = 15 * time.Second
+
+// events sends all sections, and then those that change: an event for each, with its JSON. Who reads slowly gets fewer, but always the newest.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		http.Error(w, fmt.Sprintf("%d browsers follow this page already", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.streams.Add(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	control := http.NewResponseController(w)
+	for number := int64(0); ; {
+		sections, newest, changed := s.board.after(number)
+		number = newest
+		if control.SetWriteDeadline(time.Now().Add(2*heartbeat)) != nil {
+			return
+		}
+		for _, section := range sections {
+			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", section.name, section.json); err != nil {
+				return
+			}
+		}
+		if len(sections) > 0 {
+			// After the last section of a state, it is drawn.
+			if _, err := io.WriteString(w, "event: whole\ndata: 1\n\n"); err != nil {
+				return
+			}
+		} else if _, err := io.WriteString(w, ":\n\n"); err != nil {
+			return
+		}
+		if control.Flush() != nil {
+			return
+		}
+		timer := time.NewTimer(heartbeat)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-r.Context().Done():
+		case <-s.ending.Done():
+		}
+		timer.Stop()
+		if r.Context().Err() != nil || s.ending.Err() != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package page
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// get asks a server for a path, as a browser that was given a name of the machine.
+func get(s *Server, host, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Host = host
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func TestOnlyThisMachineIsAnswered(t *testing.T) {
+	s := NewServer(NewBoard())
+	for host, want := range map[string]int{
+		"127.0.0.1:8475": http.StatusOK, "localhost": http.StatusOK, "[::1]:8475": http.StatusOK,
+		"evil.example": http.StatusMisdirectedRequest, "evil.example:8475": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest, "10.0.0.1:8475": http.StatusMisdirectedRequest,
+	} {
+		if w := get(s, host, "/"); w.Code != want {
+			t.Errorf("%s: %d, expected %d", host, w.Code, want)
+		}
+	}
+	for address, loopback := range map[string]bool{"127.0.0.1:0": true, "localhost:80": true, "0.0.0.0:80": false, ":80": false, "10.0.0.1:80": false, "127.0.0.1": false} {
+		if err := CheckListen(address); (err == nil) != loopback {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// All that the page is made of comes from the server, with a policy that forbids the rest, and nothing can be written.
+func TestPolicy(t *testing.T) {
+	board := NewBoard()
+	board.Put(simulated(3, 1, 0))
+	s := NewServer(board)
+	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css", "/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
+		w := get(s, "localhost", path)
+		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("Content-Security-Policy") != policy {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		r := httptest.NewRequest(method, "/", nil)
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+	outside := regexp.MustCompile(`https?://[^"'\s]+`)
+	err := fs.WalkDir(browser, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(browser, name)
+		for _, url := range outside.FindAllString(string(content), -1) {
+			if url != "http://www.w3.org/2000/svg" { // a name
+				t.Errorf("%s names %s", name, url)
+			}
+		}
+		for _, unsafe := range []string{"innerHTML", "insertAdjacentHTML", "eval(", " style=", "onclick="} {
+			if strings.Contains(string(content), unsafe) {
+				t.Errorf("%s has %s", name, unsafe)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The page says what matters before its program has run, escaped.
+func TestSummaryIsInThePage(t *testing.T) {
+	board, state := NewBoard(), simulated(3, 1, 0)
+	state.Summary.Needs = append(state.Summary.Needs, Need{Trouble, "<script>alert(1)</script>", aboutRun})
+	board.Put(state)
+	text := get(NewServer(board), "localhost", "/").Body.String()
+	for _, want := range []string{state.Summary.Verdict, state.Summary.Facts[2].Answer, "&lt;script&gt;alert(1)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(` id="([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		if ids[m[1]] {
+			t.Errorf("two elements have the id %s", m[1])
+		}
+		ids[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`(?:href="#|aria-labelledby=")([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		if !ids[m[1]] {
+			t.Errorf("nothing has the id %s", m[1])
+		}
+	}
+	for _, about := range []string{aboutFlow, aboutRun, aboutError, aboutVersions, aboutStaff, aboutQuarantine} {
+		if !ids[about] {
+			t.Errorf("no part of the page has the id %s", about)
+		}
+	}
+	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption"); tables-captions != 1 { // that of the confusion matrix comes with it
+		t.Errorf("%d tables have %d captions", tables, captions)
+	}
+}
+
+// stream follows the events of a server until the test ends.
+func stream(t *testing.T, url string) (next func() (event, data string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status)
+	}
+	lines := bufio.NewReader(response.Body)
+	return func() (event, data string) {
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); {
+			case name == "event":
+				event = value
+			case name == "data":
+				data = value
+			case line == "\n" && event != "":
+				return event, data
+			}
+		}
+	}
+}
+
+// serving serves a board until the test ends, and returns the URL of its page.
+func serving(t *testing.T, board *Board) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- NewServer(board).Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String() + "/"
+}
+
+// A browser gets all sections, and then those that change.
+func TestEvents(t *testing.T) {
+	board := NewBoard()
+	state := simulated(3, 1, 0)
+	board.Put(state)
+	next := stream(t, serving(t, board))
+	var first []string
+	for {
+		event, data := next()
+		if event == "whole" {
+			break
+		}
+		if !json.Valid([]byte(data)) {
+			t.Errorf("%s is %s", event, data)
+		}
+		first = append(first, event)
+	}
+	if got := strings.Join(first, " "); got != "summary topics run versions quality staff quarantine" {
+		t.Errorf("got the sections %s", got)
+	}
+	same := *state
+	board.Put(&same) // changes nothing, so it sends nothing
+	changed := *state
+	changed.Quarantine.Held = 77
+	board.Put(&changed)
+	if event, data := next(); event != "quarantine" || !strings.Contains(data, `"held":77`) {
+		t.Errorf("got %s %s", event, data)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	board := NewBoard()
+	url := serving(t, board)
+	for range maxStreams {
+		stream(t, url)
+	}
+	response, err := http.Get(url + "events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%s: %s", response.Status, text)
+	}
+}
+
+// Texts and marks stand out from what is behind them, in light and dark, as WCAG 2.2 asks: 4.5 for text (AA), 3 for marks.
+func TestContrast(t *testing.T) {
+	css, err := fs.ReadFile(browser, "browser/page.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	light, dark, found := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
+	if !found {
+		t.Fatal("the style sheet has no dark scheme")
+	}
+	for scheme, text := range map[string]string{"light": light, "dark": dark} {
+		colours, hex := map[string]float64{}, map[string]string{}
+		for _, m := range regexp.MustCompile(`--([a-z]+): #([0-9a-f]{6})`).FindAllStringSubmatch(text, -1) {
+			colours[m[1]], hex[m[1]] = luminance(rgb(m[2])), m[2]
+		}
+		if len(colours) != 12 {
+			t.Fatalf("%s has %d colours, expected 12", scheme, len(colours))
+		}
+		for _, shade := range []string{"accent", "second"} { // of the confusion matrix, at its darkest
+			var mixed [3]float64
+			for i, c := range rgb(hex[shade]) {
+				mixed[i] = 0.38*c + 0.62*rgb(hex["panel"])[i]
+			}
+			if ratio := contrast(colours["text"], luminance(mixed)); ratio < 4.5 {
+				t.Errorf("%s: text on a cell of %s has a contrast of %.2f, expected at least 4.5", scheme, shade, ratio)
+			}
+		}
+		for _, behind := range []string{"ground", "panel", "shade"} {
+			for _, before := range []string{"text", "muted", "accent", "second", "third", "good", "notice", "trouble"} {
+				if ratio := contrast(colours[before], colours[behind]); ratio < 4.5 {
+					t.Errorf("%s: %s on %s has a contrast of %.2f, expected at least 4.5", scheme, before, behind, ratio)
+				}
+			}
+		}
+	}
+}
+
+func contrast(a, b float64) float64 { return (max(a, b) + 0.05) / (min(a, b) + 0.05) }
+
+// rgb returns the parts of a colour in hexadecimal digits, from 0 to 1.
+func rgb(hex string) (parts [3]float64) {
+	for i := range parts {
+		n, err := strconv.ParseUint(hex[2*i:2*i+2], 16, 8)
+		if err != nil {
+			panic(fmt.Sprint(hex, err)) // the pattern has six digits
+		}
+		parts[i] = float64(n) / 255
+	}
+	return parts
+}
+
+// luminance returns the relative luminance of a colour, as WCAG defines it.
+func luminance(parts [3]float64) (sum float64) {
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		c := parts[i]
+		if c <= 0.04045 {
+			c /= 12.92
+		} else {
+			c = math.Pow((c+0.055)/1.055, 2.4)
+		}
+		sum += weight * c
+	}
+	return sum
+}

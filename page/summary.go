@@ -1,0 +1,282 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// The parts of the page, as its anchors name them.
+const (
+	aboutFlow       = "flow"
+	aboutRun        = "run"
+	aboutError      = "error"
+	aboutVersions   = "versions"
+	aboutStaff      = "staff"
+	aboutQuarantine = "quarantine"
+)
+
+// silent is after how long without a message of it a run needs a look: longer than most visits take.
+const silent = 2 * time.Minute
+
+// fresh is how long a message in quarantine needs a look.
+const fresh = time.Hour
+
+// summary answers what an operator asks first.
+func (r *reader) summary(s *State) Summary {
+	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Needs: []Need{}, Facts: []Fact{r.behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
+	need := func(level Level, about, format string, values ...any) {
+		m.Needs = append(m.Needs, Need{level, fmt.Sprintf(format, values...), about})
+	}
+	if quiet := r.now().Sub(r.heard); quiet > max(10*time.Second, 5*r.options.every()) {
+		need(Trouble, aboutFlow, "The brokers have not answered for %s. What you see is older than that.", words(quiet))
+	}
+	told := map[string]bool{}
+	for _, err := range r.errors {
+		if err != nil && !told[err.Error()] {
+			need(Trouble, aboutFlow, "A part of this page may be old: %v.", err)
+			told[err.Error()] = true
+		}
+	}
+	if r.absent {
+		need(Notice, aboutFlow, "The pipeline has no topics yet: stagewise train or stagewise run makes them.")
+	}
+	needsOfRun(s, r, need)
+	needsOfVersions(s, need)
+	if r.topics.grows() {
+		need(Trouble, aboutFlow, "More examples come than are learnt: what no version has learnt has grown for ten minutes.")
+	}
+	if recent := r.recentlyBad(s); recent > 0 {
+		some := fmt.Sprint(recent)
+		if recent == maxBad {
+			some = fmt.Sprintf("At least %d", recent)
+		}
+		need(Notice, aboutQuarantine, "%s could not be used in the last hour. The first reason: %s.", english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
+	}
+	slices.SortStableFunc(m.Needs, func(a, b Need) int {
+		switch {
+		case a.Level == b.Level:
+			return 0
+		case a.Level == Trouble:
+			return -1
+		}
+		return 1
+	})
+	m.Level, m.Verdict = verdict(m.Needs, s)
+	return m
+}
+
+// verdict says in a sentence whether all is well.
+func verdict(needs []Need, s *State) (Level, string) {
+	switch trouble := len(needs); {
+	case trouble > 0 && needs[0].Level == Trouble:
+		if trouble == 1 {
+			return Trouble, "One thing needs you."
+		}
+		return Trouble, fmt.Sprintf("%d things need you.", trouble)
+	case trouble == 1:
+		return Notice, "Working, and one thing needs a look."
+	case trouble > 1:
+		return Notice, fmt.Sprintf("Working, and %d things need a look.", trouble)
+	case s.Run == nil && len(s.Versions) == 0:
+		return Good, "Nothing has run yet."
+	}
+	return Good, "All is well."
+}
+
+// needsOfRun adds what a run needs from a person.
+func needsOfRun(s *State, r *reader, need func(level Level, about, format string, values ...any)) {
+	run := s.Run
+	switch {
+	case run == nil:
+		return
+	case run.State == schemas.Failed:
+		need(Trouble, aboutRun, "Run %s failed: %s.", run.ID, run.Reason)
+		return
+	case !run.underWay():
+		return
+	}
+	f := r.follows.now
+	if due, _ := f.due(); f.failure != "" && f.failed == due.Parent {
+		need(Notice, aboutRun, "A worker can't make the visit that is due: %s.", f.failure)
+	}
+	if known := s.Staff.Unknown == "" && !s.Staff.Embedded && r.staff.Workers != nil; known {
+		for _, role := range []struct {
+			members []Worker
+			name    string
+		}{{s.Staff.Workers, "work"}, {s.Staff.Solvers, "solve"}} {
+			if len(role.members) == 0 {
+				need(Trouble, aboutStaff, "Run %s waits: nobody runs stagewise %s.", run.ID, role.name)
+			}
+		}
+	}
+	if quiet := r.now().Sub(time.UnixMilli(run.News)); run.News > 0 && quiet > silent {
+		need(Notice, aboutRun, "Nothing has come of run %s for %s. It waits %s.", run.ID, words(quiet), run.Waits)
+	}
+}
+
+// needsOfVersions adds what versions need from a person.
+func needsOfVersions(s *State, need func(level Level, about, format string, values ...any)) {
+	if len(s.Versions) == 0 {
+		return
+	}
+	newest, withheld := s.Versions[len(s.Versions)-1], 0
+	var out *Version
+	for i := range s.Versions {
+		v := &s.Versions[i]
+		if withheld++; v.Offered {
+			withheld = 0
+		}
+		if v.Latest {
+			out = v
+		}
+	}
+	switch keeps := "nothing"; {
+	case withheld > 0:
+		if out != nil {
+			keeps = out.name()
+		}
+		level := Notice
+		if withheld > 1 {
+			level = Trouble
+		}
+		need(level, aboutVersions, "The gate withholds the newest %s. Subscribers keep %s.", english.PluralWord(withheld, "version", fmt.Sprintf("%d versions", withheld)), keeps)
+	case out != nil && out.Pinned && out.Version != newest.Version:
+		need(Notice, aboutVersions, "Version %d is pinned, so subscribers do not get the newest, %d.", out.Version, newest.Version)
+	}
+	if newest.MostlyBad {
+		need(Trouble, aboutQuarantine, "Most of the messages of version %d could not be used. Has a producer changed its format?", newest.Version)
+	}
+	if newest.Drift {
+		need(Notice, aboutError, "The stream has changed: version %d raised the alarm.", newest.Version)
+	}
+	if newest.UnknownRows > 0 {
+		need(Notice, aboutVersions, "%s of version %d have a label that is no class.", english.Plural(int(newest.UnknownRows), "row", ""), newest.Version)
+	}
+}
+
+// recentlyBad returns how many messages have come to quarantine lately.
+func (r *reader) recentlyBad(s *State) (n int) {
+	for _, m := range s.Quarantine.Recent {
+		if r.now().Sub(time.UnixMilli(m.At)) < fresh {
+			n++
+		}
+	}
+	return n
+}
+
+// behind says how far the versions are behind the examples.
+func (r *reader) behind(s *State) Fact {
+	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
+	if len(s.Topics) == 0 || s.Topics[0].Lag == nil {
+		return f
+	}
+	f.Detail = coming(s.Topics[0].Rate)
+	switch lag := *s.Topics[0].Lag; lag {
+	case 0:
+		f.Answer = "Nothing waits"
+	default:
+		f.Answer = humanize.Comma(lag) + " " + english.PluralWord(int(lag), "message", "")
+		f.Detail = "no version has learnt them; " + f.Detail
+	}
+	return f
+}
+
+// coming says how many messages come a second.
+func coming(rate float64) string {
+	switch {
+	case rate == 0:
+		return "none come now"
+	case rate < 10:
+		return fmt.Sprintf("%.1f come a second", rate)
+	}
+	return humanize.Comma(int64(rate+0.5)) + " come a second"
+}
+
+// errorOf says what the error is.
+func errorOf(s *State) Fact {
+	f := Fact{Question: "What is the error?", Answer: "Not known", Detail: "no version has been made", About: aboutError}
+	measured := func(v *Version, err *float64, of string) bool {
+		if err != nil {
+			f.Answer, f.Detail, f.When, f.Since = percent(*err), of, "made", v.Written
+		}
+		return err != nil
+	}
+	// A full version of a chain learns no rows that were not predicted before: the update before it says how well.
+	for i := len(s.Versions) - 1; i >= max(0, len(s.Versions)-2); i-- {
+		v := &s.Versions[i]
+		if measured(v, v.PrequentialError, fmt.Sprintf("of new rows, before version %d learnt them", v.Version)) {
+			return f
+		}
+	}
+	if len(s.Versions) > 0 {
+		v := &s.Versions[len(s.Versions)-1]
+		_ = measured(v, v.TestError, fmt.Sprintf("of test rows, version %d", v.Version)) ||
+			measured(v, v.HoldoutError, fmt.Sprintf("of holdout rows, version %d", v.Version)) ||
+			measured(v, v.TrainError, fmt.Sprintf("of the rows that version %d was fitted to", v.Version))
+	}
+	return f
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.2f %%", v) }
+
+// offeredOf says which version subscribers get. It may not be described yet.
+func (r *reader) offeredOf(s *State) Fact {
+	f := Fact{Question: "Which version is out?", Answer: "None", Detail: "subscribers get nothing yet", About: aboutVersions}
+	if at := slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == r.latest() }); at >= 0 {
+		f.Answer, f.Detail = fmt.Sprintf("Version %d", r.places[at].Version), "of run "+r.places[at].Run
+	}
+	for _, v := range s.Versions {
+		if v.Latest {
+			f.Answer, f.Detail, f.When, f.Since = fmt.Sprintf("Version %d", v.Version), "of run "+v.Run, "made", v.Written
+			if v.Pinned {
+				f.Detail = "pinned, " + f.Detail
+			}
+		}
+	}
+	return f
+}
+
+// underWay says what goes on.
+func underWay(s *State) Fact {
+	f := Fact{Question: "What goes on?", Answer: "Nothing", Detail: "no run is under way", About: aboutRun}
+	run := s.Run
+	if run == nil {
+		return f
+	}
+	if !run.underWay() {
+		f.Detail, f.When, f.Since = fmt.Sprintf("run %s is %s", run.ID, run.State), "ended", run.News
+		return f
+	}
+	switch {
+	case run.Stage < 0:
+		f.Answer = "Survey"
+	case run.Stage >= len(run.Stages):
+		f.Answer = "All stages are fitted"
+	default:
+		f.Answer = fmt.Sprintf("Stage %d, visit %d", run.Stage, run.Visit)
+	}
+	f.Detail, f.When, f.Since = fmt.Sprintf("run %s of %s waits %s", run.ID, english.Plural(len(run.Stages), "stage", ""), run.Waits), "last message", run.News
+	if run.Queued > 0 {
+		f.Detail += fmt.Sprintf("; %s behind it", english.Plural(run.Queued, "run", ""))
+	}
+	return f
+}
+
+// words returns a time in words, roughly.
+func words(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return english.Plural(int(d.Seconds()), "second", "")
+	case d < 2*time.Hour:
+		return english.Plural(int(d.Minutes()), "minute", "")
+	case d < 48*time.Hour:
+		return english.Plural(int(d.Hours()), "hour", "")
+	}
+	return english.Plural(int(d.Hours()/24), "day", "")
+}

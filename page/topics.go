@@ -1,0 +1,204 @@
+package page
+
+import (
+	"context"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// topics is where the topics of a pipeline end, and how fast they grow.
+type topics struct {
+	all    []*polled
+	learnt []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
+	lags   []lagAt // of the examples, a minute apart
+}
+
+// polled is what was found out about a topic.
+type polled struct {
+	role, name string
+	partitions []schemas.Span
+	ends       []ends // at the last polls
+	rates      []float64
+}
+
+// ends is how many messages a topic has had at some time.
+type ends struct {
+	at    time.Time
+	total int64
+}
+
+type lagAt struct {
+	at  time.Time
+	lag int64
+}
+
+// rateOver is how many polls a rate is taken over.
+const rateOver = 5
+
+// pollTopics looks where the topics end.
+func (r *reader) pollTopics(ctx context.Context) error {
+	t := r.client.Topics
+	var found []polled
+	for _, topic := range []struct{ role, name string }{
+		{"examples", t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics}, {"weights", t.Weights}, {"versions", t.Versions},
+		{"state", t.State}, {"plans", t.Plans}, {"forget", t.Forget}, {"quarantine", t.Quarantine},
+	} {
+		p := polled{role: topic.role, name: topic.name}
+		exists, err := r.log.Exists(ctx, topic.name)
+		if err == nil && exists {
+			p.partitions, err = r.client.Log.Spans(ctx, topic.name)
+		}
+		if err != nil {
+			return err
+		}
+		found = append(found, p)
+	}
+	now := r.now()
+	r.change(func() {
+		r.topics.poll(now, found)
+		r.heard = now
+	})
+	return nil
+}
+
+// poll takes what was found out at some time, in the order of the flow.
+func (t *topics) poll(now time.Time, found []polled) {
+	if t.all == nil {
+		for i := range found {
+			t.all = append(t.all, &found[i])
+		}
+	}
+	for i, p := range found {
+		topic := t.all[i]
+		topic.partitions = p.partitions
+		var total int64
+		for _, s := range p.partitions {
+			total += s.To
+		}
+		if n := len(topic.ends); n > 0 && total < topic.ends[n-1].total {
+			topic.ends = nil // the topic was made anew
+		}
+		topic.ends = append(topic.ends, ends{now, total})
+		if len(topic.ends) > rateOver+1 {
+			topic.ends = topic.ends[1:]
+		}
+		if topic.rates = append(topic.rates, topic.rate()); len(topic.rates) > maxRates {
+			topic.rates = topic.rates[1:]
+		}
+	}
+	if lag, known := t.behind(); known && (len(t.lags) == 0 || now.Sub(t.lags[len(t.lags)-1].at) >= time.Minute) {
+		if t.lags = append(t.lags, lagAt{now, lag}); len(t.lags) > 11 {
+			t.lags = t.lags[1:]
+		}
+	}
+}
+
+// rate returns how many messages a second have come over the last polls.
+func (p *polled) rate() float64 {
+	first, last := p.ends[0], p.ends[len(p.ends)-1]
+	if seconds := last.at.Sub(first.at).Seconds(); seconds > 0 {
+		return float64(last.total-first.total) / seconds
+	}
+	return 0
+}
+
+// held returns how many offsets the partitions have.
+func (p *polled) held() (n int64) {
+	for _, s := range p.partitions {
+		n += s.Len()
+	}
+	return n
+}
+
+// held returns how many offsets a topic has.
+func (t *topics) held(name string) int64 {
+	for _, p := range t.all {
+		if p.name == name {
+			return p.held()
+		}
+	}
+	return 0
+}
+
+// list returns the topics for the page.
+func (t *topics) list() []Topic {
+	list := []Topic{}
+	for _, p := range t.all {
+		list = append(list, Topic{
+			Role: p.role, Name: p.name, Partitions: len(p.partitions), Held: p.held(), Rate: p.rate(), Rates: append([]float64{}, p.rates...),
+		})
+	}
+	return list
+}
+
+// learn takes before which offsets a version has looked at all messages, by partition.
+func (t *topics) learn(ends []int64) {
+	for len(t.learnt) < len(ends) {
+		t.learnt = append(t.learnt, -1)
+	}
+	for p, end := range ends {
+		t.learnt[p] = max(t.learnt[p], end)
+	}
+}
+
+// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
+func (t *topics) behind() (lag int64, known bool) {
+	if len(t.all) == 0 {
+		return 0, false
+	}
+	for p, s := range t.all[0].partitions {
+		from := s.From
+		if p < len(t.learnt) {
+			from = max(from, t.learnt[p])
+		}
+		lag += max(s.To-from, 0)
+	}
+	return lag, len(t.all[0].partitions) > 0
+}
+
+// grows reports whether the examples have been behind by more at each minute of the last ten.
+func (t *topics) grows() bool {
+	if len(t.lags) < 11 {
+		return false
+	}
+	for i := range t.lags[1:] {
+		if t.lags[i+1].lag <= t.lags[i].lag {
+			return false
+		}
+	}
+	return true
+}
+
+// lags says what of the topics others have still to do.
+func (r *reader) lags(s *State) {
+	lag := func(role string, n int64, behind string) {
+		for i := range s.Topics {
+			if s.Topics[i].Role == role {
+				s.Topics[i].Lag, s.Topics[i].Behind = &n, behind
+			}
+		}
+	}
+	if n, known := r.topics.behind(); known {
+		lag("examples", n, "messages that no version has learnt")
+	}
+	if len(r.places) > 0 {
+		newer := 0
+		for i := len(r.places) - 1; i >= 0 && r.places[i].Run != r.latest(); i-- {
+			newer++
+		}
+		lag("versions", int64(newer), "versions newer than the one that subscribers get")
+	}
+	if s.Run == nil || !s.Run.underWay() {
+		return
+	}
+	missing := int64(s.Run.Of - s.Run.Have)
+	if s.Run.Sealing {
+		lag("residuals", missing, "partitions whose residuals are not sealed")
+		return
+	}
+	lag("statistics", missing, "partitions that the visit still lacks")
+	if missing == 0 && s.Run.Stage < len(s.Run.Stages) {
+		lag("weights", 1, "visit that the solver works on")
+	}
+}

@@ -1,0 +1,223 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// described is what is kept of a version.
+type described struct {
+	Version
+	parent string  // the run of its parent; empty: it started from nothing
+	ends   []int64 // by partition: before which offset its run has looked at messages; −1: it says nothing
+	// report is that of the version that subscribers get; nil for others, and if there is none.
+	report   *schemas.Report
+	reported bool // there is one
+}
+
+// describeVersions describes the versions that are not described yet, the newest first, and those that come.
+func (r *reader) describeVersions(ctx context.Context) error {
+	for {
+		any, err := r.describeNext(ctx)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		if any {
+			continue
+		}
+		r.change(func() { r.errors[partVersions] = nil })
+		select {
+		case <-r.more:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// describeNext describes a version, and reports whether there was one that is not described yet.
+func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
+	place, any := r.next()
+	if !any {
+		return false, nil
+	}
+	finished, report, err := r.client.Described(ctx, place)
+	if errors.As(err, new(*run.GoneError)) { // it is being removed
+		r.change(func() {
+			r.places = slices.DeleteFunc(slices.Clone(r.places), func(p schemas.Place) bool { return p.Run == place.Run })
+		})
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	d := describe(finished, report)
+	if place.Run == r.newest() && finished.Window != nil {
+		// Partitions in which nothing came lately are in no version that is kept, but in the window.
+		ends, err := r.client.WindowEnds(ctx, *finished.Window)
+		if err != nil {
+			return true, err
+		}
+		if ends != nil {
+			d.ends = ends
+		}
+	}
+	r.change(func() {
+		r.catalogue[place.Run] = d
+		r.topics.learn(d.ends)
+	})
+	return true, nil
+}
+
+// newest returns the run of the newest version; empty if there is none.
+func (r *reader) newest() string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if len(r.places) == 0 {
+		return ""
+	}
+	return r.places[len(r.places)-1].Run
+}
+
+// listed returns the versions that the page has, by number: the newest.
+func (r *reader) listed() []schemas.Place { return r.places[max(0, len(r.places)-maxVersions):] }
+
+// latest returns the run of the version that subscribers get; empty if there is none.
+func (r *reader) latest() string { return cmp.Or(r.pinned, r.offered) }
+
+// next returns where the version is that is described next: that which subscribers get, and then the newest. It forgets versions that were
+// removed, and reports that nobody needs.
+func (r *reader) next() (place schemas.Place, any bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	latest, order := r.latest(), slices.Clone(r.listed())
+	slices.Reverse(order)
+	if at := slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == latest }); at >= 0 {
+		order = append([]schemas.Place{r.places[at]}, order...)
+	}
+	kept := map[string]bool{}
+	for i, p := range order {
+		kept[p.Run] = true
+		d := r.catalogue[p.Run]
+		if d != nil && i > 0 && p.Run != latest {
+			d.report = nil
+		}
+		if !any && (d == nil || p.Run == latest && d.report == nil && d.reported) {
+			place, any = p, true
+		}
+	}
+	for run := range r.catalogue {
+		if !kept[run] {
+			delete(r.catalogue, run)
+		}
+	}
+	return place, any
+}
+
+// describe returns what the page says of a version.
+func describe(f run.Finished, report *schemas.Report) *described {
+	metric := func(name string) *float64 {
+		if v, any := f.Metrics[name]; any {
+			return &v
+		}
+		return nil
+	}
+	d := &described{report: report, reported: report != nil, Version: Version{
+		Version: f.Version, Run: f.Run, Written: milliseconds(f.Written), Kind: kindOf(f.Plan), Rows: f.Rows[schemas.Train.String()],
+		TrainError: metric("train_error"), HoldoutError: metric("holdout_error"), TestError: metric("test_error"), Offered: f.Offered,
+		Digest: f.WeightsDigest.Short(),
+	}}
+	if f.Plan.Warm != nil {
+		d.parent = f.Plan.Warm.Run
+	}
+	if c := f.Plan.Chain; c != nil && c.Parent != nil {
+		d.parent = c.Parent.Run
+	}
+	for _, s := range f.Plan.Spans {
+		for len(d.ends) <= s.Partition {
+			d.ends = append(d.ends, -1)
+		}
+		d.ends[s.Partition] = max(d.ends[s.Partition], s.To)
+	}
+	if report == nil {
+		return d
+	}
+	d.Seconds = report.Seconds
+	if u := report.Retrain; u != nil {
+		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows = u.Kind, u.Rows, u.PrequentialError, u.Drift, u.MostlyBad != nil, u.UnknownRows
+	}
+	return d
+}
+
+// versions returns the versions that are described, by number, and how good the one is that subscribers get.
+func (r *reader) versions() (list []Version, quality *Quality) {
+	list = []Version{}
+	numbers := map[string]string{}
+	for _, p := range r.places {
+		numbers[p.Run] = strconv.Itoa(p.Version)
+	}
+	for _, p := range r.listed() {
+		d := r.catalogue[p.Run]
+		if d == nil {
+			continue
+		}
+		v := d.Version
+		v.Offered, v.Pinned, v.Latest = !p.Withheld, p.Run == r.pinned, p.Run == r.latest()
+		if d.parent != "" {
+			v.Parent = cmp.Or(numbers[d.parent], "run "+d.parent)
+		}
+		list = append(list, v)
+	}
+	if d := r.catalogue[r.latest()]; d != nil && d.report != nil {
+		quality = qualityOf(d.report)
+	}
+	return list, quality
+}
+
+// qualityOf returns how good the predictions of a version are: of rows that it has not learnt, if there are any.
+func qualityOf(report *schemas.Report) *Quality {
+	q := &Quality{Version: report.Version, Labels: report.Labels}
+	update := report.Retrain != nil && report.Retrain.Kind == schemas.RunUpdate
+	order := []schemas.Split{schemas.Test, schemas.Holdout, schemas.Train}
+	if update { // all of its splits are measured before the rows are learnt, and training rows are the most
+		order = []schemas.Split{schemas.Train, schemas.Test, schemas.Holdout}
+		q.Curve = report.Retrain.Curve
+	}
+	for _, split := range order {
+		if s, any := report.Splits[split.String()]; any && s.Rows > 0 {
+			q.Split, q.Before, q.SplitReport = split.String(), update, s
+			break
+		}
+	}
+	if q.Split == "" {
+		return nil
+	}
+	if len(q.Confusion) > maxMatrix {
+		q.Pairs, q.Confusion = pairsOf(q.Confusion, q.Labels), nil
+	}
+	if len(q.Labels) > maxMatrix {
+		q.Labels = nil
+	}
+	return q
+}
+
+// pairsOf returns the classes that are confused most.
+func pairsOf(confusion [][]int64, labels []string) (pairs []Pair) {
+	for i, row := range confusion {
+		for j, rows := range row {
+			if i != j && rows > 0 {
+				pairs = append(pairs, Pair{labels[i], labels[j], rows})
+			}
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(b.Rows, a.Rows) })
+	return pairs[:min(len(pairs), maxPairs)]
+}
+
+// name returns how people name a version.
+func (v *Version) name() string { return fmt.Sprintf("version %d", v.Version) }
