@@ -6,6 +6,7 @@
 #   simulate  the roles on a log with faults, SCHEDULES times (6000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
 #   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts; exports
+#   page    tests tagged page: the page, in a headless browser
 #   chaos   fault campaigns of two runs and of a chain, on three brokers
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/.."
 . scripts/install.sh
 
 # The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
-concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve"
+concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./page"
 
 say() { echo "test: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -35,11 +36,11 @@ format() {
 
 vet() {
   go vet ./...
-  go vet -tags kafka,mnist,python ./...
+  go vet -tags kafka,mnist,python,page ./...
 }
 
 # A name that is used under one of these sets of tags is not unused. So staticcheck merges what it finds under all of them.
-lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist,python' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./...; }
+lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist,python,page' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./...; }
 
 unit() { go test ./...; }
 
@@ -99,6 +100,20 @@ kafka() {
     go test -tags kafka -run Kafka -count=1 -timeout 15m $packages
 }
 
+# browser reports whether there is a browser that chromedp finds.
+browser() { command -v headless-shell chromium chromium-browser google-chrome google-chrome-stable >/dev/null || [ -d "/Applications/Google Chrome.app" ]; }
+
+page() {
+  local packages
+  packages=$(tagged page)
+  if ! browser; then
+    say "installing Chromium"
+    { install_packages chromium "" && browser; } || fail "the tests of the page need Chromium: $(how_to_install chromium "")"
+  fi
+  # shellcheck disable=SC2086 # a list of packages
+  go test -tags page -run Page -count=1 $packages
+}
+
 chaos() {
   scripts/chaos.sh --runs 2
   scripts/chaos.sh --chain --runs 1
@@ -126,9 +141,9 @@ package() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,11s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,12s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | chaos | package) ;; *) fail "unknown step $step" ;; esac
+  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | chaos | package) ;; *) fail "unknown step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"
