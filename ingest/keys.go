@@ -30,7 +30,7 @@ func Keys() []schemas.Key {
 			"`\"-\"` is the standard input; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "a file to test on, or a list of files, as for `train`"},
 		{Name: "from_topic", Meaning: "a topic that `ingest` follows: each message has an example or several in its value, in the format that `format` says; not beside `train` and `test`; none: no topic"},
-		{Name: "topic", Meaning: "the examples topic of another pipeline, as `mnist.examples`, or any topic with examples: `train` reads it and never writes there; what that pipeline says of its sources, and of rows to forget, " +
+		{Name: "topic", Meaning: "the examples topic of another pipeline, as `mnist.examples`, or any topic with examples: `train` and `run` read it and never write there; what that pipeline says of its sources, and of rows to forget, " +
 			"counts here too; not beside `train`, `test` and `from_topic`; none: the pipeline's own"},
 		{Name: "from", Meaning: "where a run of the topic begins: a time, as `2026-11-01T00:00:00Z`, an offset of every partition, or a list with an offset for each; none: where the topic begins"},
 		{Name: "to", Meaning: "where a run of the topic ends, as for `from`: before the first message with that time or offset; none: where the topic ends now"},

@@ -38,7 +38,7 @@ func newArchive(log *kafkalog.Log, topic string) *archive {
 }
 
 // sealedBy returns the ledger that says which sources of the examples count: that of the pipeline, which is own, or that of the owner of the
-// archive. If nobody owns the archive, there are no sources.
+// archive. If nobody owns the archive, there are no sources, and the ledger is empty.
 func (p *pipeline) sealedBy(ctx context.Context, own *run.Ledger) (*run.Ledger, error) {
 	switch {
 	case p.archive == nil:
@@ -54,6 +54,21 @@ func (p *pipeline) sealedBy(ctx context.Context, own *run.Ledger) (*run.Ledger, 
 		return nil, fmt.Errorf("find out which sources of %s count: %w", p.archive.topic, err)
 	}
 	return l, nil
+}
+
+// saidAfter returns from where to read what may change which of the examples count: seals and removals of sources, and rows to forget. sealed
+// and f say what does now.
+func (p *pipeline) saidAfter(sealed *run.Ledger, f *forgotten) (positions []run.Position) {
+	switch {
+	case p.archive == nil:
+		positions = append(positions, run.Position{Topic: p.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	case p.archive.owner != nil && sealed.Next > 0: // else there may be no such topic
+		positions = append(positions, run.Position{Topic: p.archive.owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	}
+	if f.exists {
+		positions = append(positions, run.Position{Topic: p.forgetTopic(), Offset: f.next, Compacted: true})
+	}
+	return positions
 }
 
 // forgetTopic returns the topic that says which of the examples are forgotten: "" if there is none.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -263,5 +264,74 @@ func TestBoundsAreChecked(t *testing.T) {
 		if c.key == "" && len(problems) > 0 || c.key != "" && (len(problems) != 1 || problems[0].Key != c.key) {
 			t.Errorf("from %v to %v: %v, expected a problem of %q", c.from, c.to, problems, c.key)
 		}
+	}
+}
+
+// A chain over the examples of another pipeline makes the versions that a chain of the owner makes, wakes up when the owner seals a source
+// or forgets a row, and writes nothing there.
+func TestChainOverAnArchive(t *testing.T) {
+	owner, topic := newSourcesJob(t, 640)
+	topic.Keep, topic.Retrain = 1000, DefaultRetrain()
+	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, FullOptions{}
+	log := openEmbedded(t)
+	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	reader := readerOf(topic, "reader")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	made, ended := make(chan event.Retrained, 9), make(chan error, 1)
+	go func() {
+		_, err := Retrain(ctx, connect(t, log), openBLAS(t), reader, false, &eventRecorder{on: func(e event.Event) {
+			if e, ok := e.(event.Retrained); ok {
+				made <- e
+			}
+		}})
+		ended <- err
+	}()
+	next := func(rows int64) {
+		t.Helper()
+		select {
+		case e := <-made:
+			if e.WindowRows != rows {
+				t.Errorf("%+v, expected a window of %d rows", e, rows)
+			}
+		case err := <-ended:
+			t.Fatalf("the chain has ended: %v", err)
+		}
+	}
+	next(256) // four messages
+	next(512)
+	other := owner
+	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
+	if err := Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	next(768)
+	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
+	next(768) // of which one weighs nothing
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	chains := map[string][]string{}
+	settings, before := topicsOf(t, log, owner.Name+".")
+	for _, job := range []Job{readerOf(topic, "second"), topic} {
+		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
+			if settingsAfter, after := topicsOf(t, log, owner.Name+"."); len(after) != len(before) || !maps.EqualFunc(settings, settingsAfter, maps.Equal) {
+				t.Errorf("a chain has changed topics of the owner: %v, %v", settings, settingsAfter)
+			}
+		}
+	}
+	if !slices.Equal(chains["second"], chains[owner.Name]) || len(chains["second"]) != 4 {
+		t.Errorf("versions %v, those of the owner are %v", chains["second"], chains[owner.Name])
+	}
+	moved := topic
+	moved.Name = "second"
+	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !errors.As(err, new(*OtherExamplesError)) {
+		t.Errorf("got %v, expected an *OtherExamplesError", err)
 	}
 }

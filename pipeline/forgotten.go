@@ -17,28 +17,30 @@ import (
 type forgotten struct {
 	rows    schemas.Forgotten
 	sources map[string]bool // ids of those whose rows are all forgotten
+	exists  bool            // the topic
 	next    int64           // offset after the last message that was read
 	newest  time.Time       // when that was written
 }
 
-// forgotten reads what the forget topic says now. A pipeline of an earlier release may have no such topic: nothing is forgotten then.
+// forgotten reads what the forget topic says now.
 func (p *pipeline) forgotten(ctx context.Context) (*forgotten, error) {
 	f := &forgotten{sources: map[string]bool{}}
 	_, err := p.readForgotten(ctx, f)
-	if errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return f, nil
-	}
 	return f, err
 }
 
-// readForgotten adds to f what has come since, and reports whether anything has.
+// readForgotten adds to f what has come since, and reports whether anything has. A pipeline of an earlier release may have no such topic:
+// nothing is forgotten then.
 func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, err error) {
 	topic := p.forgetTopic()
 	if topic == "" {
 		return false, nil
 	}
 	_, end, err := p.Log.Bounds(ctx, topic, 0)
-	if err != nil || end <= f.next {
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return false, nil
+	}
+	if f.exists = err == nil; err != nil || end <= f.next {
 		return false, err
 	}
 	err = p.Remaining(ctx, topic, 0, f.next, end, func(m run.Message) error {

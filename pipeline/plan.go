@@ -66,7 +66,7 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 		plan.Spans = narrow(plan.Spans, plan.Sources)
 	}
 	if len(plan.Spans) == 0 {
-		return nil, &run.NoExamplesError{Topic: p.Topics.Examples}
+		return nil, &run.NoExamplesError{Topic: p.Topics.Examples, Other: p.archive != nil}
 	}
 	f, err := p.forgotten(ctx)
 	if err != nil {

@@ -280,6 +280,9 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	}
 	r.number, r.attempt = 1, 0
 	if head != nil {
+		if err := r.checkExamples(head.Plan, fmt.Sprintf("version %d", head.Version)); err != nil {
+			return err
+		}
 		r.number = head.Plan.Chain.Number + 1
 	}
 	if last := l.Chained(); last != nil && last.Number >= r.number {
@@ -362,12 +365,16 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err != nil {
 			return nil, err
 		}
-		sources := r.sources(l, bounds)
+		sealed, err := r.sealedBy(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		sources := r.sources(sealed, bounds)
 		if r.window != nil && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
 			r.window = nil // there is nothing to fit anew: the next version is the first again
 		}
 		if r.window != nil && !r.restarts() && (r.fullIsDue() || r.hasLearnt(r.head.Run)) {
-			return r.fullPlan(ctx, l, sources)
+			return r.fullPlan(ctx, l, sealed, sources)
 		}
 		if !r.backlog.knows(sources) {
 			r.backlog.restart(findLate(sources, r.progress(), bounds, r.backlog.ends))
@@ -383,9 +390,9 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		case len(spans) > 0 && r.window == nil && !r.backlog.anyCounts(spans): // the first run needs an example
 		case len(spans) > 0 && (whole || untilEnd || late):
 			if r.window == nil {
-				return r.firstPlan(ctx, l, sources, spans)
+				return r.firstPlan(ctx, l, sealed, sources, spans)
 			}
-			return r.updatePlan(ctx, l, sources, spans, found)
+			return r.updatePlan(ctx, l, sealed, sources, spans, found)
 		}
 		if untilEnd {
 			return nil, nil
@@ -393,7 +400,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if len(spans) > 0 && first.IsZero() {
 			first = time.Now()
 		}
-		if err := r.await(ctx, l, first); err != nil {
+		if err := r.await(ctx, l, sealed, first); err != nil {
 			return nil, err
 		}
 		if err := r.checkActive(); err != nil {
@@ -405,12 +412,12 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	}
 }
 
-// await waits for more examples, for what comes on the plans topic after a ledger, such as the seal of a source, or for rows to forget; but not
+// await waits for more examples, for what comes on the plans topic after a ledger, for the seal of a source, or for rows to forget; but not
 // longer than an update may be late.
-func (r *runner) await(ctx context.Context, l *run.Ledger, first time.Time) error {
-	positions := []run.Position{
-		{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true},
-		{Topic: r.Topics.Forget, Offset: r.forgotten.next, Compacted: true},
+func (r *runner) await(ctx context.Context, l, sealed *run.Ledger, first time.Time) error {
+	positions := r.saidAfter(sealed, r.forgotten)
+	if sealed != l {
+		positions = append(positions, run.Position{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true})
 	}
 	for n, to := range r.backlog.bounds {
 		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
@@ -463,13 +470,13 @@ func (e *NewClassError) Error() string {
 	return fmt.Sprintf("examples have labels %q, which are no class of the newest version (retrain.on_new_class: stop): set it to full to learn them, or to quarantine to leave them out", e.Labels)
 }
 
-// chainPlan returns what all plans of the chain have in common. sources are those that count, as a ledger says.
-func (r *runner) chainPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (plan *schemas.Plan, err error) {
+// chainPlan returns what all plans of the chain have in common. sources are those that count, as the ledger sealed says.
+func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
 	plan = &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Spans: spans,
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: r.archiveTopic(), Spans: spans,
 		Chain: &schemas.Chain{Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
@@ -492,7 +499,7 @@ func (r *runner) chainPlan(ctx context.Context, l *run.Ledger, sources []schemas
 			plan.Sources = append(plan.Sources, seal)
 		}
 	}
-	for _, seal := range l.Removed() {
+	for _, seal := range sealed.Removed() {
 		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
 			plan.Removed = append(plan.Removed, seal.Name())
 		}
@@ -543,8 +550,8 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 }
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
-func (r *runner) firstPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, l, sources, spans)
+func (r *runner) firstPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err == nil {
 		plan.Chain.From, plan.Chain.Until = r.backlog.times(spans)
 	}
@@ -552,7 +559,7 @@ func (r *runner) firstPlan(ctx context.Context, l *run.Ledger, sources []schemas
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
-func (r *runner) fullPlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
+func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
 	var spans schemas.Spans
 	for i := range r.window.Increments {
 		for _, covered := range r.window.Increments[i].Increment.Covered {
@@ -562,7 +569,7 @@ func (r *runner) fullPlan(ctx context.Context, l *run.Ledger, sources []schemas.
 			}
 		}
 	}
-	plan, err := r.chainPlan(ctx, l, sources, spans)
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
 	}
@@ -604,8 +611,8 @@ func (r *runner) keepWhatCounted(chain *schemas.Chain, sources []schemas.SourceS
 }
 
 // updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
-func (r *runner) updatePlan(ctx context.Context, l *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans, found int64) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, l, sources, spans)
+func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans, found int64) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -35,11 +37,17 @@ func TestExamplesOfAnotherPipeline(t *testing.T) {
 	if want := "none; train uses the examples on blobs.examples, which it only reads, before 2026-11-01T00:00:00Z"; !strings.Contains(stdout, want) || strings.Contains(stdout, "reader.examples") {
 		t.Errorf("check: %s\nexpected %s, and no reader.examples", stdout, want)
 	}
-	for _, args := range [][]string{{"ingest"}, {"run"}, {"forget", "x"}, {"sources", "list"}, {"sources", "remove", "x"}} {
+	for _, args := range [][]string{{"ingest"}, {"forget", "x"}, {"sources", "list"}, {"sources", "remove", "x"}} {
 		code, _, stderr := stagewise(append(args, "-c", "reader.yaml")...)
 		if want := "examples.topic: blobs.examples: expected no topic for this command"; code != exitWrong || !strings.Contains(stderr, want) || !strings.Contains(stderr, "name: blobs") {
 			t.Errorf("%v: exit code %d: %s\nexpected %s", args, code, stderr, want)
 		}
+	}
+	_, ours, _ := run("run", "-c", "good.yaml", "--quiet", "--until", "end", "--report", "-")
+	_, theirs, _ := run("run", "-c", "reader.yaml", "--quiet", "--until", "end", "--report", "-")
+	var chains [2]pipeline.Retraining
+	if err := errors.Join(json.Unmarshal([]byte(ours), &chains[0]), json.Unmarshal([]byte(theirs), &chains[1])); err != nil || chains[0].WeightsDigest != chains[1].WeightsDigest || chains[0].WeightsDigest == "" {
+		t.Errorf("a chain over the archive reports %s\nthe owner's %s", theirs, ours)
 	}
 	code, _, stderr := stagewise("train", "-c", "reader.yaml", "--set", "examples.train=train.csv")
 	if code != exitWrong || !strings.Contains(stderr, "they would be written to that topic, which is only read") {

@@ -40,9 +40,6 @@ func newRun() *cobra.Command {
 			if err := errors.Join(show.check(), checkWritable(report), checkPage("--page", pageAt), c.CheckStages()); err != nil {
 				return err
 			}
-			if err := requireOwnExamples(c, "run makes versions of the pipeline's own examples, and train one of those of another"); err != nil {
-				return err
-			}
 			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
 				if len(values) > 0 {
 					return schemas.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window says what a version learns"}

@@ -12,6 +12,7 @@ import (
 // NoExamplesError says that the examples topic has nothing to train on.
 type NoExamplesError struct {
 	Topic string // the examples topic
+	Other bool   // it is not the pipeline's own
 	Bad   int    // how many messages can't be used
 	First error  // why the first of them can't be used, and where it is; nil: there is none
 	// PassedOver counts the messages that the run leaves out, by the reason.
@@ -28,6 +29,9 @@ func (e *NoExamplesError) Error() string {
 		if n := e.PassedOver[r.Reason]; n > 0 {
 			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
 		}
+	}
+	if e.Other {
+		return text + ": check that examples.topic names a topic to which somebody writes"
 	}
 	return text + ": name files under examples.train, or let a producer write there"
 }

@@ -43,7 +43,7 @@ type first struct {
 
 // first finds the plan's first usable message. If no message can be used, it returns an empty first and a *run.NoExamplesError.
 func (w *Worker) first(ctx context.Context) (*first, error) {
-	none := &run.NoExamplesError{Topic: w.Topics.Examples}
+	none := &run.NoExamplesError{Topic: w.Topics.Examples, Other: w.plan.Topic != ""}
 	for _, span := range w.plan.Spans {
 		if found, err := w.firstOf(ctx, span, none); err != nil || found != nil {
 			return found, err
