@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -18,12 +19,12 @@ type Predictor struct {
 	workspace     Workspace
 }
 
-// Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS of the system, or uses
-// Go if there is none.
+// Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS that the environment variable
+// STAGEWISE_BLAS names, or else that of the system, and uses Go if it can't be opened.
 func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
 	if blas == nil {
 		var err error
-		if blas, err = kernel.Open(""); err != nil {
+		if blas, err = kernel.Open(os.Getenv("STAGEWISE_BLAS")); err != nil {
 			blas = kernel.Gonum()
 		}
 	}

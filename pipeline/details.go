@@ -18,7 +18,6 @@ type RunDetails struct {
 	RunState
 	Pipeline string // its name
 	Plan     *schemas.Plan
-	Version  int // that it has made; 0: none, or it was removed
 	// Report says how it went; nil: it has made no version, or the report is gone.
 	Report *schemas.Report
 }
@@ -72,7 +71,7 @@ func (d *described) run(ctx context.Context, want string) (*RunDetails, error) {
 	if err != nil && !errors.As(err, new(*run.NoVersionError)) {
 		return nil, err
 	}
-	r := &RunDetails{Pipeline: d.Topics.Name, RunState: RunState{Run: want, State: schemas.Done, Rows: -1}, Version: place.Version, Plan: d.ledger.Plan(want)}
+	r := &RunDetails{Pipeline: d.Topics.Name, RunState: RunState{Run: want, Version: place.Version, State: schemas.Done, Rows: -1}, Plan: d.ledger.Plan(want)}
 	if err == nil {
 		r.Run = place.Run
 		manifest, err := d.Client.Version(ctx, place.Run)

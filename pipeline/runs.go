@@ -21,8 +21,9 @@ const (
 
 // RunState is a run that the plans topic knows.
 type RunState struct {
-	Run   string
-	State string
+	Run     string
+	Version int // that it has made; 0: none, or it was removed
+	State   string
 	// Since is when the run has ended, or when it was submitted, by the clock of who wrote that.
 	Since time.Time
 	// Rows is how many rows for training it has: those of its sources, or, if the run takes what is on the topic and has made a version,
@@ -48,16 +49,16 @@ func Runs(ctx context.Context, log *kafkalog.Log, name string) ([]RunState, erro
 	if err != nil {
 		return nil, err
 	}
-	rows := map[string]int64{}
-	for _, v := range versions {
-		rows[v.Run] = v.Rows[schemas.Train.String()]
+	made := map[string]*schemas.Manifest{}
+	for i := range versions {
+		made[versions[i].Run] = &versions[i].Manifest
 	}
 	var states []RunState
 	first := "" // of the unfinished
 	for id, plan := range l.Runs() {
 		s := RunState{Run: id, Since: submitted[id], Rows: rowsOf(plan)}
-		if n, ok := rows[id]; ok {
-			s.Rows = n
+		if v := made[id]; v != nil {
+			s.Version, s.Rows = v.Version, v.Rows[schemas.Train.String()]
 		}
 		switch end := l.End(id); {
 		case end != nil:

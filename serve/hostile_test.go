@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -80,6 +81,20 @@ func TestManyConnections(t *testing.T) {
 	o.Connections = 50
 	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
 	before := runtime.NumGoroutine()
+	asks := dial(t, address, "")
+	answers := bufio.NewReader(asks)
+	ask := func() { // who was answered before keeps the connection
+		t.Helper()
+		_, err := io.WriteString(asks, "GET /live HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, readErr := http.ReadResponse(answers, nil)
+		if err := errors.Join(err, readErr); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response.Status, err)
+		}
+	}
+	ask()
 	for i := range 1000 {
 		text := []string{"", "POST /predict HTTP/1.1\r\nHost", "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%3]
 		conn, err := net.Dial("tcp", address)
@@ -92,6 +107,7 @@ func TestManyConnections(t *testing.T) {
 			served(t, address)
 		}
 	}
+	ask()
 	for runtime.NumGoroutine()-before > 4*o.Connections { // those that were closed end in their own time
 		runtime.Gosched()
 	}
@@ -141,6 +157,75 @@ func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.Cer
 	trusted = x509.NewCertPool()
 	trusted.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
 	return certificateFile, keyFile, trusted
+}
+
+// A certificate and a token that are replaced count from the next connection and request on. While the files can't be used, as one of two is
+// replaced before the other, the server goes on with what they said before.
+func TestReplacedCredentials(t *testing.T) {
+	o := Defaults()
+	var trusted *x509.CertPool
+	o.Certificate, o.Key, trusted = certified(t)
+	o.TokenFile = filepath.Join(t.TempDir(), "token")
+	replace := func(file string, content []byte) {
+		t.Helper()
+		written := filepath.Join(t.TempDir(), "written")
+		if err := errors.Join(os.WriteFile(written, content, 0o600), os.Rename(written, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(o.TokenFile, []byte("the first of two tokens"))
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	asked := func(trusted *x509.CertPool, token string) (status int, metrics string, err error) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			return 0, "", err
+		}
+		defer response.Body.Close()
+		content, err := io.ReadAll(response.Body)
+		return response.StatusCode, string(content), err
+	}
+	works := func(trusted *x509.CertPool, token string, unreadable int) {
+		t.Helper()
+		status, metrics, err := asked(trusted, token)
+		if want := fmt.Sprintf("stagewise_credentials_unreadable{pipeline=\"p\"} %d\n", unreadable); err != nil || status != http.StatusOK || !strings.Contains(metrics, want) {
+			t.Fatalf("%d, %v, expected %s in:\n%s", status, err, want, metrics)
+		}
+	}
+	works(trusted, "the first of two tokens", 0)
+	replace(o.TokenFile, []byte("the second of two tokens"))
+	works(trusted, "the second of two tokens", 0)
+	if status, _, err := asked(trusted, "the first of two tokens"); status != http.StatusUnauthorized {
+		t.Errorf("the token before: %d, %v", status, err)
+	}
+	certificate, key, then := certified(t)
+	for _, c := range []struct {
+		from, to   string
+		trusted    *x509.CertPool
+		unreadable int
+	}{{key, o.Key, trusted, 1}, {certificate, o.Certificate, then, 0}} {
+		content, err := os.ReadFile(c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace(c.to, content)
+		works(c.trusted, "the second of two tokens", c.unreadable)
+	}
+	if _, _, err := asked(trusted, "the second of two tokens"); err == nil {
+		t.Error("the server still has the certificate before")
+	}
+	replace(o.TokenFile, []byte("short"))
+	works(then, "the second of two tokens", 1)
+	if err := os.Remove(o.TokenFile); err != nil {
+		t.Fatal(err)
+	}
+	works(then, "the second of two tokens", 1)
 }
 
 // With TLS and a token the server speaks HTTP/2 to who has the token. Others are told nothing but that it lives.

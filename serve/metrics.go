@@ -14,7 +14,8 @@ type metrics struct {
 	rows     prometheus.Counter
 }
 
-func newMetrics(versions Versions, registry *prometheus.Registry, pipeline string) *metrics {
+func newMetrics(s *Server, registry *prometheus.Registry, pipeline string) *metrics {
+	versions := s.versions
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "requests_total", Help: "Requests, by path and status."}, []string{"path", "code"}),
@@ -35,7 +36,18 @@ func newMetrics(versions Versions, registry *prometheus.Registry, pipeline strin
 				return 1
 			}
 			return 0
+		}),
+		gauge("credentials_unreadable", "1 while the files of the certificate or the token can't be used as they are: the server goes on with what they said before.", func() float64 {
+			if s.tls != nil && s.tls.trouble() != nil || s.token != nil && s.token.trouble() != nil {
+				return 1
+			}
+			return 0
 		}))
+	if s.tls != nil {
+		register.MustRegister(gauge("certificate_expiry_timestamp_seconds", "When the server's certificate ends, in seconds since 1970.", func() float64 {
+			return float64(s.tls.get().Leaf.NotAfter.Unix())
+		}))
+	}
 	return m
 }
 

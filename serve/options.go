@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -46,7 +47,7 @@ func Keys() []schemas.Key {
 		{Name: "max_body", Meaning: "largest request in bytes"},
 		{Name: "max_rows", Meaning: "most rows in a request"},
 		{Name: "memory", Meaning: "bytes of the bodies of all requests together"},
-		{Name: "max_connections", Meaning: "most connections at a time. Beyond them, the one is closed that has waited for longest without a whole request"},
+		{Name: "max_connections", Meaning: "most connections at a time. Beyond them, the one is closed that has waited for longest without a whole request, and first of those that never had one"},
 		{Name: "timeout", Meaning: "time for a request to arrive, for it to wait for a free core, and for its answer to leave"},
 		{Name: "max_age", Meaning: "age of a version beyond which `/ready` says no. 0: any age"},
 		{Name: "max_silence", Meaning: "time without an answer of the brokers after which `/ready` says no"},
@@ -95,11 +96,8 @@ func (o *Options) Check() (problems []schemas.Problem) {
 	return problems
 }
 
-// certificate reads the certificate of the server; nil if it speaks no TLS. The error is a [schemas.Problem].
+// certificate reads the certificate of the server. The error is a [schemas.Problem].
 func (o *Options) certificate() (*tls.Certificate, error) {
-	if o.Certificate == "" {
-		return nil, nil
-	}
 	certificate, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
 	if err != nil {
 		return nil, schemas.Problem{Key: "serve.certificate_file", Value: o.Certificate, Want: "a certificate and its key, as PEM (" + err.Error() + ")"}
@@ -110,22 +108,19 @@ func (o *Options) certificate() (*tls.Certificate, error) {
 // shortestToken is how many characters a token has at least: 16 random ones can't be guessed.
 const shortestToken = 16
 
-// token reads the token that requests must have; "": none. The error is a [schemas.Problem].
-func (o *Options) token() (string, error) {
-	if o.TokenFile == "" {
-		return "", nil
-	}
+// token reads the token that requests must have. The error is a [schemas.Problem].
+func (o *Options) token() (digest, error) {
 	problem := schemas.Problem{Key: "serve.token_file", Value: o.TokenFile, Want: fmt.Sprintf("a file with a token of at least %d characters in its first line", shortestToken)}
 	content, err := os.ReadFile(o.TokenFile)
 	if err != nil {
 		problem.Want += " (" + err.Error() + ")"
-		return "", problem
+		return digest{}, problem
 	}
 	token, _, _ := strings.Cut(string(content), "\n")
 	if token = strings.TrimSpace(token); len(token) < shortestToken {
-		return "", problem
+		return digest{}, problem
 	}
-	return token, nil
+	return sha256.Sum256([]byte(token)), nil
 }
 
 // cores is how many requests are predicted at a time.

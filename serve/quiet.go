@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"net"
@@ -8,19 +9,21 @@ import (
 	"sync"
 )
 
-// quiet bounds how many connections there are. Beyond that it closes the one that has waited longest since it was opened or was answered last,
-// without a whole request. So who only holds connections, or sends a request without an end, keeps nobody out.
+// quiet bounds how many connections there are. Beyond that it closes the one that has waited longest without a whole request: first of those that
+// never had one, and then of those that were answered. So who only holds connections, or sends a request without an end, keeps nobody out.
 type quiet struct {
 	most int
 
-	mutex   sync.Mutex
-	known   map[net.Conn]*connection
-	waiting list.List // of the net.Conn without a whole request, the longest first
+	mutex    sync.Mutex
+	known    map[net.Conn]*connection
+	silent   list.List // of the net.Conn that never had a whole request, the longest first
+	answered list.List // of the others that wait for the next request, the longest first
 }
 
 // connection is a connection that is open.
 type connection struct {
-	place  *list.Element // in waiting; nil: it has a whole request
+	list   *list.List    // silent or answered
+	place  *list.Element // in the list; nil: it has a whole request
 	answer int           // whole requests that are not answered yet: HTTP/2 may have several
 }
 
@@ -40,21 +43,29 @@ func (q *quiet) changed(c net.Conn, state http.ConnState) {
 	defer q.mutex.Unlock()
 	switch state {
 	case http.StateNew:
-		q.known[c] = &connection{place: q.waiting.PushBack(c)}
-		if len(q.known) > q.most && q.waiting.Len() > 0 {
-			longest := q.waiting.Front().Value.(net.Conn)
-			q.forget(longest)
-			_ = longest.Close() // who waits for it is told
+		q.known[c] = &connection{list: &q.silent, place: q.silent.PushBack(c)}
+		if len(q.known) > q.most {
+			q.close(cmp.Or(q.silent.Front(), q.answered.Front()))
 		}
 	case http.StateClosed, http.StateHijacked:
 		q.forget(c)
 	}
 }
 
+// close closes the connection at a place of a list; nil: none, as all connections are about to be answered.
+func (q *quiet) close(place *list.Element) {
+	if place == nil {
+		return
+	}
+	c := place.Value.(net.Conn)
+	q.forget(c)
+	_ = c.Close() // who waits for it is told
+}
+
 func (q *quiet) forget(c net.Conn) {
 	if known := q.known[c]; known != nil {
 		if known.place != nil {
-			q.waiting.Remove(known.place)
+			known.list.Remove(known.place)
 		}
 		delete(q.known, c)
 	}
@@ -70,14 +81,15 @@ func (q *quiet) begin(r *http.Request) (answered func()) {
 		return func() {}
 	}
 	if known.answer++; known.place != nil {
-		q.waiting.Remove(known.place)
+		known.list.Remove(known.place)
 		known.place = nil
 	}
 	return func() {
 		q.mutex.Lock()
 		defer q.mutex.Unlock()
 		if known.answer--; known.answer == 0 && q.known[c] == known {
-			known.place = q.waiting.PushBack(c)
+			known.list = &q.answered
+			known.place = known.list.PushBack(c)
 		}
 	}
 }

@@ -55,11 +55,10 @@ type Server struct {
 	memory   *semaphore.Weighted // of bodies
 	bodies   sync.Pool           // of *[]byte
 	quiet    *quiet
-	tls      *tls.Certificate  // nil: it speaks no TLS
-	token    [sha256.Size]byte // digest of the bearer token
-	secret   bool              // whether there is a token
-	routes   map[string]route  // by path
-	ending   atomic.Bool       // no further requests are wanted
+	tls      *credential[*tls.Certificate] // nil: it speaks no TLS
+	token    *credential[digest]           // of the bearer token; nil: nobody is asked for one
+	routes   map[string]route              // by path
+	ending   atomic.Bool                   // no further requests are wanted
 }
 
 // route is what a path answers.
@@ -68,6 +67,9 @@ type route struct {
 	public bool // without a token
 	answer func(http.ResponseWriter, *http.Request) error
 }
+
+// digest is what the server keeps of a token.
+type digest [sha256.Size]byte
 
 // version is a model with what answers need beside it.
 type version struct {
@@ -81,20 +83,24 @@ type version struct {
 // a [schemas.Problem] with a file of the options.
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
 	s := &Server{
-		options: o, versions: versions, registry: registry, metrics: newMetrics(versions, registry, pipeline),
+		options: o, versions: versions, registry: registry,
 		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.Memory + firstRead), quiet: newQuiet(o.Connections),
 	}
 	for range cap(s.cores) {
 		s.cores <- &workspace{}
 	}
-	token, err := o.token()
-	if err != nil {
-		return nil, err
+	var err error
+	if o.TokenFile != "" {
+		if s.token, err = newCredential(o.token, o.TokenFile); err != nil {
+			return nil, err
+		}
 	}
-	if s.tls, err = o.certificate(); err != nil {
-		return nil, err
+	if o.Certificate != "" {
+		if s.tls, err = newCredential(o.certificate, o.Certificate, o.Key); err != nil {
+			return nil, err
+		}
 	}
-	s.secret, s.token = token != "", sha256.Sum256([]byte(token))
+	s.metrics = newMetrics(s, registry, pipeline)
 	s.routes = map[string]route{
 		"/predict":      {method: http.MethodPost, answer: s.predict},
 		"/model":        {method: http.MethodGet, answer: s.manifest},
@@ -120,7 +126,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what strangers do wrong is counted, not logged
 	}
 	if s.tls != nil {
-		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*s.tls}, MinVersion: tls.VersionTLS12}
+		server.TLSConfig = &tls.Config{
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.tls.get(), nil }, MinVersion: tls.VersionTLS12,
+		}
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -181,12 +189,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 
 // allowed reports whether a request has the token, if there is one.
 func (s *Server) allowed(r *http.Request) bool {
-	if !s.secret {
+	if s.token == nil {
 		return true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+	sum, want := sha256.Sum256([]byte(strings.TrimSpace(token))), s.token.get()
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
 // refuse answers with the reason of an error.

@@ -140,8 +140,10 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 func TestUnknownBLAS(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good})
 	t.Setenv("STAGEWISE_BLAS", "no/such/library")
-	if code, _, stderr := stagewise("check", "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, `stagewise: open BLAS "no/such/library"`) {
-		t.Errorf("exit code %d: %s", code, stderr)
+	for _, command := range []string{"check", "serve"} {
+		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, `stagewise: open BLAS "no/such/library"`) {
+			t.Errorf("%s: exit code %d: %s", command, code, stderr)
+		}
 	}
 }
 

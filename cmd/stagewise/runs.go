@@ -32,17 +32,21 @@ func newRunsList() *cobra.Command {
 					return err
 				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "run\tstate\tsince\trows\treason")
+				fmt.Fprintln(table, "run\tstate\tsince\trows\tversion\treason")
 				for _, r := range runs {
 					rows := none
 					if r.Rows >= 0 {
 						rows = strconv.FormatInt(r.Rows, 10)
 					}
+					version := none
+					if r.Version > 0 {
+						version = strconv.Itoa(r.Version)
+					}
 					reason := r.Reason
 					if reason == "" {
 						reason = none
 					}
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Run, r.State, date(r.Since), rows, reason)
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.State, date(r.Since), rows, version, reason)
 				}
 				return table.Flush()
 			}))

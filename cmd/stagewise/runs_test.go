@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestRunsAreListedAndCancelled(t *testing.T) {
 		}
 		for i, want := range states {
 			at := slices.IndexFunc(rows, func(r []string) bool { return r[0] == ids[i] })
-			if at < 0 || rows[at][1]+" "+strings.Join(rows[at][4:], " ") != want {
+			if at < 0 || rows[at][1]+" "+strings.Join(rows[at][5:], " ") != want {
 				t.Errorf("run %d is %v, expected %s", i, rows, want)
 			}
 		}
@@ -74,7 +75,7 @@ func TestRunsAreListedAndCancelled(t *testing.T) {
 
 	// A run that is done is listed with its version's rows, and its version with date, rows, errors and parameters.
 	report := trained(t)
-	if rows := listed(t, "runs", "list", "-c", "good.yaml"); len(rows) != 1 || rows[0][0] != report.Run || rows[0][1] != "done" || rows[0][3] != "300" {
+	if rows := listed(t, "runs", "list", "-c", "good.yaml"); len(rows) != 1 || rows[0][0] != report.Run || rows[0][1] != "done" || rows[0][3] != "300" || rows[0][4] != strconv.Itoa(report.Version) {
 		t.Errorf("runs list: %v", rows)
 	}
 	code, stdout, stderr := stagewise("weights", "list", "-c", "good.yaml")

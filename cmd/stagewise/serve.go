@@ -80,6 +80,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err := f.show.check(); err != nil {
 		return err
 	}
+	if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
+		return err
+	}
 	recorder, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
 	defer finish()
 	if f.modelFile != "" {
