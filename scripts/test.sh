@@ -3,7 +3,7 @@
 #   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
-#   simulate  the roles on a log with faults, SCHEDULES times (6000)
+#   simulate  the roles on a log with faults, SCHEDULES times (10000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
 #   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts; exports
 #   page    tests tagged page: the page, in a headless browser
@@ -44,7 +44,7 @@ lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist,python,page' 'nobl
 
 unit() { go test ./...; }
 
-simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-6000}"; }
+simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-10000}"; }
 
 race() {
   if ! command -v "$(go env CC)" >/dev/null; then
