@@ -105,6 +105,25 @@ func FuzzDecodeResiduals(f *testing.F) {
 	})
 }
 
+func FuzzDecodePrediction(f *testing.F) {
+	seeds(f, func(m Message) { f.Add(m.Get("offset"), m.Get("row"), m.Get("rows"), m.Value) }, "prediction", "prediction-none", "residuals")
+	f.Fuzz(func(t *testing.T, offset, row, rows string, value []byte) {
+		mem := meter()
+		p, err := DecodePrediction(Message{Headers: []Header{
+			{"kind", string(KindPrediction)}, {"partition", "3"}, {"version", "7"}, {"offset", offset}, {"row", row}, {"rows", rows},
+		}, Value: value}, mem)
+		if err == nil {
+			for _, class := range p.Classes {
+				_ = p.Labels[class]
+			}
+			if len(p.Probabilities) != len(p.Classes)*len(p.Labels) {
+				t.Errorf("%d probabilities of %d rows and %d classes", len(p.Probabilities), len(p.Classes), len(p.Labels))
+			}
+		}
+		mem.check(t, len(value), err)
+	})
+}
+
 // A Collector survives any message. Its headers are lines of key=value.
 func FuzzCollector(f *testing.F) {
 	seeds(f, func(m Message) {

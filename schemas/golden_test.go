@@ -49,6 +49,8 @@ func samples(t testing.TB) map[string]Message {
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
 	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1, Parent: "version"}, Pinned: place.Run, Swept: 10}
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
+	unusable := prediction(0, 3)
+	unusable.Row, unusable.Rows, unusable.Reason = 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
 		"examples":        examples(kinds["all"]),
 		"examples-bytes":  examples(kinds["bytes"]),
@@ -56,6 +58,8 @@ func samples(t testing.TB) map[string]Message {
 		"examples-sparse": sparse,
 		"examples-frame":  frame,
 		"residuals":       must(residuals(2, 3).Encode(mem))(t),
+		"prediction":      must(prediction(2, 3).Encode(mem))(t),
+		"prediction-none": must(unusable.Encode(mem))(t),
 		"plan":            must(p.Messages())(t)[0],
 		"plan-update":     must(update.Messages())(t)[0],
 		"window":          must(window.Messages())(t)[0],
@@ -268,6 +272,12 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 			return Message{}, err
 		}
 		return r.Encode(mem)
+	case KindPrediction:
+		p, err := DecodePrediction(m, mem)
+		if err != nil {
+			return Message{}, err
+		}
+		return p.Encode(mem)
 	case KindWindow:
 		return documentReencode(m, (*Window).Messages)
 	case KindVisit, KindSeal, KindGram, KindLeave, KindMoments, KindTerms:
@@ -442,7 +452,7 @@ func TestGoldensAreAsTheirLayout(t *testing.T) {
 				add(fields, m.Kind(), field)
 			}
 		}
-		if m.Get("schema") == "" || kindOf(m) == KindResiduals {
+		if m.Get("schema") == "" || kindOf(m) == KindResiduals || kindOf(m) == KindPrediction {
 			continue
 		}
 		var names []string
@@ -565,7 +575,7 @@ func TestFormatColumns(t *testing.T) {
 	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3), "Records": formatOf[float64]().schema,
+		"Examples": record.Schema(), "Residuals": residualSchema(3), "Predicted rows": predictionSchema(3), "Records": formatOf[float64]().schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {
@@ -588,6 +598,8 @@ func typeName(of arrow.DataType) string {
 		return "fixed_size_list<" + typeName(of.Elem()) + ">"
 	case *arrow.ListType:
 		return "list<" + typeName(of.Elem()) + ">"
+	case *arrow.DictionaryType:
+		return "dictionary<" + typeName(of.IndexType) + ", " + typeName(of.ValueType) + ">"
 	}
 	return of.Name()
 }

@@ -152,6 +152,7 @@ func layouts() []layout {
 			kind: KindWindow, topic: "state", key: "window/RUN/DIGEST/CHUNK", writer: "solver", reader: "solver, planner",
 			says: "what the next run of a chain goes on from", value: Window{},
 		},
+		{kind: KindPrediction, topic: "predictions", key: "TOPIC/PARTITION/OFFSET/ROW", writer: "scorer", reader: "scorer, anybody"},
 		{kind: KindQuarantine, topic: "quarantine", key: "TOPIC/PARTITION/OFFSET", writer: "worker", reader: "people, workers"},
 	}
 }

@@ -1,0 +1,115 @@
+package schemas
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// prediction returns what a version predicts for rows of three or more classes.
+func prediction(rows, classes int) *Prediction {
+	p := &Prediction{
+		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000), Version: 7, Run: "2297280bb4a3", Row: 128, Rows: 128 + rows,
+		Probabilities: numbered[float32](rows * classes),
+	}
+	for c := range classes {
+		p.Labels = append(p.Labels, fmt.Sprint("class ", c))
+	}
+	for i := range rows {
+		p.Classes = append(p.Classes, int32(i%classes))
+	}
+	return p
+}
+
+func TestPredictionRoundTrip(t *testing.T) {
+	for _, rows := range sizes {
+		for _, classes := range []int{1, 2, 63, 64, 65} {
+			mem := checked(t)
+			want := prediction(rows, classes)
+			m := must(want.Encode(mem))(t)
+			got := must(DecodePrediction(m, mem))(t)
+			if len(got.Probabilities) == 0 {
+				got.Probabilities, want.Probabilities = nil, nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%d rows of %d classes became %v", rows, classes, got)
+			}
+			header := must(PredictionHeader(m))(t)
+			if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
+				t.Errorf("key %s, header %v", m.Key, header)
+			}
+		}
+	}
+}
+
+// A message that can't be used has no rows, and says why.
+func TestPredictionWithoutRows(t *testing.T) {
+	mem := checked(t)
+	p := prediction(0, 3)
+	p.Row, p.Rows, p.Reason = 0, 0, "3 features, the model has 4"
+	got := must(DecodePrediction(must(p.Encode(mem))(t), mem))(t)
+	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
+		t.Errorf("became %+v", got)
+	}
+}
+
+func TestMaxPredictionRowsFit(t *testing.T) {
+	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
+		mem := checked(t)
+		p := prediction(1, classes)
+		rows := MaxPredictionRows(p.Labels)
+		if m, err := prediction(rows, classes).Encode(mem); err != nil || len(m.Value) < MaxMessage/4 {
+			t.Errorf("%d rows of %d classes: %d bytes, %v", rows, classes, len(m.Value), err)
+		}
+	}
+	long := prediction(1, 2)
+	long.Labels[0] = strings.Repeat("x", MaxMessage)
+	_, err := long.Encode(checked(t))
+	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+func TestPredictionsThatAreRefused(t *testing.T) {
+	mem := checked(t)
+	for _, c := range []struct{ key, value, want string }{
+		{"kind", "residuals", `kind "residuals", expected "prediction"`},
+		{"offset", "x", `header offset is "x", expected a whole number`},
+		{"row", "-1", "header row is -1, expected at least 0"},
+		{"row", "127", "row 128 of offset 1099511627776 at place 0, expected row 127"},
+		{"offset", "7", "row 128 of offset 1099511627776 at place 0, expected row 128 of offset 7"},
+		{"run", strings.Repeat("x", 129), "a run or checksum of 129 bytes"},
+	} {
+		m := must(prediction(2, 3).Encode(mem))(t)
+		for i, h := range m.Headers {
+			if h.Key == c.key {
+				m.Headers[i].Value = c.value
+			}
+		}
+		if _, err := DecodePrediction(m, mem); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
+		}
+	}
+	other := must(residuals(2, 3).Encode(mem))(t)
+	m := must(prediction(2, 3).Encode(mem))(t)
+	m.Value = other.Value
+	if _, err := DecodePrediction(m, mem); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+		t.Error(err)
+	}
+}
+
+// Messages with other bytes or another time have other checksums.
+func TestMessageChecksum(t *testing.T) {
+	seen := map[string]bool{}
+	for _, value := range []string{"", "a", "b"} {
+		for _, at := range []int64{0, 1, 1700000000000} {
+			seen[MessageChecksum([]byte(value), at)] = true
+		}
+	}
+	if len(seen) != 9 {
+		t.Errorf("%d checksums of 9 messages", len(seen))
+	}
+}
