@@ -53,6 +53,8 @@ var rules = []struct {
 		because: "a format has a model and a file: where the model comes from is not its business"},
 	{from: []string{"serve"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd"},
 		because: "a server answers with models: a follower or a file has them, and how they were made is not its business"},
+	{from: []string{"score"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd", "client", "serve"}, allowed: []string{"pipeline/run", "pipeline/run/event"},
+		because: "whoever predicts for a topic has a model, and neither trains nor knows where the model comes from"},
 	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/run", "pipeline/run/event"},
 		because: "a page shows what is on the topics, beside any number of other processes: it neither trains nor predicts, and writes nothing"},
 	{trees: []string{"internal/oracle"},

@@ -42,7 +42,7 @@ func (r *reader) pollTopics(ctx context.Context) error {
 	var found []polled
 	for _, topic := range []struct{ role, name string }{
 		{"examples", t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics}, {"weights", t.Weights}, {"versions", t.Versions},
-		{"state", t.State}, {"plans", t.Plans}, {"forget", t.Forget}, {"quarantine", t.Quarantine},
+		{"state", t.State}, {"plans", t.Plans}, {"forget", t.Forget}, {"quarantine", t.Quarantine}, {"predictions", t.Predictions},
 	} {
 		p := polled{role: topic.role, name: topic.name}
 		exists, err := r.log.Exists(ctx, topic.name)

@@ -289,11 +289,11 @@ func TestChainOverAnArchive(t *testing.T) {
 		}})
 		ended <- err
 	}()
-	next := func(rows int64) {
+	next := func(rows ...int64) {
 		t.Helper()
 		select {
 		case e := <-made:
-			if e.WindowRows != rows {
+			if !slices.Contains(rows, e.WindowRows) {
 				t.Errorf("%+v, expected a window of %d rows", e, rows)
 			}
 		case err := <-ended:
@@ -307,9 +307,9 @@ func TestChainOverAnArchive(t *testing.T) {
 	if err := Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
-	next(768)
+	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
 	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
-	next(768) // of which one weighs nothing
+	next(640, 768) // of which one weighs nothing
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)

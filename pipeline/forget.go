@@ -263,6 +263,7 @@ func (p *pipeline) stays(ctx context.Context) (stays []Stay, err error) {
 	whats := []Stay{
 		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics, What: "samples of them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
+		{Topic: t.Predictions, What: "predictions for rows, if score makes them"},
 	}
 	now := time.Now()
 	for _, s := range whats {

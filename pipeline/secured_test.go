@@ -23,6 +23,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/score"
 )
 
 // secured is a real Kafka that requires a certificate and a password. It allows everything to the user admin, and nothing to
@@ -299,5 +300,57 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 				t.Errorf("user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
 			}
 		}
+	}
+}
+
+// A user with the permissions of score alone writes predictions.
+func TestKafkaScoreOfAUser(t *testing.T) {
+	cluster, job := openSecured(t), newMultiStageJob(t)
+	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
+	topics, admin := run.TopicsOf(job.Name), cluster.open(t, "admin")
+	t.Cleanup(func() {
+		for _, topic := range append(Topics(job), kafkalog.Topic{Name: topics.Predictions}) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	report, _, err := Train(t.Context(), admin, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
+	log := cluster.open(t, "score")
+	partitions, err := log.Partitions(t.Context(), topics.Examples)
+	if err == nil {
+		err = log.Create(t.Context(), PredictionsTopic(job, topics.Predictions, partitions))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := run.NewClient(log, job.Name, nil)
+	m, err := client.Model(t.Context(), run.Latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := log.Join(topics.Predictions, topics.Examples)
+	err = score.Run(t.Context(), client, score.Options{From: topics.Examples, To: topics.Predictions, UntilEnd: true}, score.Fixed(m), group, openBLAS(t), event.Ignore{})
+	if err := errors.Join(err, group.Leave()); err != nil {
+		t.Fatal(err)
+	}
+	rows := int64(0)
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows += int64(p.Until - p.Row)
+		}
+	}
+	if rows < report.Rows {
+		t.Errorf("%d rows have predictions, expected the %d training rows and those for testing", rows, report.Rows)
+	}
+	if _, err := log.Append(t.Context(), topics.Examples, 0, kafkalog.Message{Value: []byte("x")}); err == nil {
+		t.Error("the user score may write examples")
 	}
 }

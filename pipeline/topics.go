@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"time"
 
@@ -70,7 +69,9 @@ type Retention struct {
 	Statistics time.Duration
 	Weights    time.Duration
 	Quarantine time.Duration // 0: for ever
-	Tombstones time.Duration // on the compacted topics
+	// Predictions is how long predictions stay; 0: for ever.
+	Predictions time.Duration
+	Tombstones  time.Duration // on the compacted topics
 }
 
 // DefaultTopics returns the options in which no key is set.
@@ -100,7 +101,7 @@ func (o TopicOptions) Check() (problems []schemas.Problem) {
 		least time.Duration
 	}{
 		{"examples", r.Examples, 0}, {"residuals", r.Residuals, minRetention}, {"statistics", r.Statistics, minRetention},
-		{"weights", r.Weights, minRetention}, {"quarantine", r.Quarantine, 0}, {"tombstones", r.Tombstones, minRetention},
+		{"weights", r.Weights, minRetention}, {"quarantine", r.Quarantine, 0}, {"predictions", r.Predictions, 0}, {"tombstones", r.Tombstones, minRetention},
 	} {
 		switch {
 		case k.value < 0, k.value > maxRetention:
@@ -133,6 +134,7 @@ func TopicKeys() []schemas.Key {
 		{Name: "retention.statistics", Meaning: "how long statistics stay, as for residuals"},
 		{Name: "retention.weights", Meaning: "how long the weights and the report of a run stay, as for residuals. Versions have a topic of their own: see `keep`"},
 		{Name: "retention.quarantine", Meaning: "how long messages that could not be used stay; 0: for ever"},
+		{Name: "retention.predictions", Meaning: "how long the predictions of `score` stay; 0: for ever. If all of a partition have expired, its examples get predictions again"},
 		{Name: "retention.tombstones", Meaning: "how long it is said on `versions` and `plans` that something was removed"},
 		{Name: "segment", Meaning: "size at which a partition begins another file: messages are deleted by files"},
 		{Name: "segment_time", Meaning: "time after which a partition begins another file"},
@@ -140,29 +142,41 @@ func TopicKeys() []schemas.Key {
 	}
 }
 
+// deleted returns the settings of a topic that loses messages by time; after 0 it keeps them for ever.
+func (o TopicOptions) deleted(name string, partitions int, after time.Duration) kafkalog.Topic {
+	retention := "-1"
+	if after > 0 {
+		retention = milliseconds(after)
+	}
+	return o.topic(name, partitions, "cleanup.policy", "delete", "retention.ms", retention, "retention.bytes", "-1")
+}
+
+// topic returns the settings of a topic. settings are names, each followed by a value.
+func (o TopicOptions) topic(name string, partitions int, settings ...string) kafkalog.Topic {
+	topic := kafkalog.Topic{Name: name, Partitions: partitions, Replication: o.Replication, Config: map[string]string{
+		"segment.bytes": strconv.FormatInt(int64(o.Segment), 10), "segment.ms": milliseconds(o.SegmentTime),
+	}}
+	for i := 0; i < len(settings); i += 2 {
+		topic.Config[settings[i]] = settings[i+1]
+	}
+	return topic
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// PredictionsTopic returns the topic of the predictions for a topic with that many partitions, as score creates it.
+func PredictionsTopic(job Job, name string, partitions int) kafkalog.Topic {
+	o := cmp.Or(job.Topics, DefaultTopics())
+	return o.deleted(name, partitions, o.Retention.Predictions)
+}
+
 // Topics returns the topics that a job needs, with the settings that missing ones are created with. The topic that the job names under
 // examples.topic is not among them, as nobody but its owner creates or changes it.
 func Topics(job Job) []kafkalog.Topic {
 	t, p, o := run.TopicsOf(job.Name), job.Examples.Partitions, cmp.Or(job.Topics, DefaultTopics())
-	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	files := map[string]string{"segment.bytes": strconv.FormatInt(int64(o.Segment), 10), "segment.ms": milliseconds(o.SegmentTime)}
-	topic := func(name string, partitions int, settings ...string) kafkalog.Topic {
-		topic := kafkalog.Topic{Name: name, Partitions: partitions, Replication: o.Replication, Config: maps.Clone(files)}
-		for i := 0; i < len(settings); i += 2 {
-			topic.Config[settings[i]] = settings[i+1]
-		}
-		return topic
-	}
-	deleted := func(name string, partitions int, after time.Duration) kafkalog.Topic {
-		retention := "-1" // for ever
-		if after > 0 {
-			retention = milliseconds(after)
-		}
-		return topic(name, partitions, "cleanup.policy", "delete", "retention.ms", retention, "retention.bytes", "-1")
-	}
 	// What has a tombstone leaves the disk at last after the lag and the time of tombstones, however little is written.
 	compacted := func(name string) kafkalog.Topic {
-		topic := topic(name, 1, "delete.retention.ms", milliseconds(o.Retention.Tombstones), "max.compaction.lag.ms", milliseconds(max(o.Retention.Tombstones, o.SegmentTime)),
+		topic := o.topic(name, 1, "delete.retention.ms", milliseconds(o.Retention.Tombstones), "max.compaction.lag.ms", milliseconds(max(o.Retention.Tombstones, o.SegmentTime)),
 			"min.cleanable.dirty.ratio", "0.1")
 		topic.Compact = true
 		return topic
@@ -172,15 +186,15 @@ func Topics(job Job) []kafkalog.Topic {
 	// others have written meanwhile, so that the order of the runs would change while they wait.
 	plans.Config["min.compaction.lag.ms"] = milliseconds(o.Retention.Tombstones)
 	topics := []kafkalog.Topic{
-		deleted(t.Examples, p, o.Retention.Examples),
-		deleted(t.Residuals, p, o.Retention.Residuals),
-		deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
-		deleted(t.Weights, 1, o.Retention.Weights),
+		o.deleted(t.Examples, p, o.Retention.Examples),
+		o.deleted(t.Residuals, p, o.Retention.Residuals),
+		o.deleted(t.Statistics, min(p, maxStatisticsPartitions), o.Retention.Statistics),
+		o.deleted(t.Weights, 1, o.Retention.Weights),
 		compacted(t.Versions),
 		compacted(t.State),
 		plans,
 		compacted(t.Forget),
-		deleted(t.Quarantine, 1, o.Retention.Quarantine),
+		o.deleted(t.Quarantine, 1, o.Retention.Quarantine),
 	}
 	if job.Examples.Topic != "" {
 		return topics[1:]

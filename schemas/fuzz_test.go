@@ -106,11 +106,13 @@ func FuzzDecodeResiduals(f *testing.F) {
 }
 
 func FuzzDecodePrediction(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Get("offset"), m.Get("row"), m.Get("rows"), m.Value) }, "prediction", "prediction-none", "residuals")
-	f.Fuzz(func(t *testing.T, offset, row, rows string, value []byte) {
+	seeds(f, func(m Message) {
+		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
+	}, "prediction", "prediction-none", "residuals")
+	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
 		mem := meter()
 		p, err := DecodePrediction(Message{Headers: []Header{
-			{"kind", string(KindPrediction)}, {"partition", "3"}, {"version", "7"}, {"offset", offset}, {"row", row}, {"rows", rows},
+			{"kind", string(KindPrediction)}, {"partition", "3"}, {"version", "7"}, {"offset", offset}, {"after", after}, {"row", row}, {"until", until}, {"rows", rows}, {"seen", "4"},
 		}, Value: value}, mem)
 		if err == nil {
 			for _, class := range p.Classes {

@@ -50,7 +50,7 @@ func samples(t testing.TB) map[string]Message {
 	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1, Parent: "version"}, Pinned: place.Run, Swept: 10}
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
 	unusable := prediction(0, 3)
-	unusable.Row, unusable.Rows, unusable.Reason = 0, 0, "damaged or foreign bytes"
+	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
 		"examples":        examples(kinds["all"]),
 		"examples-bytes":  examples(kinds["bytes"]),

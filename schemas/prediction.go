@@ -21,12 +21,15 @@ type Prediction struct {
 	Topic     string // of the message whose rows these are
 	Partition int
 	Offset    int64
+	After     int64  // where predictions have got before this part: there is no message from here to Offset that needs some. See [Scored]
 	Checksum  string // of the message, as [MessageChecksum] has it
 	Version   int    // that predicts
 	Run       string // that made the version
 	Reason    string // why the message can't be used; then it has no rows here
 	Row       int    // the first row of this part
+	Until     int    // the row after its last
 	Rows      int    // of all parts
+	Seen      int64  // before which offset of this topic the writer had read all that there is
 
 	Labels        []string  // k classes
 	Classes       []int32   // of each row of this part: the place of the most probable label among Labels
@@ -48,11 +51,11 @@ func predictionLabel() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Probabilities has other rows or columns than Classes and Labels. It returns an error if the
+// Encode encodes the message. It panics if Classes or Probabilities has other rows than the part, or other columns than Labels. It returns an error if the
 // value exceeds [MaxMessage], as it may with more rows than [MaxPredictionRows].
 func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
-	if len(p.Probabilities) != len(p.Classes)*len(p.Labels) {
-		panic(fmt.Sprintf("schemas: %d probabilities of %d rows and %d classes", len(p.Probabilities), len(p.Classes), len(p.Labels)))
+	if len(p.Classes) != p.Until-p.Row || len(p.Probabilities) != len(p.Classes)*len(p.Labels) {
+		panic(fmt.Sprintf("schemas: %d predictions and %d probabilities of rows %d to %d and %d classes", len(p.Classes), len(p.Probabilities), p.Row, p.Until, len(p.Labels)))
 	}
 	record := p.record(mem)
 	defer record.Release()
@@ -65,8 +68,10 @@ func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
 	}
 	partition, offset, row := strconv.Itoa(p.Partition), strconv.FormatInt(p.Offset, 10), strconv.Itoa(p.Row)
 	headers := []Header{
-		{"kind", string(KindPrediction)}, {"topic", p.Topic}, {"partition", partition}, {"offset", offset}, {"checksum", p.Checksum},
-		{"version", strconv.Itoa(p.Version)}, {"run", p.Run}, {"row", row}, {"rows", strconv.Itoa(p.Rows)}, {"schema", fingerprint(record.Schema())},
+		{"kind", string(KindPrediction)}, {"topic", p.Topic}, {"partition", partition}, {"offset", offset},
+		{"after", strconv.FormatInt(p.After, 10)}, {"checksum", p.Checksum},
+		{"version", strconv.Itoa(p.Version)}, {"run", p.Run}, {"row", row}, {"until", strconv.Itoa(p.Until)}, {"rows", strconv.Itoa(p.Rows)},
+		{"seen", strconv.FormatInt(p.Seen, 10)}, {"schema", fingerprint(record.Schema())},
 	}
 	if p.Reason != "" {
 		headers = append(headers, Header{"reason", p.Reason})
@@ -119,8 +124,8 @@ func PredictionHeader(m Message) (*Prediction, error) {
 	if n := max(len(p.Checksum), len(p.Run)); n > maxName {
 		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", ErrDamaged, n, maxName)
 	}
-	var offset int
-	for key, to := range map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "rows": &p.Rows} {
+	var offset, after, seen int
+	for key, to := range map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until, "rows": &p.Rows, "after": &after, "seen": &seen} {
 		n, err := m.number(key)
 		if err != nil {
 			return nil, err
@@ -130,7 +135,13 @@ func PredictionHeader(m Message) (*Prediction, error) {
 		}
 		*to = n
 	}
-	p.Offset = int64(offset)
+	p.Offset, p.After, p.Seen = int64(offset), int64(after), int64(seen)
+	if p.After > p.Offset || p.Row > 0 && p.After < p.Offset {
+		return nil, fmt.Errorf("%w: row %d of offset %d after offset %d", ErrDamaged, p.Row, p.Offset, p.After)
+	}
+	if p.Row > p.Until || p.Until > p.Rows {
+		return nil, fmt.Errorf("%w: rows %d to %d of %d", ErrDamaged, p.Row, p.Until, p.Rows)
+	}
 	return p, nil
 }
 
@@ -168,6 +179,9 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 		p.Labels = append(p.Labels, labels.Value(i))
 	}
 	n := int(record.NumRows())
+	if n != p.Until-p.Row {
+		return nil, fmt.Errorf("%w: %d predictions of rows %d to %d", ErrDamaged, n, p.Row, p.Until)
+	}
 	for i := range n {
 		if offsets.Value(i) != p.Offset || int(rows.Value(i)) != p.Row+i {
 			return nil, fmt.Errorf("%w: row %d of offset %d at place %d, expected row %d of offset %d", ErrDamaged, rows.Value(i), offsets.Value(i), i, p.Row+i, p.Offset)

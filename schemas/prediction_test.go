@@ -12,7 +12,7 @@ import (
 // prediction returns what a version predicts for rows of three or more classes.
 func prediction(rows, classes int) *Prediction {
 	p := &Prediction{
-		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000), Version: 7, Run: "2297280bb4a3", Row: 128, Rows: 128 + rows,
+		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000), Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
 		Probabilities: numbered[float32](rows * classes),
 	}
 	for c := range classes {
@@ -49,7 +49,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 func TestPredictionWithoutRows(t *testing.T) {
 	mem := checked(t)
 	p := prediction(0, 3)
-	p.Row, p.Rows, p.Reason = 0, 0, "3 features, the model has 4"
+	p.After, p.Row, p.Until, p.Rows, p.Reason = 9, 0, 0, 0, "3 features, the model has 4"
 	got := must(DecodePrediction(must(p.Encode(mem))(t), mem))(t)
 	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
 		t.Errorf("became %+v", got)
@@ -79,8 +79,12 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		{"kind", "residuals", `kind "residuals", expected "prediction"`},
 		{"offset", "x", `header offset is "x", expected a whole number`},
 		{"row", "-1", "header row is -1, expected at least 0"},
-		{"row", "127", "row 128 of offset 1099511627776 at place 0, expected row 127"},
-		{"offset", "7", "row 128 of offset 1099511627776 at place 0, expected row 128 of offset 7"},
+		{"row", "127", "2 predictions of rows 127 to 130"},
+		{"row", "131", "rows 131 to 130 of 130"},
+		{"until", "131", "rows 128 to 131 of 130"},
+		{"rows", "129", "rows 128 to 130 of 129"},
+		{"offset", "7", "row 128 of offset 7 after offset 1099511627776"},
+		{"after", "7", "row 128 of offset 1099511627776 after offset 7"},
 		{"run", strings.Repeat("x", 129), "a run or checksum of 129 bytes"},
 	} {
 		m := must(prediction(2, 3).Encode(mem))(t)

@@ -17,7 +17,7 @@
 # which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
 #
 # With --secure brokers use SASL_SSL with PLAIN and SCRAM, and require a client certificate of a CA made for the cluster. Only
-# the user admin may do everything; the users train, work, solve and subscribe need ACLs. Brokers reach each other by TLS, at
+# the user admin may do everything; the users train, work, solve, subscribe and score need ACLs. Brokers reach each other by TLS, at
 # P+I+199. The folder that start prints has the files for clients: client.yaml is the part of a configuration that connects as
 # admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
 #
@@ -133,7 +133,7 @@ need_openssl() {
 
 # --- The files of a secured cluster
 
-users="admin train work solve subscribe"
+users="admin train work solve subscribe score"
 
 # certify NAME makes NAME.key and NAME.pem, signed by the CA, for servers and clients at this machine's addresses.
 certify() {

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 . scripts/install.sh
 
 # The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
-concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./page"
+concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./score ./page"
 
 say() { echo "test: $*"; }
 fail() { say "$@" >&2; exit 1; }

@@ -36,6 +36,8 @@ func (l *logs) Record(e event.Event) {
 		l.Info("answering", "url", e.URL)
 	case event.Answers:
 		l.Info("answers", "version", e.Version)
+	case event.Scored:
+		l.Info("scored", "partition", e.Partition, "messages", e.Messages, "rows", e.Rows, "bad", e.Bad, "version", e.Version, "behind", e.Behind)
 	case event.Shown:
 		l.Info("shown", "url", e.URL)
 	case event.Began:

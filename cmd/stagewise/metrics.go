@@ -46,6 +46,8 @@ type metrics struct {
 	pass, objective, err, loss *prometheus.GaugeVec
 	// Of a process that retrains; nil in others.
 	chain *chainMetrics
+	// Of a process that predicts for a topic; nil in others.
+	scores *scoreMetrics
 }
 
 // The roles that have metrics.
@@ -53,6 +55,7 @@ const (
 	roleWork  = "work"
 	roleSolve = "solve"
 	roleRun   = "run"
+	roleScore = "score"
 )
 
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
@@ -110,6 +113,8 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	case roleRun:
 		m.quarantined = counter("quarantined_total", "Messages that surveys of this process could not use.")
 		m.chain = newChainMetrics(counter, gauges, counters)
+	case roleScore:
+		m.scores = newScoreMetrics(counter, gauges)
 	}
 	return m
 }
@@ -163,6 +168,8 @@ func (m *metrics) Record(e event.Event) {
 		m.recordWork(e)
 	case m.active != nil:
 		m.recordSolve(e)
+	case m.scores != nil:
+		m.scores.record(e)
 	default:
 		m.recordChain(e)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/run"
 )
 
 func newTopics() *cobra.Command {
@@ -102,7 +103,7 @@ func topicNames(c *config.Config) []string {
 	for _, t := range pipeline.Topics(c.Job()) {
 		names = append(names, t.Name)
 	}
-	return names
+	return append(names, run.TopicsOf(c.Name).Predictions) // of score, if anybody has used it
 }
 
 // cleanup returns the cleanup.policy of a topic.

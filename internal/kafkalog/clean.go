@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// cleanInterval is how often a log with an embedded broker cleans itself.
-	cleanInterval = 10 * time.Minute
+	// cleanInterval is how often a log with an embedded broker cleans itself. The broker stops for as long as what has come since takes: a
+	// second with 1,000 rows/s and updates of 4 × 1024, where ten minutes took five.
+	cleanInterval = time.Minute
 	// maxCleanInterval is the longest time until the next attempt, if cleaning fails.
 	maxCleanInterval = 24 * time.Hour
 )
@@ -20,7 +21,7 @@ const (
 // retention.ms, retention.bytes, segment.bytes, segment.ms, min.compaction.lag.ms and delete.retention.ms. Without a setting for
 // retention, messages stay. On other brokers, which clean their logs themselves, Clean does nothing.
 //
-// Open and a goroutine of the Log, every ten minutes, do the same. A call is only needed to free space at once.
+// Open and a goroutine of the Log, every minute, do the same. A call is only needed to free space at once.
 //
 // Segments that have expired are deleted while the broker runs. Compaction, and retention within the segment that is written to,
 // need the broker to restart, which takes about a second for each GB of the log. Readers and writers wait meanwhile. So that

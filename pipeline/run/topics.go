@@ -4,6 +4,8 @@ package run
 type Topics struct {
 	Name                                                                                 string // of the pipeline
 	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Forget, Quarantine string
+
+	Predictions string // that score makes, unless it is told another topic
 }
 
 // TopicsOf returns the topics of the pipeline of that name.
@@ -11,7 +13,7 @@ func TopicsOf(name string) Topics {
 	return Topics{
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
 		Weights: name + ".weights", Versions: name + ".versions", State: name + ".state", Plans: name + ".plans",
-		Forget: name + ".forget", Quarantine: name + ".quarantine",
+		Forget: name + ".forget", Quarantine: name + ".quarantine", Predictions: name + ".predictions",
 	}
 }
 

@@ -26,6 +26,14 @@ type (
 	Answering struct{ URL string }
 	// Answers says which version answers requests for predictions from now on; 0: none.
 	Answers struct{ Version int }
+	// Scored says that messages of a partition have predictions.
+	Scored struct {
+		Partition, Messages int
+		Rows                int64
+		Bad                 int   // messages that can't be used
+		Version             int   // that predicts the last of them
+		Behind              int64 // offsets that the partition has after them
+	}
 	// Shown says at which address a page shows the pipeline, as a URL.
 	Shown struct{ URL string }
 	// Began says that a run is planned.
@@ -159,6 +167,7 @@ func (Following) event()   {}
 func (Serving) event()     {}
 func (Answering) event()   {}
 func (Answers) event()     {}
+func (Scored) event()      {}
 func (Shown) event()       {}
 func (Began) event()       {}
 func (Followed) event()    {}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/score"
+)
+
+// scored returns a digest of the predictions that count in a data folder, and how many rows they are of. It fails the test if they are not all of the
+// first version.
+func scored(t *testing.T, topic string) (digest string, rows int) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client, sum := run.NewClient(log, "blobs", nil), sha256.New()
+	partitions, err := log.Partitions(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Version != 1 || p.Reason != "" {
+				t.Fatalf("version %d, reason %q", p.Version, p.Reason)
+			}
+			for _, v := range []any{int64(n), p.Offset, int64(p.Row), p.Classes, p.Probabilities} {
+				if err := binary.Write(sum, binary.LittleEndian, v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, _ = io.WriteString(sum, strings.Join(p.Labels, " ")) // a hash takes everything
+			rows += p.Until - p.Row
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), rows
+}
+
+// A program that is killed ten times while it writes predictions leaves what one leaves that is not: each row once.
+func TestKilledScorers(t *testing.T) {
+	const trained = 12_000
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(trained, 1), "test.csv": blobs(90, 2)})
+	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--set", "examples.batch_rows=16"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--to", "undisturbed"); code != exitDone || !strings.Contains(stderr, "predictions for 12,090 rows of 756 messages of blobs.examples are on undisturbed") {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	want, rows := scored(t, "undisturbed")
+	if rows != trained+90 {
+		t.Fatalf("%d rows", rows)
+	}
+	kills := 0
+	for tries := 0; kills < 10; tries++ {
+		if tries == 100 {
+			t.Fatalf("the program ended 100 times, and was killed only %d times before", kills)
+		}
+		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--until", "end", "--log", "json")
+		read, write := io.Pipe()
+		cmd.Stderr = write
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait() // how it ended is seen below
+			write.Close()
+		}()
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			if strings.Contains(lines.Text(), `"scored"`) {
+				_ = cmd.Process.Kill() // it may have ended
+			}
+		}
+		<-ended
+		if !cmd.ProcessState.Exited() {
+			kills++
+			continue
+		}
+		if code := cmd.ProcessState.ExitCode(); code != exitDone {
+			t.Fatalf("exit code %d", code)
+		}
+		if digest, _ := scored(t, "blobs.predictions"); digest != want { // it was faster than the kill
+			t.Fatalf("after %d kills the predictions have digest %s, expected %s", kills, digest, want)
+		}
+		deleteTopic(t, "blobs.predictions")
+	}
+	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	if digest, rows := scored(t, "blobs.predictions"); digest != want || rows != trained+90 {
+		t.Errorf("after %d kills the predictions have %d rows and digest %s, expected %s", kills, rows, digest, want)
+	}
+}
+
+func deleteTopic(t *testing.T, topic string) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Delete(t.Context(), topic); err != nil {
+		t.Error(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestScoreOptionsThatAreWrong(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
+	for want, args := range map[string][]string{
+		"--until: now: expected end":                                                 {"--until", "now"},
+		"--to: x: expected another topic":                                            {"--topic", "x", "--to", "x"},
+		"--to: blobs.plans: expected a topic for":                                    {"--to", "blobs.plans"},
+		"read blobs.examples: count the partitions of blobs.examples: unknown topic": {"--until", "end"},
+		"read visits: count the partitions of visits: unknown topic":                 {"--topic", "visits"},
+	} {
+		code, _, stderr := stagewise(append([]string{"score", "-c", "good.yaml"}, args...)...)
+		if code == exitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d: %s, expected %s", args, code, stderr, want)
+		}
+	}
+	trained(t)
+	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--version", "7"); code != exitFailed || !strings.Contains(stderr, `version "7": the pipeline has 1 versions`) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}

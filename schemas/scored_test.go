@@ -1,0 +1,118 @@
+package schemas
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// scoring is a process that predicts for messages of the topic, whose rows it cuts into parts of its own size.
+type scoring struct {
+	state Scored // up to seen
+	seen  int64
+	most  int // rows of a part
+}
+
+// read takes into account what the topic has.
+func (w *scoring) read(topic []*Prediction) {
+	for _, p := range topic[w.seen:] {
+		w.state.Count(p)
+	}
+	w.seen = int64(len(topic))
+}
+
+// predictions returns the predictions of some messages from where the writer has got. rows has the rows of each message; −1: the
+// offset has none.
+func (w *scoring) predictions(rows []int, messages int) (list []*Prediction) {
+	state, next, row := w.state, w.state.Next, w.state.Row
+	for ; messages > 0 && int(next) < len(rows); next, row = next+1, 0 {
+		n := rows[next]
+		if n < 0 {
+			continue
+		}
+		messages--
+		for from := row; from < n || from == row; from += w.most {
+			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen}
+			state.Count(p)
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Whatever several processes write, with parts of several sizes, and wherever they end, each row has one prediction that counts, in the
+// order of the messages. Who comes anew finds how far that is from the last messages alone.
+func TestEachRowHasOnePrediction(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		rows := make([]int, 1+random.IntN(12))
+		for i := range rows {
+			rows[i] = random.IntN(9) - 1
+		}
+		var topic []*Prediction
+		writers := make([]*scoring, 1+random.IntN(4))
+		for i := range writers {
+			writers[i] = &scoring{most: 1 + random.IntN(5)}
+		}
+		var state Scored
+		done := func() bool {
+			for i := int(state.Next); i < len(rows); i++ {
+				if rows[i] >= 0 {
+					return false
+				}
+			}
+			return true
+		}
+		for counted := 0; !done(); {
+			w := writers[random.IntN(len(writers))]
+			switch random.IntN(4) {
+			case 0: // another process takes its place, and reads what it must
+				from := int64(0)
+				if len(topic) > 0 {
+					from = topic[len(topic)-1].Seen
+				}
+				*w = scoring{state: ScoredBy(topic[from:]), seen: int64(len(topic)), most: 1 + random.IntN(5)}
+				if w.state != state {
+					t.Fatalf("seed %d: of %d messages the last ones say %+v, all of them %+v", seed, len(topic), w.state, state)
+				}
+			case 1:
+				w.read(topic)
+			default: // it writes, or a part of it: behind what others have written that it has not seen, and between what they write
+				list := w.predictions(rows, 1+random.IntN(3))
+				other := writers[random.IntN(len(writers))].predictions(rows, 1+random.IntN(3))
+				list, other = list[:len(list)-random.IntN(len(list)+1)], other[:len(other)-random.IntN(len(other)+1)]
+				for len(list)+len(other) > 0 {
+					from := &list
+					if len(list) == 0 || len(other) > 0 && random.IntN(2) == 0 {
+						from = &other
+					}
+					topic, *from = append(topic, (*from)[0]), (*from)[1:]
+				}
+				if random.IntN(5) > 0 {
+					w.read(topic)
+				}
+			}
+			for ; counted < len(topic); counted++ {
+				before, p := state, topic[counted]
+				if !state.Count(p) {
+					continue
+				}
+				if before.Row > 0 && (p.Offset != before.Next || p.Row != before.Row) || before.Row == 0 && p.Row > 0 {
+					t.Fatalf("seed %d: after %+v counts %+v", seed, before, p)
+				}
+				for i := before.Next; i < p.Offset; i++ {
+					if rows[i] >= 0 {
+						t.Fatalf("seed %d: message %d is passed over", seed, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A prediction that says why the rest of a message has none ends that message.
+func TestReasonEndsAMessage(t *testing.T) {
+	s := Scored{Next: 4, Row: 2}
+	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9, Reason: "deleted"}) || s != (Scored{Next: 5}) {
+		t.Errorf("%+v", s)
+	}
+}

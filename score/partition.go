@@ -1,0 +1,271 @@
+package score
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// partition writes the predictions of one partition. After each write it looks at what others have written before it: if that counts, its
+// own does not, and it goes on from there.
+type partition struct {
+	*scorer
+	number int
+	state  schemas.Scored // up to end
+	end    int64          // of what the state has seen
+	bound  int64          // up to where the topic has messages, as far as is known
+	asked  time.Time      // when that was asked
+}
+
+func (s *scorer) newPartition(number int) *partition { return &partition{scorer: s, number: number} }
+
+// errOvertaken says that another process has predicted for the same messages and written first.
+var errOvertaken = errors.New("another process was faster")
+
+// run returns nil when all has predictions that the topic has had when scoring began; without UntilEnd it goes on until ctx ends.
+func (p *partition) run(ctx context.Context) error {
+	for {
+		err := p.score(ctx)
+		if !errors.Is(err, errOvertaken) {
+			return err
+		}
+		event.Notice(p.rec, "another process predicts for %s[%d] too: this one goes on behind it", p.From, p.number)
+	}
+}
+
+// score goes on from where the predictions end.
+func (p *partition) score(ctx context.Context) (err error) {
+	if p.state, p.end, err = p.scorer.state(ctx, p.number); err != nil {
+		return fmt.Errorf("find how far %s[%d] has predictions: %w", p.From, p.number, err)
+	}
+	if p.end > 0 && p.state == (schemas.Scored{}) {
+		event.Notice(p.rec, "the predictions that %s[%d] had have expired: all that %s[%[2]d] has gets predictions", p.To, p.number, p.From)
+	}
+	begin := p.state
+	group, working := errgroup.WithContext(ctx)
+	ordered := make(chan *job, cap(p.room))
+	group.Go(func() error {
+		defer close(ordered)
+		return p.read(working, begin, ordered)
+	})
+	group.Go(func() error { return p.write(working, ordered) })
+	return group.Wait()
+}
+
+// job is a message on its way to its predictions. A message that is gone has no value.
+type job struct {
+	partition int
+	message   run.Message
+	gone      bool
+	row       int // the first row that has no prediction
+	by        *model.Model
+	done      chan struct{} // is closed when what follows is known
+
+	parts []*schemas.Prediction
+	rows  int64
+	bad   bool
+}
+
+// read reads messages in their order from where predictions end, and has predictions made for them.
+func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan<- *job) error {
+	next := begin.Next
+	take := func(m run.Message) error {
+		j := &job{partition: p.number, message: m, by: p.versions.Model(), done: make(chan struct{})}
+		if m.Offset == begin.Next {
+			j.row = begin.Row
+		}
+		next = m.Offset + 1
+		return p.send(ctx, ordered, j)
+	}
+	for end := p.bounds[p.number].To; next < end; { // what the topic has had when scoring began
+		first, _, err := p.client.Log.Bounds(ctx, p.From, p.number)
+		if err != nil {
+			return err
+		}
+		if first > next {
+			if begin.Row > 0 && next == begin.Next {
+				gone := &job{partition: p.number, message: run.Message{Offset: next}, gone: true, row: begin.Row, by: p.versions.Model(), done: make(chan struct{})}
+				if err := p.send(ctx, ordered, gone); err != nil {
+					return err
+				}
+			}
+			if next > 0 {
+				event.Notice(p.rec, "the offsets %d to %d of %s[%d] were deleted before they had predictions", next, first-1, p.From, p.number)
+			}
+			next = first
+		}
+		err = p.client.Between(ctx, p.From, p.number, next, end, take)
+		deleted := (*kafkalog.DeletedError)(nil)
+		if err == nil {
+			next = end // behind the last message there may be offsets without one
+		} else if !errors.As(err, &deleted) {
+			return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
+		}
+	}
+	if p.UntilEnd {
+		return nil
+	}
+	subscription := p.client.Log.Subscribe(ctx, nil, run.Position{Topic: p.From, Partition: p.number, Offset: next, Compacted: true})
+	defer subscription.Close()
+	for {
+		d, _, err := subscription.Next(ctx, time.Hour)
+		if err == nil && d != nil {
+			err = take(d.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send has predictions made for a message, once there is room for it.
+func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error {
+	select {
+	case p.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case ordered <- j: // before it is worked on: there the room is given back
+	case <-ctx.Done():
+		<-p.room
+		return ctx.Err()
+	}
+	select {
+	case p.work <- j:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// mostTogether is how many messages are written together.
+const mostTogether = 64
+
+// write writes predictions in the order of the messages: those that are ready together.
+func (p *partition) write(ctx context.Context, ordered <-chan *job) error {
+	defer func() {
+		for range ordered { // of what is not written
+			<-p.room
+		}
+	}()
+	for {
+		var ready []*job
+		select {
+		case j, more := <-ordered:
+			if !more {
+				return nil
+			}
+			ready = append(ready, j)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := p.await(ctx, ready[0])
+		for more := true; more && err == nil && len(ready) < mostTogether; {
+			select {
+			case j, open := <-ordered:
+				if more = open; open {
+					ready = append(ready, j)
+					err = p.await(ctx, j)
+				}
+			default:
+				more = false
+			}
+		}
+		if err == nil {
+			err = p.append(ctx, ready)
+		}
+		for range ready {
+			<-p.room
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *partition) await(ctx context.Context, j *job) error {
+	select {
+	case <-j.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// append writes the predictions of messages, and looks whether they count.
+func (p *partition) append(ctx context.Context, jobs []*job) error {
+	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
+	expected := p.state // if all of it counts
+	var written []*schemas.Prediction
+	var messages []schemas.Message
+	for _, j := range jobs {
+		scored.Rows, scored.Version = scored.Rows+j.rows, j.by.Manifest.Version
+		if j.bad {
+			scored.Bad++
+		}
+		for _, part := range j.parts {
+			part.After, part.Seen = expected.Next, p.end
+			expected.Count(part)
+			m, err := part.Encode(p.Memory)
+			if err != nil {
+				return err
+			}
+			written, messages = append(written, part), append(messages, m)
+		}
+	}
+	at, err := p.client.Log.Append(ctx, p.To, p.number, messages...)
+	if err != nil {
+		return fmt.Errorf("write predictions: %w", err)
+	}
+	if err := p.see(ctx, at, written); err != nil {
+		return err
+	}
+	if p.state != expected {
+		return errOvertaken
+	}
+	last := jobs[len(jobs)-1].message.Offset
+	p.owner.Commit(map[int]int64{p.number: last + 1}, func(error) {}) // for people's tools alone
+	if p.asked.IsZero() || time.Since(p.asked) > time.Second {
+		if _, p.bound, err = p.client.Log.Bounds(ctx, p.From, p.number); err != nil {
+			return err
+		}
+		p.asked = time.Now()
+	}
+	p.bound = max(p.bound, last+1)
+	scored.Behind = p.bound - last - 1
+	p.rec.Record(scored)
+	return nil
+}
+
+// see takes into account what the partition has since what was written at an offset. That may have taken several requests, and others may have
+// written between them.
+func (p *partition) see(ctx context.Context, at int64, written []*schemas.Prediction) error {
+	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
+	switch {
+	case err != nil:
+		return err
+	case at < p.end:
+		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: it has lost messages, or was made anew; start again", p.To, p.number, p.end, at)
+	case at == p.end && end == at+int64(len(written)):
+		for _, part := range written {
+			p.state.Count(part)
+		}
+	default:
+		err := p.each(ctx, p.number, p.end, end, func(o *schemas.Prediction) { p.state.Count(o) })
+		if err != nil {
+			return fmt.Errorf("read what others have written to %s[%d]: %w", p.To, p.number, err)
+		}
+	}
+	p.end = end
+	return nil
+}

@@ -1,0 +1,44 @@
+package score
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Read returns the predictions that count of those that a partition of a topic has now, in the order of the messages that they are of. Arrow allocates
+// from mem; nil is Go's memory.
+func Read(ctx context.Context, log run.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*schemas.Prediction, error] {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return func(yield func(*schemas.Prediction, error) bool) {
+		first, end, err := log.Bounds(ctx, topic, partition)
+		if err == nil {
+			var state schemas.Scored
+			begun := false
+			client := &run.Client{Log: log}
+			err = client.Between(ctx, topic, partition, first, end, func(m run.Message) error {
+				p, err := schemas.DecodePrediction(m.Message, mem)
+				if err != nil { // it is a stranger's
+					return nil
+				}
+				if !begun { // what came before may have expired
+					begun, state = true, schemas.Scored{Next: p.After, Row: p.Row}
+				}
+				if state.Count(p) && !yield(p, nil) {
+					return errEnough
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package score
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Versions has the model that predicts, as a follower of versions does, and [Fixed].
+type Versions interface {
+	// Model returns the model; nil if there is none yet.
+	Model() *model.Model
+	// Ready returns a channel that is closed once there is a model.
+	Ready() <-chan struct{}
+}
+
+// Fixed returns the versions of which there is only one.
+func Fixed(m *model.Model) Versions {
+	ready := make(chan struct{})
+	close(ready)
+	return fixed{m, ready}
+}
+
+type fixed struct {
+	model *model.Model
+	ready chan struct{}
+}
+
+func (f fixed) Model() *model.Model    { return f.model }
+func (f fixed) Ready() <-chan struct{} { return f.ready }
+
+// Options say what a scorer reads and writes.
+type Options struct {
+	From, To string // topics: of examples, and of their predictions, with as many partitions or more
+	// UntilEnd says to stop when all messages have predictions that the topic has when scoring begins, whoever makes them.
+	UntilEnd bool
+	// Memory is where the Arrow records come from; nil is Go's.
+	Memory memory.Allocator
+}
+
+// Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end.
+func Run(ctx context.Context, client *run.Client, o Options, versions Versions, owner run.Owner, blas *kernel.BLAS, rec event.Recorder) error {
+	bounds, err := client.Log.Spans(ctx, o.From)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", o.From, err)
+	}
+	partitions, err := client.Log.Partitions(ctx, o.To)
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", o.To, err)
+	}
+	if partitions < len(bounds) {
+		return &PartitionsError{o.To, o.From, partitions, len(bounds)}
+	}
+	if o.Memory == nil {
+		o.Memory = memory.DefaultAllocator
+	}
+	s := &scorer{
+		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
+		work: make(chan *job), room: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
+	}
+	select {
+	case <-versions.Ready():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	group, running := errgroup.WithContext(ctx)
+	working, done := context.WithCancel(running)
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error { return s.predict(working) })
+	}
+	group.Go(func() error {
+		defer done()
+		return s.share(running)
+	})
+	return group.Wait()
+}
+
+// PartitionsError says that the topic of the predictions has too few partitions.
+type PartitionsError struct {
+	To, From   string // topics
+	Have, Want int    // numbers of partitions
+}
+
+// Error says what to do.
+func (e *PartitionsError) Error() string {
+	return fmt.Sprintf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", e.To, e.Have, e.From, e.Want)
+}
+
+// scorer is a process that predicts.
+type scorer struct {
+	Options
+	client   *run.Client
+	versions Versions
+	owner    run.Owner
+	blas     *kernel.BLAS
+	rec      event.Recorder
+	bounds   []schemas.Span // of the topic, when scoring began
+	work     chan *job      // to those who predict
+	room     chan struct{}  // has an element for each message in memory
+}
+
+// ended is how the work on a partition has ended.
+type ended struct {
+	partition int
+	err       error
+}
+
+// share works on the partitions that this process owns, each in a goroutine, as they come and go.
+func (s *scorer) share(ctx context.Context) error {
+	working, stopAll := context.WithCancel(ctx)
+	stops, finished := map[int]context.CancelFunc{}, map[int]bool{}
+	ends := make(chan ended)
+	defer func() {
+		stopAll()
+		for range stops {
+			<-ends
+		}
+	}()
+	for {
+		if err := run.CheckMembership(s.owner); err != nil {
+			return err
+		}
+		owned := s.owner.Owned()
+		for partition, stop := range stops {
+			if !slices.Contains(owned, partition) {
+				stop()
+			}
+		}
+		for _, n := range owned {
+			if stops[n] != nil || finished[n] || n >= len(s.bounds) {
+				continue
+			}
+			own, stop := context.WithCancel(working)
+			stops[n] = stop
+			go func() { ends <- ended{n, s.newPartition(n).run(own)} }()
+		}
+		if s.UntilEnd && len(stops) == 0 {
+			if all, err := s.allFinished(ctx, finished); all || err != nil {
+				return err
+			}
+		}
+		timeout := time.NewTimer(lookAgain)
+		select {
+		case <-s.owner.Changed():
+		case <-timeout.C: // others may have finished
+		case e := <-ends:
+			own := stops[e.partition]
+			own()
+			delete(stops, e.partition)
+			switch {
+			case e.err == nil:
+				finished[e.partition] = true
+			case ctx.Err() == nil && errors.Is(e.err, context.Canceled): // it is no longer ours
+			default:
+				return e.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		timeout.Stop()
+	}
+}
+
+// lookAgain is how long a process that has finished waits before it looks whether others have.
+const lookAgain = time.Second
+
+// errEnough ends reading.
+var errEnough = errors.New("nothing more is to be read")
+
+// allFinished reports whether all partitions have got to where they ended when scoring began.
+func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, error) {
+	for n := range s.bounds {
+		if finished[n] {
+			continue
+		}
+		state, _, err := s.state(ctx, n)
+		if err != nil {
+			return false, err
+		}
+		left := false
+		err = s.client.Remaining(ctx, s.From, n, state.Next, s.bounds[n].To, func(run.Message) error {
+			left = true
+			return errEnough
+		})
+		if left {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		finished[n] = true
+	}
+	return true, nil
+}
