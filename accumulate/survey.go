@@ -101,24 +101,33 @@ func (s *Sample) MergeRecord(r *schemas.Sample) {
 	}
 }
 
-// LabelSet is the set of labels that were seen.
-type LabelSet map[string]struct{}
+// LabelSet is the labels that were seen, and how many rows of each are fitted.
+type LabelSet map[string]int64
 
-// Add adds labels.
-func (l LabelSet) Add(labels ...string) {
-	for _, label := range labels {
-		l[label] = struct{}{}
-	}
-}
+// Add adds a label of so many fitted rows. It may have none.
+func (l LabelSet) Add(label string, rows int64) { l[label] += rows }
 
 // Merge adds all of o's labels.
-func (l LabelSet) Merge(o LabelSet) { maps.Copy(l, o) }
+func (l LabelSet) Merge(o LabelSet) {
+	for label, rows := range o {
+		l[label] += rows
+	}
+}
 
 // Text returns the labels in the order that classes have if the configuration does not give them.
 func (l LabelSet) Text() []string {
 	text := slices.Collect(maps.Keys(l))
 	schemas.SortLabels(text)
 	return text
+}
+
+// Rows returns how many fitted rows each label has, in the order of Text.
+func (l LabelSet) Rows() []int64 {
+	rows := []int64{}
+	for _, label := range l.Text() {
+		rows = append(rows, l[label])
+	}
+	return rows
 }
 
 // AddColumns subtracts shift (d values) from raw rows (n × d) in place, with 0 for a missing value (NaN). It adds the

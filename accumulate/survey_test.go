@@ -59,10 +59,20 @@ func TestSample(t *testing.T) {
 }
 
 func TestLabelSet(t *testing.T) {
-	a, b := LabelSet{"10": {}, "9": {}}, LabelSet{"2": {}, "9": {}}
+	a, b := LabelSet{}, LabelSet{}
+	for _, row := range []struct {
+		set   LabelSet
+		label string
+		rows  int64
+	}{{a, "10", 1}, {a, "9", 1}, {a, "10", 1}, {b, "2", 0}, {b, "9", 1}} {
+		row.set.Add(row.label, row.rows)
+	}
 	a.Merge(b)
 	if got := a.Text(); !slices.Equal(got, []string{"2", "9", "10"}) {
 		t.Errorf("the labels are %v", got)
+	}
+	if got := a.Rows(); !slices.Equal(got, []int64{0, 2, 2}) {
+		t.Errorf("the labels have %v rows", got)
 	}
 }
 

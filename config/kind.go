@@ -21,17 +21,18 @@ import (
 type kind int
 
 const (
-	kindText    kind = iota // string
-	kindTexts               // []string
-	kindWhole               // int, int64
-	kindNatural             // uint64
-	kindReal                // float64, finite
-	kindFlag                // bool
-	kindSize                // pipeline.Bytes
-	kindTime                // time.Duration
-	kindColumn              // ingest.Column
-	kindSecret              // kafkalog.Secret
-	kindRidge               // schemas.Ridge: auto, or finite and ≥ 0
+	kindText        kind = iota // string
+	kindTexts                   // []string
+	kindWhole                   // int, int64
+	kindNatural                 // uint64
+	kindReal                    // float64, finite
+	kindFlag                    // bool
+	kindSize                    // pipeline.Bytes
+	kindTime                    // time.Duration
+	kindColumn                  // ingest.Column
+	kindSecret                  // kafkalog.Secret
+	kindRidge                   // schemas.Ridge: auto, or finite and ≥ 0
+	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
 )
 
 // String returns what a value of the kind is, in the words of an error message after "expected".
@@ -39,10 +40,11 @@ func (k kind) String() string {
 	return [...]string{
 		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
 		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB",
-		kindTime:   "a time such as 24h, 90m or 30s",
-		kindRidge:  "auto or a number ≥ 0",
-		kindColumn: "the number or the name of a column",
-		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
+		kindTime:        "a time such as 24h, 90m or 30s",
+		kindRidge:       "auto or a number ≥ 0",
+		kindClassWeight: "none, balanced, or a number ≥ 0 for each label, as in {cat: 2, dog: 0.5}",
+		kindColumn:      "the number or the name of a column",
+		kindSecret:      "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
 	}[k]
 }
 
@@ -59,6 +61,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindSecret, true
 	case reflect.TypeFor[schemas.Ridge]():
 		return kindRidge, true
+	case reflect.TypeFor[schemas.ClassWeight]():
+		return kindClassWeight, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	}
@@ -97,6 +101,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		}
 		return list, true
 	}
+	if k == kindClassWeight && n.Kind == yaml.MappingNode {
+		return readClassWeight(n)
+	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, false
 	}
@@ -126,6 +133,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 			return nil, false
 		}
 		return schemas.Ridge(v.(float64)), true
+	case kindClassWeight:
+		v, err := schemas.ParseClassWeight(n.Value)
+		return v, err == nil
 	case kindFlag:
 		var v bool
 		ok := tag == "!!bool" && n.Decode(&v) == nil
@@ -139,6 +149,20 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		return v, err == nil
 	}
 	panic(fmt.Sprintf("config: kind %d", k))
+}
+
+// readClassWeight returns the factors of labels, each once.
+func readClassWeight(n *yaml.Node) (any, bool) {
+	w := schemas.ClassWeight{By: map[string]float64{}}
+	for i := 0; i < len(n.Content); i += 2 {
+		label := resolve(n.Content[i])
+		factor, ok := kindReal.read(resolve(n.Content[i+1]))
+		if _, twice := w.By[label.Value]; !ok || twice || label.Kind != yaml.ScalarNode || isMerge(label) {
+			return nil, false
+		}
+		w.By[label.Value] = factor.(float64)
+	}
+	return w, len(w.By) > 0 && w.Valid()
 }
 
 var wholeNumber = regexp.MustCompile(`^[-+]?[0-9]+$`)

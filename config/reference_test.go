@@ -61,7 +61,7 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 func reference(t *testing.T) string {
 	t.Helper()
 	types := [...]string{kindText: "text", kindTexts: "list", kindWhole: "whole number", kindNatural: "whole number",
-		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret", kindRidge: "`auto` or a number"}
+		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret", kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label"}
 	meanings := map[string]string{}
 	for _, k := range Keys() {
 		meanings[k.Name] = k.Meaning

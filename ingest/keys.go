@@ -43,6 +43,8 @@ func Keys() []schemas.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns that are left out, as those of ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": columns of words. Each becomes a feature for each word that it has in `train`, and one for all other words"},
 		{Name: "classes", Meaning: "the labels that are allowed, in order; none: the labels that are found"},
+		{Name: "class_weight", Meaning: "by what the weights of training rows are multiplied, by their class: `none`, `balanced` (every class weighs the same: n/(k·c) for a class with c of n rows, of k classes), " +
+			"or `{label: number, …}`, with 1 for labels that it does not name. Errors and losses of the training rows are weighted so too, those of other rows are not"},
 		{Name: "missing", Meaning: "what to do with a missing value, which is an empty field, a null or NaN of a file (" + readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that say that a value is missing, as an empty field does; in tables with types only those of columns of words"},
 		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1; a hash chooses them"},

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Every option has a key, in the order of the options, that says what it does in
@@ -30,6 +32,8 @@ func names(options reflect.Type, before string) (keys []string) {
 		name := before + field.Tag.Get("yaml")
 		switch {
 		case !field.IsExported():
+		case field.Type == reflect.TypeFor[schemas.ClassWeight](): // which is one value
+			keys = append(keys, name)
 		case field.Type.Kind() == reflect.Struct:
 			keys = append(keys, names(field.Type, name+".")...)
 		default:

@@ -49,6 +49,9 @@ type Options struct {
 	Categorical []string `mapstructure:"categorical" yaml:"categorical"`
 	// Classes are the labels that are allowed; none: all labels are.
 	Classes []string `mapstructure:"classes" yaml:"classes"`
+	// ClassWeight is by what the weights of training examples are multiplied, by
+	// their label. It does not change what is published.
+	ClassWeight schemas.ClassWeight `mapstructure:"class_weight" yaml:"class_weight"`
 	// Missing says what to do with a missing value, which is an empty field of a
 	// file or a null in a message: MissingError or MissingMean.
 	Missing string `mapstructure:"missing" yaml:"missing"`
@@ -169,6 +172,11 @@ func (o Options) check(files []string) []schemas.Problem {
 			wrong("classes", strconv.Quote(class), "different labels, none of them empty, without space around them")
 		}
 		known[class] = true
+	}
+	for label := range o.ClassWeight.By {
+		if len(o.Classes) > 0 && !known[label] {
+			wrong("class_weight", quote(label), "labels that are among examples.classes")
+		}
 	}
 	if o.Missing != MissingError && o.Missing != MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")

@@ -102,6 +102,9 @@ func jsonType(of reflect.Type) string {
 	case reflect.Map:
 		return "object of " + jsonType(of.Elem()) + " by text"
 	case reflect.Struct:
+		if of == reflect.TypeFor[ClassWeight]() {
+			return "text, or object of number by text"
+		}
 		if ownJSON(of) {
 			return "`" + of.Name() + "`, see [examples](#examples)"
 		}

@@ -37,7 +37,7 @@ func layouts() []layout {
 				{tensorIncrements, "text, survey of a full run of a chain: what counts of each increment, as JSON"},
 				{FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
-				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
+				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {FieldLabelRows, "[n], survey of a plan with balanced classes: how many training rows each of these labels has"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
 			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages and rows that do not count, by the reason, as JSON"}, {noteSkipped, "survey of a chain: the spans of messages that do not count, as JSON"}, {noteProgress, "survey of a chain: how far sources are counted in the partition, as JSON"}, {noteUnknown, "survey of a chain: the rows of each label that is no class, as JSON"}, {noteBad, "survey of a chain: how many messages of the newest increment can't be used, of how many, and the first, as JSON"}},
 		},
@@ -71,6 +71,7 @@ func layouts() []layout {
 			tensors: []part{
 				{TensorCenter, "[d]: the mean of each scaled feature"}, {TensorScale, "[d]: the factor of each centred feature; 0 for a constant feature"},
 				{TensorBasis, "[d, m]: principal directions; absent without PCA"}, {TensorSpread, "[1]: the median squared distance between inputs"},
+				{TensorClassWeight, "[k]: by what the weights of training rows of each class are multiplied; absent: by 1"},
 				{TensorLabels, "text: the classes"}, {TensorCovered, "text: the coverage of each span of the plan, as JSON"},
 				{tensorColumns, "text: the columns that the features are of, as JSON; absent if not known"},
 				{tensorIncrements, "text, full run of a chain: the increments and what counts of each, as JSON"},

@@ -32,18 +32,20 @@ type Plan struct {
 	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`
 
-	Classes      []string   `json:"classes,omitempty"` // empty: the survey finds them
-	Missing      string     `json:"missing"`           // error | mean
-	Holdout      float64    `json:"holdout"`           // fraction of the training rows
-	OnBadMessage string     `json:"on_bad_message"`    // quarantine | stop
-	Prepare      Prepare    `json:"prepare"`           // how raw features become inputs
-	Stages       []Stage    `json:"stages"`            // each with all defaults filled in
-	Intercept    bool       `json:"intercept"`         // whether the first block ends with a constant feature
-	Seed         uint64     `json:"seed"`              // of all random draws
-	Segment      int64      `json:"segment"`           // messages, at least 1; see Span.Segments
-	Arithmetic   Arithmetic `json:"arithmetic"`        // of the process that made the plan
-	Warm         *Warm      `json:"warm,omitempty"`    // nil: it starts from nothing
-	Chain        *Chain     `json:"chain,omitempty"`   // nil: the run is of no chain of retraining
+	Classes []string `json:"classes,omitempty"` // empty: the survey finds them
+	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each of some labels; absent: by 1.
+	ClassWeight  ClassWeight `json:"class_weight,omitzero"`
+	Missing      string      `json:"missing"`         // error | mean
+	Holdout      float64     `json:"holdout"`         // fraction of the training rows
+	OnBadMessage string      `json:"on_bad_message"`  // quarantine | stop
+	Prepare      Prepare     `json:"prepare"`         // how raw features become inputs
+	Stages       []Stage     `json:"stages"`          // each with all defaults filled in
+	Intercept    bool        `json:"intercept"`       // whether the first block ends with a constant feature
+	Seed         uint64      `json:"seed"`            // of all random draws
+	Segment      int64       `json:"segment"`         // messages, at least 1; see Span.Segments
+	Arithmetic   Arithmetic  `json:"arithmetic"`      // of the process that made the plan
+	Warm         *Warm       `json:"warm,omitempty"`  // nil: it starts from nothing
+	Chain        *Chain      `json:"chain,omitempty"` // nil: the run is of no chain of retraining
 	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`

@@ -3,35 +3,37 @@ package schemas
 // Names of the tensors of statistics. Σ is over rows, and w are their weights. Only training rows are part of cross and
 // gram.
 const (
-	FieldSplits    = "splits"    // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
-	FieldCross     = "cross"     // [p, k]: Σ w x rᵀ
-	FieldGram      = "gram"      // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
-	FieldLeave     = "leave"     // as gram, of the rows that leave the window of a chain, times the weights of their increments
-	FieldOffered   = "offered"   // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
-	FieldGramRows  = "gram_rows" // [1]: Σw of the rows that gram sums
-	FieldTrace     = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
-	FieldResidual  = "residual"  // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
-	FieldSums      = "sums"      // [d]: Σ w x of the survey
-	FieldSquares   = "squares"   // [d]: Σ w x² of the survey
-	FieldPresent   = "present"   // [d]: Σ w of the rows in which the feature is present
-	FieldQuality   = "quality"   // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
-	FieldBins      = "bins"      // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
-	FieldConfusion = "confusion" // [3, k, k]: rows by true and predicted class
-	FieldLabels    = "labels"    // text: the labels that the survey found
-	FieldSample    = "sample"    // [n, d] of a sample record: raw rows
-	FieldDraws     = "draws"     // text, of a sample record: each row's hash, 16 hexadecimal digits
+	FieldSplits    = "splits"     // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
+	FieldCross     = "cross"      // [p, k]: Σ w x rᵀ
+	FieldGram      = "gram"       // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
+	FieldLeave     = "leave"      // as gram, of the rows that leave the window of a chain, times the weights of their increments
+	FieldOffered   = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
+	FieldGramRows  = "gram_rows"  // [1]: Σw of the rows that gram sums
+	FieldTrace     = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
+	FieldResidual  = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
+	FieldSums      = "sums"       // [d]: Σ w x of the survey
+	FieldSquares   = "squares"    // [d]: Σ w x² of the survey
+	FieldPresent   = "present"    // [d]: Σ w of the rows in which the feature is present
+	FieldQuality   = "quality"    // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
+	FieldBins      = "bins"       // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
+	FieldConfusion = "confusion"  // [3, k, k]: rows by true and predicted class
+	FieldLabels    = "labels"     // text: the labels that the survey found
+	FieldLabelRows = "label_rows" // [n]: how many training rows each of these labels has
+	FieldSample    = "sample"     // [n, d] of a sample record: raw rows
+	FieldDraws     = "draws"      // text, of a sample record: each row's hash, 16 hexadecimal digits
 )
 
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
-	TensorCenter      = "center"      // [d], survey: the mean of each scaled feature
-	TensorScale       = "scale"       // [d], survey: the factor of each centred feature; 0 for a constant feature
-	TensorBasis       = "basis"       // [d, m], survey: principal directions; absent without PCA
-	TensorSpread      = "spread"      // [1], survey: the median squared distance between inputs
-	TensorLabels      = "labels"      // text, survey: the classes
-	TensorCovered     = "covered"     // text, survey: the coverage of each span of the plan, as JSON
-	TensorW           = "W"           // [p, k], a visit's weights
-	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
+	TensorCenter      = "center"       // [d], survey: the mean of each scaled feature
+	TensorScale       = "scale"        // [d], survey: the factor of each centred feature; 0 for a constant feature
+	TensorBasis       = "basis"        // [d, m], survey: principal directions; absent without PCA
+	TensorSpread      = "spread"       // [1], survey: the median squared distance between inputs
+	TensorClassWeight = "class_weight" // [k], survey: the factor of the weights of training rows of each class; absent: 1
+	TensorLabels      = "labels"       // text, survey: the classes
+	TensorCovered     = "covered"      // text, survey: the coverage of each span of the plan, as JSON
+	TensorW           = "W"            // [p, k], a visit's weights
+	TensorCalibration = "calibration"  // [3k, k], from cubic features to predictions
 )
 
 // Losses holds sums over the labelled rows of one split.

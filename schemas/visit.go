@@ -37,7 +37,8 @@ func VisitOf(r *Record[float64]) (*Visit, error) {
 type SurveyVisit struct {
 	Visit
 	Shift       []float32 // d: the point that the moments are taken about
-	Labels      []string  // of its rows, sorted; none if the plan names the classes
+	Labels      []string  // of its rows, sorted; none if the plan names the classes and does not balance them
+	LabelRows   []int64   // how many training rows each of Labels has; nil unless the plan balances the classes
 	Quarantined int64     // messages in quarantine
 	PassedOver  PassedOver
 	Columns     Columns // of the run's first message; nil: it doesn't say
@@ -87,6 +88,13 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	r := v.Visit.Record()
 	r.Notes = append(r.Notes, Header{noteQuarantined, strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.note())
 	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], Vector(tensorShift, shift), Words[float64](FieldLabels, v.Labels))
+	if v.LabelRows != nil {
+		rows := make([]float64, len(v.LabelRows))
+		for i, n := range v.LabelRows {
+			rows[i] = float64(n)
+		}
+		r.Tensors = append(r.Tensors, Vector(FieldLabelRows, rows))
+	}
 	if v.Columns != nil {
 		r.Tensors = append(r.Tensors, Words[float64](tensorColumns, []string{v.Columns.Text()}))
 	}
@@ -156,6 +164,11 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 			}
 		case FieldLabels:
 			v.Labels = t.Text
+		case FieldLabelRows:
+			v.LabelRows = make([]int64, len(t.Data))
+			for i, n := range t.Data {
+				v.LabelRows[i] = int64(n)
+			}
 		case tensorIncrements:
 			for _, text := range t.Text {
 				c, err := parseCoverage(text)
@@ -175,6 +188,9 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		default:
 			v.Sums = append(v.Sums, t)
 		}
+	}
+	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
+		return nil, r.damaged(&ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})
 	}
 	return v, nil
 }

@@ -25,6 +25,8 @@ type Preparation struct {
 	Scale  []float32 // factor of each centred feature (d); 0 for a constant one
 	Basis  []float32 // principal directions (d × m, row-major); nil without principal components
 	Labels []string  // the classes
+	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1. See [ClassWeights].
+	ClassWeights []float32
 }
 
 // Tensors returns the content of the record that publishes the preparation. spread is the result of [Spread] for rows that
@@ -35,7 +37,11 @@ func (p *Preparation) Tensors(spread float32) schemas.Tensors[float32] {
 	if p.Basis != nil {
 		t = append(t, schemas.Matrix(schemas.TensorBasis, d, len(p.Basis)/d, p.Basis))
 	}
-	return append(t, schemas.Vector(schemas.TensorSpread, []float32{spread}), schemas.Words[float32](schemas.TensorLabels, p.Labels))
+	t = append(t, schemas.Vector(schemas.TensorSpread, []float32{spread}))
+	if p.ClassWeights != nil {
+		t = append(t, schemas.Vector(schemas.TensorClassWeight, p.ClassWeights))
+	}
+	return append(t, schemas.Words[float32](schemas.TensorLabels, p.Labels))
 }
 
 // maxClasses bounds the number of classes. More different labels are taken for numbers that a regression would predict.

@@ -25,6 +25,8 @@ type Preparation struct {
 	Basis  kernel.Dense    // d × m: the principal components, one a column; zero: the inputs are the d features
 	Spread float64         // median squared distance between prepared rows
 	Labels *schemas.Labels // the classes of the run
+	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
+	ClassWeights []float32
 }
 
 // NewPreparation reads the survey's result. Its error is a *[schemas.ShapeError] for a tensor that is absent or has another
@@ -53,6 +55,11 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	prepared := &Preparation{
 		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
 		Spread: float64(spread[0]), Labels: schemas.NewLabels(labels.Text),
+	}
+	if _, there := t.Find(schemas.TensorClassWeight); there {
+		if prepared.ClassWeights, err = t.Shaped(schemas.TensorClassWeight, prepared.Labels.Len()); err != nil {
+			return nil, err
+		}
 	}
 	if p.PCA > 0 {
 		basis, err := t.Shaped(schemas.TensorBasis, width, p.PCA)

@@ -122,7 +122,13 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift, found.columns = visit.Shift, visit.Columns
-		found.labels.Add(visit.Labels...)
+		for i, label := range visit.Labels {
+			rows := int64(0)
+			if visit.LabelRows != nil {
+				rows = visit.LabelRows[i]
+			}
+			found.labels.Add(label, rows)
+		}
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
 		found.covered[span.Partition] = visit.Covered
@@ -146,6 +152,10 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	preparation, err := solve.Survey(solve.SurveySums{Sums: sum.Tensors(), Shift: found.shift, Labels: labels},
 		prepare.Scale == stages.ScaleStandard, prepare.PCA)
 	if err != nil {
+		return nil, err
+	}
+	open := s.plan.Chain != nil && s.plan.Chain.Open
+	if preparation.ClassWeights, err = solve.ClassWeights(s.plan.ClassWeight, labels, found.labels, open); err != nil {
 		return nil, err
 	}
 	spread, err := solve.Spread(prepareSample(s.blas, prepare, preparation, found.sample.Rows()))
@@ -182,11 +192,9 @@ func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
 	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)
 	}
-	known := accumulate.LabelSet{}
-	known.Add(classes...)
 	var others []string
 	for label := range found.labels {
-		if _, ok := known[label]; !ok {
+		if !slices.Contains(classes, label) {
 			others = append(others, label)
 		}
 	}

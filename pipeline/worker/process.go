@@ -84,8 +84,12 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 		return nil, err
 	}
 	for i, class := range b.Rows.Classes {
-		if class == schemas.Unlabelled {
+		switch {
+		case class == schemas.Unlabelled:
 			b.Fitted[i] = 0
+		case prepared.ClassWeights != nil && b.Rows.Splits[i] == schemas.Train:
+			b.Rows.Weights[i] *= prepared.ClassWeights[class]
+			b.Fitted[i] = b.Rows.Weights[i]
 		}
 	}
 	if weight != 1 {

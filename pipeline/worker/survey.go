@@ -333,8 +333,12 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	for i := range rows.Classes {
 		if !examples.Labelled(i) || p.labels != nil && rows.Classes[i] == schemas.Unlabelled {
 			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
-		} else if p.labels == nil {
-			found.labels.Add(examples.Label(i))
+		} else if p.labels == nil || p.balances() {
+			rows := int64(0)
+			if fitted[i] > 0 {
+				rows = 1
+			}
+			found.labels.Add(examples.Label(i), rows)
 		}
 	}
 	if p.plan.Prepares() {
@@ -355,6 +359,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	sum.Count(n, checksum)
 	return checksum, nil
 }
+
+// balances reports whether the run finds weights of classes by their numbers of rows. A run that starts from a version keeps the version's.
+func (w *Worker) balances() bool { return w.plan.ClassWeight.Balanced && w.plan.Prepares() }
 
 // checkColumns returns an error if a message has other columns than the run's first: as a model knows a feature by its place, its
 // features can't be used. A message that does not say its columns is taken to have the same.
@@ -424,6 +431,9 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
 		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
 		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Bad: found.unusable, Messages: found.messages, Increments: found.increments,
+	}
+	if w.balances() {
+		r.LabelRows = found.labels.Rows()
 	}
 	if err := publish(ctx, w, r.Record()); err != nil || !hasGram {
 		return err

@@ -10,7 +10,7 @@ import numpy as np
 from .errors import DamagedError
 from .tensors import Matrix, Tensor, shaped
 
-NAMES = ("center", "scale", "basis", "spread", "labels")  # of the tensors
+NAMES = ("center", "scale", "basis", "spread", "class_weight", "labels")  # of the tensors
 
 
 class Preparation:
