@@ -302,7 +302,7 @@ func (q *queue) take(ctx context.Context) (late bool, err error) {
 // solveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
 func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	for {
-		owner, err := p.standBy(ctx, o, plan.Run(), watch)
+		owner, err := p.standBy(ctx, o, plan, watch)
 		if err != nil || !owner {
 			return err
 		}
@@ -316,7 +316,7 @@ func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.
 }
 
 // standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
-func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch int64) (owner bool, err error) {
+func (p *pipeline) standBy(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) (owner bool, err error) {
 	if owner, err := run.Owns(o, 0); err != nil || owner {
 		return owner, err
 	}
@@ -328,11 +328,11 @@ func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, watch in
 			return false, err
 		}
 		if late {
-			if goesOn, err := p.GoesOn(ctx, id); err != nil || !goesOn {
+			if goesOn, err := p.GoesOn(ctx, plan.Run(), plan.Since); err != nil || !goesOn {
 				return false, err
 			}
 		}
-		if delivery != nil && run.Ends(delivery.Message.Message, id) {
+		if delivery != nil && run.Ends(delivery.Message.Message, plan.Run()) {
 			return false, nil
 		}
 		if owner, err := run.Owns(o, 0); err != nil || owner {

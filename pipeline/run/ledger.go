@@ -502,12 +502,19 @@ func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[ru
 // [Client.ReadLedger] finds out.
 func (l *Ledger) Uncertain(run string) bool { return l.uncertain[run] }
 
-// GoesOn reports whether a run was submitted and has not ended. A role that has waited for long without a message asks: after an
-// unclean election of a leader, the message that it waits for may have an offset that it has read already, or the run's plan may be
-// gone.
-func (c *Client) GoesOn(ctx context.Context, run string) (bool, error) {
+// GoesOn reports whether it is a run's turn: it was submitted, no run before it goes on, it has not ended, and it begins to read where
+// its plan says. A role that has waited for long without a message asks: after an unclean election of a leader, the message that it waits for
+// may have an offset that it has read already, or the run's plan may be gone, or the end of the run before it, which has said where this one
+// begins. Roles of which one works on another run, or reads from another place, would wait for each other for ever.
+func (c *Client) GoesOn(ctx context.Context, run string, since schemas.Since) (bool, error) {
 	l, err := c.ReadLedger(ctx)
-	return err == nil && l.GoesOn(run), err
+	if err != nil {
+		return false, err
+	}
+	for id, plan := range l.Unfinished() {
+		return id == run && plan.Since.Weights == since.Weights && slices.Equal(plan.Since.Statistics, since.Statistics), nil
+	}
+	return false, nil
 }
 
 // End returns how a run ended; nil while it goes on, or if it ended too long ago.

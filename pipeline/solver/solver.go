@@ -89,7 +89,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	}
 	if err != nil {
 		// A solver that was slow may lack what others have removed after the run had ended.
-		if goesOn, unknown := s.GoesOn(ctx, s.run); unknown == nil && !goesOn {
+		if goesOn, unknown := s.GoesOn(ctx, s.run, s.plan.Since); unknown == nil && !goesOn {
 			return nil
 		}
 	}
@@ -197,7 +197,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 
 // checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has another chain.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
-	goesOn, err := s.GoesOn(ctx, s.run)
+	goesOn, err := s.GoesOn(ctx, s.run, s.plan.Since)
 	if err != nil {
 		return err
 	}

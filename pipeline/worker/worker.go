@@ -151,7 +151,7 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if len(e.failure.Partitions) == 0 {
 			return nil
 		}
-		if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
+		if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
 			return err
 		}
 		if differs, err := w.chain.Differs(ctx, w.Client); err != nil || differs {
@@ -189,7 +189,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 		case change == runEnded:
 			return nil
 		case change == nothing:
-			if goesOn, err := w.GoesOn(ctx, w.run); err != nil || !goesOn {
+			if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
 				return err
 			}
 			differs, err := w.chain.Differs(ctx, w.Client)
