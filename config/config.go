@@ -63,7 +63,7 @@ func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
-		Prepare:      schemas.Prepare{Scale: stages.ScaleNone},
+		Prepare:      schemas.Prepare{Scale: stages.ScaleNone, Values: stages.ValuesNone},
 		Seed:         1,
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
@@ -104,10 +104,14 @@ func (c *Config) Job() pipeline.Job {
 			resolved = append(resolved, s.Stage)
 		}
 	}
+	prepare := c.Prepare
+	if prepare.Values == stages.ValuesNone {
+		prepare.Values = "" // so that a plan of dense rows does not mention it
+	}
 	return pipeline.Job{
 		Name:         c.Name,
 		Examples:     c.Examples,
-		Prepare:      c.Prepare,
+		Prepare:      prepare,
 		Stages:       resolved,
 		Intercept:    c.Intercept,
 		Seed:         c.Seed,

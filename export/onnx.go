@@ -15,7 +15,18 @@ func onnxFormat() Format {
 	return Format{Name: ONNX, Doc: "a computation from features to labels and probabilities, which onnxruntime and others run", Write: writeONNX}
 }
 
+// SparseError says that a model of sparse rows can't be written in a format.
+type SparseError struct{ Format string }
+
+// Error says what can be exported.
+func (e SparseError) Error() string {
+	return "format " + e.Format + ": the model was trained on sparse rows, and this format has an input for each feature: export it as a model file, which predict reads"
+}
+
 func writeONNX(w io.Writer, m *model.Model) error {
+	if m.Sparse() {
+		return SparseError{ONNX}
+	}
 	about, err := metadata(m)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 type Features struct {
 	Width   int             // number of features
 	Columns schemas.Columns // of the table that the model was trained on; nil: only the order of the features is known
+	Sparse  bool            // rows are sparse; columns from Width on are left out
 }
 
 // fill makes a column become features of the model, from a place on.

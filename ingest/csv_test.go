@@ -163,7 +163,7 @@ func FuzzCSV(f *testing.F) {
 		}
 		want := Features{Width: 2}
 		if flags&16 != 0 {
-			want = Features{3, schemas.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
+			want = Features{Width: 3, Columns: schemas.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
 		}
 		open := func(c *content) (reader, error) { return openCSV([]*content{c}, o) }
 		if flags&8 != 0 {

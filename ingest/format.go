@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -43,7 +42,7 @@ type format struct {
 	// possible.
 	check func(Options) []schemas.Problem
 
-	// open reads examples from the files of a source. nil: not read yet.
+	// open reads examples from the files of a source.
 	open func([]*content, Options) (reader, error)
 	// words adds the words of the categorical columns of a file. nil: the format
 	// has no such columns.
@@ -63,7 +62,7 @@ func formats() []format {
 	return []format{
 		idxFormat(),
 		csvFormat(),
-		{name: "libsvm", patterns: []string{"*.libsvm"}}, // formats without open are not read yet
+		libsvmFormat(),
 		arrowFormat(),
 		parquetFormat(),
 	}
@@ -102,7 +101,7 @@ type reader interface {
 const peekBytes = 8
 
 // formatByName returns the format that examples.format or else the file's name
-// tells, even if that format is not read yet. ok is false if neither tells.
+// tells. ok is false if neither tells.
 func (o Options) formatByName(file string) (f format, ok bool) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f format) bool { return f.name == o.Format })
@@ -139,8 +138,7 @@ func (o Options) formatsOf(files []string) (told []format) {
 }
 
 // formatOf returns the format of an open file, by its name or else by its
-// first bytes. It returns a *FileError if neither tells the format, or if that
-// format is not read yet.
+// first bytes. It returns a *FileError if neither tells the format.
 func (o Options) formatOf(c *content) (format, error) {
 	f, ok := o.formatByName(c.name)
 	if !ok {
@@ -156,30 +154,16 @@ func (o Options) formatOf(c *content) (format, error) {
 			return format{}, wholeFile(c.name, errors.New("neither name nor content tells the format: set "+o.key("format")))
 		}
 	}
-	if f.open == nil {
-		return format{}, wholeFile(c.name, fmt.Errorf("format %s: expected %s", f.name, wantFormat()))
-	}
 	return f, nil
 }
 
 // wantFormat lists the formats, for people who gave another one.
 func wantFormat() string {
-	var read, unread []string
+	var names []string
 	for _, f := range formats() {
-		if f.open != nil {
-			read = append(read, f.name)
-		} else {
-			unread = append(unread, f.name)
-		}
+		names = append(names, f.name)
 	}
-	text := enumerate(read, "or")
-	switch len(unread) {
-	case 0:
-		return text
-	case 1:
-		return text + " (" + unread[0] + " is not read yet)"
-	}
-	return text + " (" + enumerate(unread, "and") + " are not read yet)"
+	return enumerate(names, "or")
 }
 
 // enumerate joins words as a sentence does: "a", "a or b", "a, b or c".

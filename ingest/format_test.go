@@ -15,6 +15,7 @@ func TestSourceIDGolden(t *testing.T) {
 	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
 	images := f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	labels := f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1)))
+	rows := f.write(t, "rows.libsvm", []byte("1 3:2\n"))
 	record := arrowRows(t, `[{"x":1,"label":"a"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
 	stream := f.write(t, "a.arrow", arrowContent(t, record, 1, false))
 	yes, frame := true, f.write(t, "frame.parquet", pandasFrame(t))
@@ -31,6 +32,8 @@ func TestSourceIDGolden(t *testing.T) {
 		{"idx, all options", func(o *Options) {
 			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", MissingMean, []string{"1", "0"}
 		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
+		{"libsvm, all options", func(o *Options) { o.Test, o.Missing, o.Classes = []string{rows}, MissingMean, []string{"1", "0"} },
+			"c710e85ba501e9a5c9f3d9febcb6f09d68e9c691f09dae671f1f1e717070bcaa"},
 		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
 		{"parquet, all options", func(o *Options) {
 			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", MissingMean, []string{"b", "a"}
@@ -56,14 +59,11 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%q: expected a name of its own, and patterns", f.name)
 		}
 		names[f.name] = true
-		if f.open == nil {
-			continue
-		}
-		if f.openFeatures == nil || f.meaning == "" || f.files < 1 || f.files > 1 && f.wantFiles == "" {
+		if f.open == nil || f.openFeatures == nil || f.meaning == "" || f.files < 1 || f.files > 1 && f.wantFiles == "" {
 			t.Errorf("%s: incomplete: %+v", f.name, f)
 		}
 	}
-	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq"} {
+	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq"} {
 		claims := 0
 		for _, f := range formats() {
 			if f.claims(name) {
@@ -89,7 +89,7 @@ func TestRecogniseShortFiles(t *testing.T) {
 }
 
 func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx, csv, arrow or parquet (libsvm is not read yet)"; got != want {
+	if got, want := wantFormat(), "idx, csv, libsvm, arrow or parquet"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {

@@ -13,9 +13,6 @@ func Keys() []schemas.Key {
 	var values []string
 	pairs := ""
 	for _, f := range formats() {
-		if f.open == nil {
-			continue
-		}
 		values = append(values, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
 		if f.files > 1 {
 			pairs += fmt.Sprintf(". `%s`: %s", f.name, f.wantFiles)

@@ -137,7 +137,7 @@ func (o Options) check(files []string) []schemas.Problem {
 	}
 	if o.FromTopic != "" {
 		problems = append(problems, o.checkFromTopic()...)
-	} else if f, ok := o.formatByName(""); o.Format != "" && (!ok || f.open == nil) {
+	} else if _, ok := o.formatByName(""); o.Format != "" && !ok {
 		wrong("format", o.Format, wantFormat())
 	} else {
 		problems = append(problems, o.checkFiles("train", o.Train)...)
@@ -206,9 +206,6 @@ func (o Options) checkFiles(key string, files []string) []schemas.Problem {
 		f, ok := o.formatByName(rest[0])
 		if !ok {
 			return nil // how many files belong to this one is not known either
-		}
-		if f.open == nil {
-			return []schemas.Problem{{Key: key, Value: rest[0], Want: wantFormat()}}
 		}
 		if len(rest) < f.files || slices.ContainsFunc(rest[1:f.files], func(name string) bool {
 			other, ok := o.formatByName(name)

@@ -19,8 +19,7 @@ func TestCheck(t *testing.T) {
 		change func(*Options)
 		want   schemas.Problem
 	}{
-		{func(o *Options) { o.Format = "libsvm" }, schemas.Problem{Key: "format", Value: "libsvm", Want: wantFormat()}},
-		{func(o *Options) { o.Train = []string{"a.libsvm"} }, schemas.Problem{Key: "train", Value: "a.libsvm", Want: wantFormat()}},
+		{func(o *Options) { o.Format = "arff" }, schemas.Problem{Key: "format", Value: "arff", Want: wantFormat()}},
 		{func(o *Options) { o.Test = []string{"a.csv", ""} }, schemas.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, schemas.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, schemas.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},

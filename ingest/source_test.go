@@ -55,12 +55,28 @@ func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.Exa
 		whole.Cols = rows.Cols
 		whole.Floats = append(whole.Floats, rows.Floats...)
 		whole.Bytes = append(whole.Bytes, rows.Bytes...)
+		if rows.Sparse != nil {
+			whole.Sparse = joined(whole.Sparse, rows.Sparse)
+		}
 		whole.Words = append(whole.Words, rows.Words...)
 		whole.Numbers = append(whole.Numbers, rows.Numbers...)
 		whole.Weights = append(whole.Weights, rows.Weights...)
 		whole.Splits = append(whole.Splits, rows.Splits...)
 	}
 	return whole, sizes, nil
+}
+
+// joined returns sparse rows and those that follow them. whole may be nil.
+func joined(whole, next *schemas.SparseRows) *schemas.SparseRows {
+	if whole == nil {
+		whole = &schemas.SparseRows{}
+	}
+	for i := range next.Len() {
+		indices, values := next.Row(i)
+		whole.Indices, whole.Values = append(whole.Indices, indices...), append(whole.Values, values...)
+		whole.Ends = append(whole.Ends, len(whole.Values))
+	}
+	return whole
 }
 
 // readSources reads all batches of all sources.
@@ -87,6 +103,12 @@ func show(r schemas.ExampleRows) string {
 	}
 	if r.Bytes != nil {
 		text += fmt.Sprintf(" bytes %v", r.Bytes)
+	}
+	if r.Sparse != nil {
+		for i := range r.Rows {
+			indices, values := r.Sparse.Row(i)
+			text += fmt.Sprintf(" %v:%v", indices, values)
+		}
 	}
 	if r.Words != nil {
 		text += fmt.Sprintf(" words %q", r.Words)
@@ -242,7 +264,7 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "two.csv", []byte("0,1,2\n"))
 	f.write(t, "what", []byte("0,1\n"))
 	f.write(t, "rows", idxFile(idxUint8, []uint32{1}, uint8(1)))
-	f.write(t, "rows.libsvm", []byte("1 1:1"))
+	f.write(t, "rows.libsvm", []byte("# no row\n"))
 	f.write(t, "images", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
 	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
 		t.Fatal(err)
@@ -257,7 +279,7 @@ func TestSourcesRefuse(t *testing.T) {
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
 		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"images", "rows", "rows.libsvm"}, nil, "rows.libsvm: format libsvm: expected " + wantFormat()},
+		{[]string{"images", "rows", "rows.libsvm"}, nil, "rows.libsvm: an empty file"},
 		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
 		o := Defaults()

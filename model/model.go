@@ -124,6 +124,9 @@ func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
 
+// Sparse reports whether the model was trained on sparse rows. A dense row then stands for the features of it that are not 0.
+func (m *Model) Sparse() bool { return m.prepared.Factors != nil }
+
 // Columns returns the columns of the table that the model was trained on, in the order of the raw features; nil if they are not known.
 // The slice must not be changed.
 func (m *Model) Columns() schemas.Columns { return m.Manifest.Columns }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Predictor predicts with a model. [Model.Predictor] makes predictors. A predictor uses its memory again in every call, so it is
@@ -17,6 +18,9 @@ type Predictor struct {
 	score, before kernel.Dense
 	block         kernel.Dense
 	workspace     Workspace
+
+	features schemas.SparseRows // of dense rows, for a model of sparse ones
+	sparse   kernel.Sparse
 }
 
 // Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS that the environment variable
@@ -63,6 +67,16 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	return p.score
 }
 
+// ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. Columns that the model does not have are left out. It
+// panics unless [Model.Sparse] is true.
+func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
+	p.model.prepared.ApplySparse(&p.sparse, rows)
+	last := p.sparseScores()
+	last.Link.Predict(p.score)
+	last.Link.Probabilities(p.score, p.workspace.Link())
+	return p.score
+}
+
 // Measure is Probabilities for rows whose classes are known. It also writes the loss of each row, by the link of the last stage, and the
 // class that it predicts. A negative class means that the row has no label.
 func (p *Predictor) Measure(raw kernel.Dense, classes []int32, loss []float32, predicted []int32) kernel.Dense {
@@ -74,6 +88,11 @@ func (p *Predictor) Measure(raw kernel.Dense, classes []int32, loss []float32, p
 
 // scores writes the scores of raw rows into p.score, and returns the last stage, whose link they are of. It overwrites raw.
 func (p *Predictor) scores(raw kernel.Dense) fittedStage {
+	if p.model.Sparse() {
+		p.thin(raw)
+		p.model.prepared.ApplySparse(&p.sparse, &p.features)
+		return p.sparseScores()
+	}
 	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
 	p.inputs.Reshape(n, m.prepared.Inputs())
 	m.prepared.Apply(p.blas, p.inputs, raw)
@@ -97,4 +116,33 @@ func (p *Predictor) scores(raw kernel.Dense) fittedStage {
 		}
 	}
 	return last
+}
+
+// thin writes the features of dense rows that are neither 0 nor missing into p.features.
+func (p *Predictor) thin(raw kernel.Dense) {
+	p.features.Reset()
+	for i := range raw.Rows {
+		for j, v := range raw.Row(i) {
+			if v != 0 && v == v {
+				p.features.Indices, p.features.Values = append(p.features.Indices, int32(j)), append(p.features.Values, v)
+			}
+		}
+		p.features.Ends = append(p.features.Ends, len(p.features.Values))
+	}
+}
+
+// sparseScores is scores for the inputs in p.sparse.
+func (p *Predictor) sparseScores() fittedStage {
+	m, n, k := p.model, p.sparse.Rows, p.model.prepared.Labels.Len()
+	p.score.Reshape(n, k)
+	clear(p.score.Data)
+	for t, s := range m.stages {
+		if t > 0 {
+			link.Convert(p.score, m.stages[t-1].Link, s.Link, p.workspace.Link())
+		}
+		p.before, p.score = p.score, p.before
+		p.score.Reshape(n, k)
+		s.fitted.ScoresSparse(p.score, p.before, s.Features.ExpandSparse(p.sparse))
+	}
+	return m.stages[len(m.stages)-1]
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -20,7 +21,8 @@ type Stage struct {
 }
 
 // NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
-// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features.
+// says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features,
+// or a *[stages.DenseError] if the inputs are sparse and the stage needs dense ones.
 func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {
@@ -30,7 +32,22 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", number, err)
 	}
-	return &Stage{Link: link.Named(options.Link), Features: features, Classes: prepared.Labels.Len()}, nil
+	s := &Stage{Link: link.Named(options.Link), Features: features, Classes: prepared.Labels.Len()}
+	if features.Sparse() && s.Link.Learnt {
+		return nil, fmt.Errorf("stage %d: %w", number, &stages.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
+	}
+	return s, nil
+}
+
+// knownLinks lists the links that are not learnt.
+func knownLinks() string {
+	var names []string
+	for _, l := range link.All() {
+		if !l.Learnt {
+			names = append(names, l.Name)
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 // Fitted returns the weights that the stage has after its published records, which are in the order of their visits and may be
@@ -40,7 +57,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
 	f := &sink.Fitted{}
 	if initial != nil && !s.Link.Learnt {
-		f.W = kernel.NewWeights(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
+		f.W = s.laidOut(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
 	}
 	for _, w := range published {
 		if err := s.add(f, w); err != nil {
@@ -60,7 +77,7 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 		if s.Link.Learnt {
 			f.Passes = append(f.Passes, sink.CalibratedPass{W: kernel.NewWeights(matrix)})
 		} else {
-			f.W = kernel.NewWeights(matrix)
+			f.W = s.laidOut(matrix)
 		}
 	}
 	if _, ok := w.Tensors.Find(schemas.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
@@ -78,6 +95,14 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 	}
 	f.Passes = f.Passes[:w.Final.Passes]
 	return nil
+}
+
+// laidOut returns W (p × k) as the products need it. Those of sparse rows read the rows of W, as they are.
+func (s *Stage) laidOut(w kernel.Dense) kernel.Weights {
+	if s.Features.Sparse() {
+		return kernel.Weights{Dense: w}
+	}
+	return kernel.NewWeights(w)
 }
 
 // checkWhole returns a *schemas.ShapeError that names what the weights of a finished stage lack.

@@ -27,12 +27,13 @@ const (
 	columnSplit    = "split"
 )
 
-// ExampleRows holds the rows of an examples message as plain columns. Exactly one of Floats and Bytes is set, with
-// Rows × Cols features, row-major. At most one of Words and Numbers is set; without both, the rows have no labels.
+// ExampleRows holds the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
+// Rows × Cols features, row-major; with the last, Cols is 0. At most one of Words and Numbers is set; without both, the rows have no labels.
 type ExampleRows struct {
 	Rows, Cols int
 	Floats     []float32 // features; a missing one is NaN
 	Bytes      []uint8   // features that are small whole numbers, as in images; they take a quarter of the space
+	Sparse     *SparseRows
 	Words      []string  // labels that are text
 	Numbers    []int64   // labels that are whole numbers
 	Weights    []float32 // nil: every row has weight 1
@@ -45,6 +46,9 @@ const metadataColumns = "stagewise.columns"
 
 // Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length, or have other features.
 func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
+	if r.Sparse != nil && r.Sparse.Len() != r.Rows {
+		panic(fmt.Sprintf("schemas: %d sparse rows for %d", r.Sparse.Len(), r.Rows))
+	}
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
@@ -56,11 +60,7 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		known := arrow.NewMetadata([]string{metadataColumns}, []string{r.Columns.Text()})
 		metadata = &known
 	}
-	item := arrow.DataType(arrow.PrimitiveTypes.Float32)
-	if r.Bytes != nil {
-		item = arrow.PrimitiveTypes.Uint8
-	}
-	fields := []arrow.Field{{Name: columnFeatures, Type: arrow.FixedSizeListOf(int32(r.Cols), item)}}
+	fields := []arrow.Field{{Name: columnFeatures, Type: r.featuresType()}}
 	switch {
 	case r.Words != nil:
 		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.BinaryTypes.String, Nullable: true})
@@ -76,16 +76,11 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, metadata))
 	defer b.Release()
 
-	lists := b.Field(0).(*array.FixedSizeListBuilder)
-	lists.Reserve(r.Rows)
-	for range r.Rows {
-		lists.Append(true)
-	}
-	switch values := lists.ValueBuilder().(type) {
-	case *array.Float32Builder:
-		values.AppendValues(r.Floats, present(r.Floats))
-	case *array.Uint8Builder:
-		values.AppendValues(r.Bytes, nil)
+	switch lists := b.Field(0).(type) {
+	case *array.ListBuilder:
+		r.Sparse.appendTo(lists)
+	case *array.FixedSizeListBuilder:
+		r.appendDense(lists)
 	}
 	next := 1
 	switch {
@@ -107,6 +102,31 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		}
 	}
 	return b.NewRecord()
+}
+
+// featuresType returns the type of the column of features.
+func (r *ExampleRows) featuresType() arrow.DataType {
+	switch {
+	case r.Sparse != nil:
+		return sparseType()
+	case r.Bytes != nil:
+		return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Uint8)
+	}
+	return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Float32)
+}
+
+// appendDense appends the features of all rows.
+func (r *ExampleRows) appendDense(lists *array.FixedSizeListBuilder) {
+	lists.Reserve(r.Rows)
+	for range r.Rows {
+		lists.Append(true)
+	}
+	switch values := lists.ValueBuilder().(type) {
+	case *array.Float32Builder:
+		values.AppendValues(r.Floats, present(r.Floats))
+	case *array.Uint8Builder:
+		values.AppendValues(r.Bytes, nil)
+	}
 }
 
 // present returns which floats are not NaN, or nil if all are not.

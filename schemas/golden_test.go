@@ -97,6 +97,11 @@ func samples(t testing.TB) map[string]Message {
 			PassedOver: PassedOver{Repeated: 3}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
 		"visit-survey-balanced": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Shift: []float32{0.5}, Labels: []string{"a", "b"}, LabelRows: []int64{80, 10}}).Record(),
+		"visit-sparse": (&Visit{id(KindVisit, 0, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)),
+			Vector(FieldDiagonal, []float64{5, 80}), Vector(FieldBounds, []float64{9, 99})}}).Record(),
+		"visit-survey-sparse": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Labels: []string{"a", "b"}, Sparse: true, ColumnRows: []ColumnRows{{3, 7}, {MaxColumns - 1, 1}}}).Record(),
 		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
 			Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
@@ -124,6 +129,8 @@ func samples(t testing.TB) map[string]Message {
 		"prepare-balanced": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, PassedOver: PassedOver{}, Preparation: Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Vector(TensorSpread, []float32{2}),
 			Vector(TensorClassWeight, []float32{0.5, 4}), Words[float32](TensorLabels, []string{"a", "b"})}, Covered: []Coverage{covered}}).Record(),
+		"prepare-sparse": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, Preparation: Tensors[float32]{
+			Vector(TensorFactors, []float32{0, 1.5, 0.5}), Words[float32](TensorLabels, []string{"a", "b"})}, Covered: []Coverage{covered}}).Record(),
 		"weights": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
 			Final: &Final{Visit: 1}}).Record(),
 		"weights-calibration": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},

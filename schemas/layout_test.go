@@ -35,6 +35,9 @@ func layouts() []layout {
 				{FieldQuality, "[3, 2], survey of an update: how the version before predicts the rows"}, {FieldBins, "[3, 15, 3], as that"}, {FieldConfusion, "[3, k, k], as that"},
 				{tensorMessages, "[n, 5], survey of an update: offset, Σw, rows, Σw of wrong rows, Σw·loss of the training rows of each message"},
 				{tensorIncrements, "text, survey of a full run of a chain: what counts of each increment, as JSON"},
+				{FieldDiagonal, "[p], sparse rows: Σ w x² of each column, in visit 0 of a stage"},
+				{FieldBounds, "[p], sparse rows: Σ w \\|x\\| \\|row\\|₁ of each column, in visit 0 of a stage; less the Gram matrix, this diagonal matrix has no negative eigenvalue"},
+				{tensorColumnRows, "[n, 2], survey of sparse rows: a column, and in how many training rows it is not 0, in the order of the columns; empty with `warm`"},
 				{FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {FieldLabelRows, "[n], survey of a plan with balanced classes: how many training rows each of these labels has"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
@@ -69,6 +72,7 @@ func layouts() []layout {
 		{
 			kind: KindPrepare, topic: "weights", writer: "solver", reader: "worker, subscribers",
 			tensors: []part{
+				{TensorFactors, "[d], sparse rows: the factor of each column; 0: it is left out. There is then neither centre, scale, basis nor spread"},
 				{TensorCenter, "[d]: the mean of each scaled feature"}, {TensorScale, "[d]: the factor of each centred feature; 0 for a constant feature"},
 				{TensorBasis, "[d, m]: principal directions; absent without PCA"}, {TensorSpread, "[1]: the median squared distance between inputs"},
 				{TensorClassWeight, "[k]: by what the weights of training rows of each class are multiplied; absent: by 1"},

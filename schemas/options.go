@@ -7,6 +7,11 @@ type Prepare struct {
 	// Euclidean length).
 	Scale string `json:"scale"`
 	PCA   int    `json:"pca"` // number of principal components; 0: the features themselves
+
+	// These are for sparse rows.
+	MinRows int     `json:"min_rows,omitempty" mapstructure:"min_rows"` // columns in fewer training rows are left out
+	Values  string  `json:"values,omitempty"`                           // what becomes of each value: none, log1p, sqrt or binary; "": none
+	IDF     float64 `json:"idf,omitempty"`                              // the power of the inverse document frequency that multiplies a column
 }
 
 // Stage says what the block of a stage is and how it is fitted.

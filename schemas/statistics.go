@@ -10,6 +10,8 @@ const (
 	FieldOffered   = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
 	FieldGramRows  = "gram_rows"  // [1]: Σw of the rows that gram sums
 	FieldTrace     = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
+	FieldDiagonal  = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
+	FieldBounds    = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
 	FieldResidual  = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
 	FieldSums      = "sums"       // [d]: Σ w x of the survey
 	FieldSquares   = "squares"    // [d]: Σ w x² of the survey
@@ -25,6 +27,7 @@ const (
 
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
+	TensorFactors     = "factors"      // [d], survey of sparse rows: the factor of each column; 0: it is left out
 	TensorCenter      = "center"       // [d], survey: the mean of each scaled feature
 	TensorScale       = "scale"        // [d], survey: the factor of each centred feature; 0 for a constant feature
 	TensorBasis       = "basis"        // [d, m], survey: principal directions; absent without PCA

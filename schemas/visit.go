@@ -3,6 +3,7 @@ package schemas
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -42,7 +43,9 @@ type SurveyVisit struct {
 	Quarantined int64     // messages in quarantine
 	PassedOver  PassedOver
 	Columns     Columns // of the run's first message; nil: it doesn't say
-	Skipped     Spans   // of a chain: messages in the span that do not count
+	Sparse      bool    // whether the rows are sparse; then there is no Shift
+	ColumnRows  []ColumnRows
+	Skipped     Spans // of a chain: messages in the span that do not count
 	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
 	Progress []PartitionProgress
 	Unknown  []LabelRows // rows of labels that are no class
@@ -75,8 +78,9 @@ const (
 	noteProgress     = "progress"
 	noteUnknown      = "unknown"
 	noteBad          = "bad"
-	tensorIncrements = "increments" // text
-	tensorMessages   = "messages"   // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
+	tensorIncrements = "increments"  // text
+	tensorColumnRows = "column_rows" // [n, 2], of sparse rows: a column, and in how many training rows it is not 0
+	tensorMessages   = "messages"    // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
 
 // Record makes the record of the visit.
@@ -97,6 +101,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	}
 	if v.Columns != nil {
 		r.Tensors = append(r.Tensors, Words[float64](tensorColumns, []string{v.Columns.Text()}))
+	}
+	if v.Sparse {
+		r.Tensors = append(r.Tensors, columnRowsTensor(v.ColumnRows))
 	}
 	if v.Skipped != nil {
 		r.Notes = append(r.Notes, Header{noteSkipped, string(mustJSON(v.Skipped))})
@@ -181,6 +188,11 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 			if v.Messages, err = messagesOf(t); err != nil {
 				return nil, r.damaged(err)
 			}
+		case tensorColumnRows:
+			v.Sparse = true
+			if v.ColumnRows, err = columnRowsOf(t); err != nil {
+				return nil, r.damaged(err)
+			}
 		case tensorColumns:
 			if v.Columns, err = columnsOf(t.Text); err != nil {
 				return nil, r.damaged(err)
@@ -193,6 +205,30 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		return nil, r.damaged(&ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})
 	}
 	return v, nil
+}
+
+// columnRowsTensor makes the tensor of the counts of columns.
+func columnRowsTensor(counts []ColumnRows) Tensor[float64] {
+	data := make([]float64, 0, 2*len(counts))
+	for _, n := range counts {
+		data = append(data, float64(n.Column), float64(n.Rows))
+	}
+	return Matrix(tensorColumnRows, len(counts), 2, data)
+}
+
+func columnRowsOf(t Tensor[float64]) ([]ColumnRows, error) {
+	if len(t.Shape) != 2 || t.Shape[1] != 2 {
+		return nil, &ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 2}}
+	}
+	counts := make([]ColumnRows, t.Shape[0])
+	for i := range counts {
+		column, rows := t.Data[2*i], t.Data[2*i+1]
+		if !(column >= 0 && column < MaxColumns && rows >= 0 && rows <= math.MaxUint32) {
+			return nil, fmt.Errorf("%v rows of column %v", rows, column)
+		}
+		counts[i] = ColumnRows{int32(column), uint32(rows)}
+	}
+	return counts, nil
 }
 
 // messagesTensor makes the tensor of the losses of messages.

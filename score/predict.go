@@ -54,13 +54,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 		refuse(schemas.QuarantineReason(err))
 		return
 	}
-	features.Reshape(examples.Rows, m.Width())
-	if bytes := examples.Bytes(); bytes != nil {
-		kernel.FromBytes(features.Data, bytes)
-	} else {
-		examples.Features(features.Data, m.Width())
-	}
-	probabilities := predictor.Probabilities(*features)
+	probabilities := probabilitiesOf(predictor, examples, features)
 	j.rows, whole.Rows = int64(examples.Rows-j.row), examples.Rows
 	most, k := schemas.MaxPredictionRows(whole.Labels), len(whole.Labels)
 	for from := j.row; from < examples.Rows || len(j.parts) == 0; from += most {
@@ -74,12 +68,28 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 	}
 }
 
+// probabilitiesOf predicts the rows of examples. It reshapes features, which is memory for those of dense rows.
+func probabilitiesOf(predictor *model.Predictor, examples *schemas.Examples, features *kernel.Dense) kernel.Dense {
+	if examples.Sparse {
+		var rows schemas.SparseRows
+		examples.SparseFeatures(&rows)
+		return predictor.ProbabilitiesSparse(&rows)
+	}
+	features.Reshape(examples.Rows, examples.Width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(features.Data, bytes)
+	} else {
+		examples.Features(features.Data, examples.Width)
+	}
+	return predictor.Probabilities(*features)
+}
+
 // check returns why a model can't predict for examples, or nil.
 func check(m *model.Model, examples *schemas.Examples) error {
 	switch {
-	case examples.Sparse:
+	case examples.Sparse && !m.Sparse():
 		return fmt.Errorf("%w: sparse features, the model has dense ones", schemas.ErrDamaged)
-	case examples.Rows > 0 && examples.Width != m.Width():
+	case !examples.Sparse && examples.Rows > 0 && examples.Width != m.Width():
 		return fmt.Errorf("%w: %d features, the model has %d", schemas.ErrDamaged, examples.Width, m.Width())
 	case m.Manifest.Plan.Missing != ingest.MissingMean && examples.Missing():
 		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)

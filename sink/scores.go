@@ -42,6 +42,18 @@ func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
 	}
 }
 
+// ScoresSparse is Scores for a block of sparse rows. It panics if the link of the stage is learnt.
+func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) {
+	if len(f.Passes) > 0 {
+		panic("sink: sparse rows and a link that is learnt")
+	}
+	mustMatch("columns of the scores", dst.Cols, before.Cols)
+	copy(dst.Data, before.Data)
+	if f.W.Rows > 0 {
+		kernel.MulAddSparse(dst, block, f.W.Dense)
+	}
+}
+
 // Shown writes into dst (n × k) the score that the stage's predictions are made of. If the link is known, that is the
 // score after the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of
 // Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to.

@@ -43,6 +43,8 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	}
 	if names := methodNames(); !slices.Contains(names, s.Method) {
 		bad("method", s.Method, either(names))
+	} else if methodNamed(s.Method).quadratic && slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Quadratic {
+		bad("method", s.Method, "a method for the link "+string(s.Link)+": "+MethodAuto+" is one")
 	}
 	switch s.GramRows {
 	case GramAuto, GramAll:

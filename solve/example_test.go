@@ -86,5 +86,5 @@ func ExampleCheck() {
 	for _, problem := range solve.Check(stage) {
 		fmt.Println(problem)
 	}
-	// Output: method: newton: expected auto, paper, accelerated or lbfgs
+	// Output: method: newton: expected auto, paper, accelerated, lbfgs or cg
 }

@@ -14,6 +14,8 @@ type Shape struct {
 	Columns   int // p, the columns of the block, intercept included
 	Penalised int // the first columns of the block, which λ applies to: all but the intercept
 	Classes   int // k
+	// Sparse says that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
+	Sparse bool
 }
 
 // Step is the content of one weights record: what a visit is made with, or the end of a stage.
@@ -126,13 +128,19 @@ type common struct {
 	shape   Shape
 	stop    stop
 	buffer  *Buffer
-	factor  *preconditioner
+	factor  metric
 	pending *pending // the Gram matrix until it is factored
 	lambda  float64
 	opened  bool    // whether the first visit was observed
 	sampled bool    // whether the Gram matrix is of a sample
 	weight  float64 // Σw of the training rows
 	passes  int
+}
+
+// metric is a matrix like the curvature of J, by whose inverse gradients are multiplied.
+type metric interface {
+	// Solve returns its inverse times g (p × k, row-major).
+	Solve(g []float64, k int) []float64
 }
 
 // Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.
@@ -216,7 +224,7 @@ func (c *common) curvature(residual float64) float64 {
 	return min(residual/float64(c.shape.Classes), c.link.Smoothness)
 }
 
-func (c *common) factored(gram []float64, weight float64) (*preconditioner, error) {
+func (c *common) factored(gram []float64, weight float64) (metric, error) {
 	return newPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.buffer)
 }
 
@@ -238,6 +246,10 @@ func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]sch
 			if split := schemas.Split(split); !finite(s.Loss) && (split == schemas.Train || c.stop.watches(split)) {
 				return losses, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
 			}
+		}
+		if c.shape.Sparse {
+			c.opened = true
+			return losses, c.openSparse(sums)
 		}
 		if c.factor == nil && c.pending == nil {
 			return losses, &NoSampleError{c.stage.GramRows}

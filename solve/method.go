@@ -13,6 +13,8 @@ type method struct {
 	// wholeGram reports whether the method needs the Gram matrix of all rows: its step has a fixed length, and a matrix of
 	// a sample may not bound the curvature of J.
 	wholeGram bool
+	// quadratic says that the method is for a quadratic loss, which has one way to its minimum: quadratic.go.
+	quadratic bool
 	// start returns the state of one fit.
 	start func() descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
@@ -42,7 +44,7 @@ type descent interface {
 
 // methods returns the methods in the order of the documentation.
 func methods() []method {
-	return []method{autoMethod(), paperMethod(), acceleratedMethod(), lbfgsMethod()}
+	return []method{autoMethod(), paperMethod(), acceleratedMethod(), lbfgsMethod(), cgMethod()}
 }
 
 // methodNamed returns the method of that name. Names are checked by [Check]; it panics if there is none.

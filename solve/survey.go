@@ -94,18 +94,23 @@ func CheckClasses(labels int) error {
 	return nil
 }
 
+// checkLabels returns a *LabelsError if labels can't be classes.
+func checkLabels(labels []string) error {
+	switch len(labels) {
+	case 0:
+		return &LabelsError{}
+	case 1:
+		return &LabelsError{1, labels[0]}
+	}
+	return CheckClasses(len(labels))
+}
+
 // Survey finds the preparation: the centre of each feature, its factor, and the principal directions of as many components
 // as are asked for (0: none). If standardize is set, the factor of a feature is 1 over its standard deviation, otherwise 1.
 // Errors are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
 func Survey(s SurveySums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
-	switch len(s.Labels) {
-	case 0:
-		return nil, &LabelsError{}
-	case 1:
-		return nil, &LabelsError{1, s.Labels[0]}
-	}
-	if err := CheckClasses(len(s.Labels)); err != nil {
+	if err := checkLabels(s.Labels); err != nil {
 		return nil, err
 	}
 	if err := CheckWidth(components, d); err != nil {

@@ -11,6 +11,9 @@ import (
 // the memory of a worker.
 const maxSize = 32768
 
+// maxIDF bounds the power of the inverse document frequency, so that a factor is no overflow: it is the logarithm of a number of rows.
+const maxIDF = 10
+
 // Check returns what is wrong with features, by the keys under `features`. It also checks keys that the kind does not read:
 // a value out of range is a mistake there too.
 func Check(f schemas.Features) (problems []schemas.Problem) {
@@ -54,6 +57,17 @@ func CheckPrepare(p schemas.Prepare) (problems []schemas.Problem) {
 	}
 	if p.PCA < 0 || p.PCA > maxSize {
 		problems = append(problems, schemas.Problem{Key: "pca", Value: fmt.Sprint(p.PCA), Want: fmt.Sprintf("a whole number from 0 to %d", maxSize)})
+	}
+	if p.MinRows < 0 {
+		problems = append(problems, schemas.Problem{Key: "min_rows", Value: fmt.Sprint(p.MinRows), Want: "a whole number ≥ 0"})
+	}
+	switch p.Values {
+	case "", ValuesNone, ValuesLog, ValuesSqrt, ValuesBinary:
+	default:
+		problems = append(problems, schemas.Problem{Key: "values", Value: p.Values, Want: alternatives([]string{ValuesNone, ValuesLog, ValuesSqrt, ValuesBinary})})
+	}
+	if !(p.IDF >= 0 && p.IDF <= maxIDF) {
+		problems = append(problems, schemas.Problem{Key: "idf", Value: fmt.Sprint(p.IDF), Want: fmt.Sprintf("a number from 0 to %d", maxIDF)})
 	}
 	return problems
 }

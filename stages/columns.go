@@ -23,6 +23,7 @@ func columns() kind {
 			{Key: schemas.Key{Name: "replacement", Meaning: "drawn with replacement"}},
 		},
 		minSize:  0,
+		sparse:   true,
 		defaults: func(f *schemas.Features) { f.Size = 0 },
 		describe: func(f schemas.Features) string {
 			text := fmt.Sprintf("%d %s", f.Size, f.Kind)

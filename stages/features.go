@@ -23,19 +23,24 @@ type Map struct {
 	size   int // p
 	extra  int // columns after the p features: previous predictions, then the intercept
 	scores int // of the extra columns, the previous predictions
+	sparse bool
 
 	once  sync.Once
 	drawn drawn
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
-// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError].
+// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError], or
+// a *[DenseError] if prepared is of sparse rows.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k, ok := find(f.Kind)
 	if !ok {
 		panic("stages: unknown kind of features " + f.Kind)
 	}
-	m := &Map{kind: k, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	if err := checkSparse(f, prepared, scores); err != nil {
+		return nil, err
+	}
+	m := &Map{sparse: prepared.Factors != nil, kind: k, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}

@@ -304,7 +304,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", key, problems)
 		}
 	}
-	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: ScaleNone, PCA: -1}} {
+	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: ScaleNone, PCA: -1}, {Scale: ScaleNone, MinRows: -1}, {Scale: ScaleNone, Values: "log"}, {Scale: ScaleNone, IDF: -1}, {Scale: ScaleNone, IDF: math.NaN()}} {
 		if problems := CheckPrepare(p); len(problems) != 1 {
 			t.Errorf("%+v: %v", p, problems)
 		}
@@ -319,7 +319,8 @@ func TestKeys(t *testing.T) {
 	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, PrepareKeys()}} {
 		var fields, names []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(c.fields)) {
-			fields = append(fields, f.Tag.Get("json"))
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields = append(fields, name)
 		}
 		for _, k := range c.keys {
 			names = append(names, k.Name)

@@ -49,5 +49,8 @@ func PrepareKeys() []schemas.Key {
 	return []schemas.Key{
 		{Name: "scale", Meaning: "`none`, `standard` (each feature by its deviation) or `unit` (each example by its length)"},
 		{Name: "pca", Meaning: "principal components; 0: the features themselves"},
+		{Name: "min_rows", Meaning: "sparse rows: a column that is not 0 in at least so many training rows is a feature"},
+		{Name: "values", Meaning: "sparse rows: what becomes of each value, such as a count of words: `none`, `log1p` (its logarithm, of 1 more), `sqrt` or `binary` (1)"},
+		{Name: "idf", Meaning: "sparse rows: a column is multiplied by (log((n+1)/(r+1))+1) to this power, if it is not 0 in r of n training rows. Then `scale: unit` applies"},
 	}
 }

@@ -17,6 +17,7 @@ type kind struct {
 	name    string
 	meaning string // Markdown, for the documentation of the key `kind`
 	keys    []key  // the keys that the kind reads, with what each means to it
+	sparse  bool   // sparse inputs are features of the kind, if it takes all of them
 	minSize int    // the smallest size that a configuration may ask for
 
 	// defaults changes the package's defaults where this kind has others. Nil changes nothing.

@@ -27,11 +27,16 @@ type Preparation struct {
 	Labels *schemas.Labels // the classes of the run
 	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
 	ClassWeights []float32
+
+	Factors *Factors // of sparse rows, which have neither centre, scale, basis nor spread; nil: the rows are dense
 }
 
 // NewPreparation reads the survey's result. Its error is a *[schemas.ShapeError] for a tensor that is absent or has another
 // shape, or wraps [schemas.ErrDamaged] for labels that can't be a set of classes.
 func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation, error) {
+	if factors, sparse := t.Find(schemas.TensorFactors); sparse {
+		return newSparse(p, factors, t)
+	}
 	center, ok := t.Find(schemas.TensorCenter)
 	if !ok || len(center.Shape) != 1 || len(center.Data) == 0 {
 		return nil, &schemas.ShapeError{Tensor: schemas.TensorCenter, Got: center.Shape, Want: []int{-1}}
@@ -45,21 +50,16 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	if err != nil {
 		return nil, err
 	}
-	labels, ok := t.Find(schemas.TensorLabels)
-	if !ok || len(labels.Text) == 0 {
-		return nil, &schemas.ShapeError{Tensor: schemas.TensorLabels, Want: []int{-1}}
-	}
-	if err := schemas.CheckLabels(labels.Text); err != nil {
-		return nil, fmt.Errorf("read labels of the survey: %w: %w", schemas.ErrDamaged, err)
+	labels, err := labelsOf(t)
+	if err != nil {
+		return nil, err
 	}
 	prepared := &Preparation{
 		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
-		Spread: float64(spread[0]), Labels: schemas.NewLabels(labels.Text),
+		Spread: float64(spread[0]), Labels: labels,
 	}
-	if _, there := t.Find(schemas.TensorClassWeight); there {
-		if prepared.ClassWeights, err = t.Shaped(schemas.TensorClassWeight, prepared.Labels.Len()); err != nil {
-			return nil, err
-		}
+	if err := prepared.readClassWeights(t); err != nil {
+		return nil, err
 	}
 	if p.PCA > 0 {
 		basis, err := t.Shaped(schemas.TensorBasis, width, p.PCA)
@@ -69,6 +69,40 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 		prepared.Basis = kernel.Dense{Rows: width, Cols: p.PCA, Data: basis}
 	}
 	return prepared, nil
+}
+
+// readClassWeights reads the weights of classes, if there are any.
+func (p *Preparation) readClassWeights(t schemas.Tensors[float32]) (err error) {
+	if _, there := t.Find(schemas.TensorClassWeight); there {
+		p.ClassWeights, err = t.Shaped(schemas.TensorClassWeight, p.Labels.Len())
+	}
+	return err
+}
+
+// newSparse reads the survey's result of sparse rows.
+func newSparse(p schemas.Prepare, t schemas.Tensor[float32], all schemas.Tensors[float32]) (*Preparation, error) {
+	labels, err := labelsOf(all)
+	if err != nil {
+		return nil, err
+	}
+	factors, err := newFactors(p, t.Data)
+	if err != nil {
+		return nil, err
+	}
+	prepared := &Preparation{Factors: factors, Labels: labels}
+	return prepared, prepared.readClassWeights(all)
+}
+
+// labelsOf reads the classes.
+func labelsOf(t schemas.Tensors[float32]) (*schemas.Labels, error) {
+	labels, ok := t.Find(schemas.TensorLabels)
+	if !ok || len(labels.Text) == 0 {
+		return nil, &schemas.ShapeError{Tensor: schemas.TensorLabels, Want: []int{-1}}
+	}
+	if err := schemas.CheckLabels(labels.Text); err != nil {
+		return nil, fmt.Errorf("read labels of the survey: %w: %w", schemas.ErrDamaged, err)
+	}
+	return schemas.NewLabels(labels.Text), nil
 }
 
 // NewInputs returns a preparation that can be applied, but has neither spread nor labels: the survey prepares its sample by it
@@ -82,10 +116,19 @@ func NewInputs(p schemas.Prepare, center, scale, basis []float32) *Preparation {
 }
 
 // Width returns d, the number of raw features.
-func (p *Preparation) Width() int { return len(p.Center) }
+func (p *Preparation) Width() int {
+	if p.Factors != nil {
+		return len(p.Factors.factors)
+	}
+	return len(p.Center)
+}
 
-// Inputs returns m, the number of inputs: of components where there is a basis, else d.
+// Inputs returns m, the number of inputs: of components where there is a basis, of columns that are not left out where rows are sparse, else
+// d.
 func (p *Preparation) Inputs() int {
+	if p.Factors != nil {
+		return p.Factors.kept
+	}
 	if p.Basis.Cols > 0 {
 		return p.Basis.Cols
 	}

@@ -248,6 +248,15 @@ func preparation(p schemas.Prepare) string {
 	if p.PCA > 0 {
 		text += fmt.Sprintf(", %d principal components", p.PCA)
 	}
+	if p.MinRows > 1 {
+		text += fmt.Sprintf(", columns of %d rows or more", p.MinRows)
+	}
+	if p.Values != "" && p.Values != stages.ValuesNone {
+		text += ", values " + p.Values
+	}
+	if p.IDF > 0 {
+		text += fmt.Sprintf(", idf %g", p.IDF)
+	}
 	return text
 }
 

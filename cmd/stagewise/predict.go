@@ -96,13 +96,18 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	}
 	predictor := m.Predictor(blas)
 	var features kernel.Dense
-	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Columns: m.Columns()}) {
+	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Sparse: m.Sparse(), Columns: m.Columns()}) {
 		if err != nil {
 			return err
 		}
-		features.Reshape(rows.Rows, rows.Cols)
-		fill(features.Data, rows)
-		probabilities := predictor.Probabilities(features)
+		var probabilities kernel.Dense
+		if rows.Sparse != nil {
+			probabilities = predictor.ProbabilitiesSparse(rows.Sparse)
+		} else {
+			features.Reshape(rows.Rows, rows.Cols)
+			fill(features.Data, rows)
+			probabilities = predictor.Probabilities(features)
+		}
 		for i := range rows.Rows {
 			p := probabilities.Row(i)
 			best := 0

@@ -205,7 +205,10 @@ func (p *progress) survey(e event.Surveyed) {
 		}
 	}
 	inputs := ""
-	if e.Inputs != e.Features { // only principal components change the number
+	switch {
+	case e.Sparse:
+		inputs = fmt.Sprintf(" (sparse), %d of them in use", e.Inputs)
+	case e.Inputs != e.Features: // only principal components change the number of dense ones
 		inputs = fmt.Sprintf(" → %d components", e.Inputs)
 	}
 	took := ""

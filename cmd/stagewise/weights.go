@@ -76,7 +76,7 @@ func ridges(m schemas.Manifest) string {
 // parameters describes the preparation of a run and the features and links of its stages.
 func parameters(plan *schemas.Plan) string {
 	var parts []string
-	if p := plan.Prepare; p.PCA > 0 || p.Scale != stages.ScaleNone {
+	if p := plan.Prepare; p != (schemas.Prepare{Scale: stages.ScaleNone}) {
 		parts = append(parts, preparation(p))
 	}
 	for first := 0; first < len(plan.Stages); {

@@ -80,7 +80,7 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	if err != nil {
 		return nil, solve.Shape{}, err
 	}
-	return stage, solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes}, nil
+	return stage, solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes, Sparse: stage.Features.Sparse()}, nil
 }
 
 // observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram
@@ -92,7 +92,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 		return err
 	}
 	sums := s.gathering(v, s.visitSum(v, !f.stage.Link.HasGradient(v.Number)))
-	if v.Number == 0 {
+	if v.Number == 0 && !f.shape.Sparse {
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
 		}

@@ -83,6 +83,8 @@ type findings struct {
 	labels      accumulate.LabelSet
 	sample      *accumulate.Sample
 	shift       []float32
+	sparse      bool
+	columnRows  accumulate.ColumnRows
 	columns     schemas.Columns
 	covered     map[int]schemas.Coverage // of each partition
 	quarantined int64
@@ -122,6 +124,8 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift, found.columns = visit.Shift, visit.Columns
+		found.sparse = visit.Sparse
+		found.columnRows.MergeRecord(visit.ColumnRows)
 		for i, label := range visit.Labels {
 			rows := int64(0)
 			if visit.LabelRows != nil {
@@ -148,16 +152,22 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	if len(labels) == 0 {
 		labels = found.labels.Text()
 	}
+	open := s.plan.Chain != nil && s.plan.Chain.Open
+	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.labels, open)
+	if err != nil {
+		return nil, err
+	}
 	prepare := s.plan.Prepare
+	if found.sparse {
+		rows := schemas.LossesOf(sum.Tensors())[schemas.Train].Rows
+		return solve.SurveyColumns(prepare, found.columnRows.Record(), int64(rows), labels, classWeights)
+	}
 	preparation, err := solve.Survey(solve.SurveySums{Sums: sum.Tensors(), Shift: found.shift, Labels: labels},
 		prepare.Scale == stages.ScaleStandard, prepare.PCA)
 	if err != nil {
 		return nil, err
 	}
-	open := s.plan.Chain != nil && s.plan.Chain.Open
-	if preparation.ClassWeights, err = solve.ClassWeights(s.plan.ClassWeight, labels, found.labels, open); err != nil {
-		return nil, err
-	}
+	preparation.ClassWeights = classWeights
 	spread, err := solve.Spread(prepareSample(s.blas, prepare, preparation, found.sample.Rows()))
 	if err != nil {
 		return nil, err
@@ -180,7 +190,10 @@ func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Prep
 // features, other columns, or other classes. Examples that do not say their columns are taken to have those of the version.
 func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
 	classes := earlier.Labels()
-	if s.plan.Update() == nil && earlier.Width() != len(found.shift) {
+	if found.sparse != earlier.Sparse() {
+		return errors.New("the version that this run starts from was trained on rows of the other kind, sparse or dense")
+	}
+	if s.plan.Update() == nil && !found.sparse && earlier.Width() != len(found.shift) {
 		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), earlier.Width())
 	}
 	if found.columns == nil {

@@ -12,14 +12,20 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// decode reads an accepted examples message for a run whose rows have width features; 0 if that is not known yet. The caller
-// releases the examples.
-func decode(c run.Codec, plan *schemas.Plan, m partition.Message, width int) (*schemas.Examples, error) {
+// shape is what the rows of a run have in common.
+type shape struct {
+	sparse bool
+	width  int // of dense rows
+}
+
+// decode reads an accepted examples message for a run whose rows have that shape; nil if it is not known yet. The caller releases the
+// examples.
+func decode(c run.Codec, plan *schemas.Plan, m partition.Message, rows *shape) (*schemas.Examples, error) {
 	examples, err := c.DecodeExamples(m.Value)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkExamples(plan, examples, width); err != nil {
+	if err := checkExamples(plan, examples, rows); err != nil {
 		examples.Release()
 		return nil, err
 	}
@@ -27,14 +33,21 @@ func decode(c run.Codec, plan *schemas.Plan, m partition.Message, width int) (*s
 }
 
 // checkExamples returns why a run can't use examples, or nil.
-func checkExamples(plan *schemas.Plan, examples *schemas.Examples, width int) error {
+func checkExamples(plan *schemas.Plan, examples *schemas.Examples, rows *shape) error {
 	switch {
-	case examples.Sparse:
+	case examples.Sparse && plan.Chain != nil:
 		return errSparse
+	case rows != nil && examples.Sparse != rows.sparse:
+		kinds := map[bool]string{false: "dense", true: "sparse"}
+		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", schemas.ErrDamaged, kinds[examples.Sparse], kinds[rows.sparse])
+	case examples.Sparse && examples.Width > schemas.MaxColumns:
+		return fmt.Errorf("%w: index %d: expected at most %d", schemas.ErrDamaged, examples.Width-1, schemas.MaxColumns-1)
+	case examples.Sparse:
+		return nil
 	case examples.Width == 0:
 		return fmt.Errorf("%w: examples without features", schemas.ErrDamaged)
-	case width > 0 && examples.Width != width:
-		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, width)
+	case rows != nil && examples.Width != rows.width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", schemas.ErrDamaged, examples.Width, rows.width)
 	case plan.Missing != ingest.MissingMean && examples.Missing():
 		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
 	}
@@ -42,7 +55,7 @@ func checkExamples(plan *schemas.Plan, examples *schemas.Examples, width int) er
 }
 
 // errSparse says what this program can't do yet. The data is not at fault, so it ends the run.
-var errSparse = errors.New("sparse features can't be trained on yet")
+var errSparse = errors.New("a chain of updates can't be trained on sparse rows yet: `train` can")
 
 // concernsRun reports whether an error about a message ends the whole run. Other errors put the message into quarantine.
 func concernsRun(err error) bool {

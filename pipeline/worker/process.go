@@ -27,6 +27,7 @@ type stageProcessor struct {
 	cubic           kernel.Dense
 	loss            []float32
 	predicted       []int32
+	features        schemas.SparseRows
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV
@@ -56,7 +57,7 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 		if err != nil {
 			continue // the survey has put the message into quarantine and has not counted it
 		}
-		rows := b.Inputs.Rows
+		rows := b.Len()
 		if l.scores == nil {
 			b.Score = kernel.NewDense(rows, p.visit.stage.Classes)
 		} else if b.Score = l.scores[i]; b.Score.Rows != rows {
@@ -71,7 +72,7 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 // prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
 func (p *stageProcessor) prepare(number int, m partition.Message, weight float64) (*partition.Batch, error) {
 	prepared := p.chain.Prepared
-	examples, err := decode(p.Codec, p.plan, m, prepared.Width())
+	examples, err := decode(p.Codec, p.plan, m, &shape{prepared.Factors != nil, prepared.Width()})
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +98,11 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 			b.Fitted[i] *= float32(weight)
 			b.Rows.Weights[i] *= float32(weight)
 		}
+	}
+	if examples.Sparse {
+		examples.SparseFeatures(&p.features)
+		prepared.ApplySparse(&b.Sparse, &p.features)
+		return b, nil
 	}
 	features(&p.raw, examples, prepared.Width())
 	b.Inputs = kernel.NewDense(examples.Rows, prepared.Inputs())
@@ -126,9 +132,12 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 		return nil, err
 	}
 	var sum *accumulate.Sum
-	if p.visit.calibrates() {
+	switch {
+	case p.visit.stage.Features.Sparse():
+		sum = p.fitSparse(ctx, batches)
+	case p.visit.calibrates():
 		sum = p.calibrate(ctx, batches)
-	} else {
+	default:
 		sum = p.fit(ctx, l, batches)
 	}
 	if ctx.Err() != nil {
@@ -141,7 +150,7 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	if p.visit.gramFirst { // each of two rounds is about half of the work, and reports half of the rows
 		o.rows = 0
 		for _, b := range batches {
-			o.rows += int64(b.Inputs.Rows)
+			o.rows += int64(b.Len())
 		}
 		o.rows = (o.rows + int64(l.round)) / 2
 	}

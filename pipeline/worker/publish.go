@@ -151,20 +151,13 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		block, made := p.blockOf(b)
-		n, k := b.Inputs.Rows, p.visit.stage.Classes
+		n, k := b.Len(), p.visit.stage.Classes
 		b.After.Reshape(n, k)
 		p.residual.Reshape(n, k)
-		for from, to := range model.Tiles(n) {
-			if !made {
-				p.expand(block, b, from, to)
-			}
-			after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
-			p.finish(sum, b.Rows.Slice(from, to), after, residual, before, tile)
-			if chained {
-				p.addScores(tile, after, before, b.Fitted[from:to])
-				p.accumulator.Add(tile, residual, b.Fitted[from:to])
-			}
+		if p.visit.stage.Features.Sparse() {
+			p.finishSparse(sum, b)
+		} else {
+			p.finishDense(sum, b, chained)
 		}
 		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, b.After, p.residual)
 		if err != nil {
@@ -185,6 +178,23 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 	return o, nil
 }
 
+// finishDense measures the final predictions of a batch of dense rows, and writes b.After and p.residual. Of a chain it sums the terms of the
+// increment too.
+func (p *stageProcessor) finishDense(sum *accumulate.Sum, b *partition.Batch, chained bool) {
+	block, made := p.blockOf(b)
+	for from, to := range model.Tiles(b.Len()) {
+		if !made {
+			p.expand(block, b, from, to)
+		}
+		after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
+		p.finish(sum, b.Rows.Slice(from, to), after, residual, before, tile)
+		if chained {
+			p.addScores(tile, after, before, b.Fitted[from:to])
+			p.accumulator.Add(tile, residual, b.Fitted[from:to])
+		}
+	}
+}
+
 // finish measures the final predictions of some rows. It writes their scores after the stage into score, and their residuals into
 // residual.
 func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
@@ -196,6 +206,13 @@ func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score
 	} else {
 		copy(p.score.Data, score.Data)
 	}
+	p.conclude(sum, rows, score, residual)
+}
+
+// conclude measures the final predictions of some rows, of the scores in p.score, and writes the rows' residuals. score is what the next stage
+// begins at.
+func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, score, residual kernel.Dense) {
+	stage := p.visit.stage
 	p.measure(sum, rows, p.score)
 	if stage.Link.Learnt { // the next stage begins at the score, which is never clipped
 		copy(residual.Data, score.Data)

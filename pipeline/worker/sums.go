@@ -40,7 +40,7 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 			return nil, err
 		}
 	}
-	if v.Number == 0 && w.plan.Chain == nil { // a chain adds to the Gram matrix, so it is that of all rows
+	if v.Number == 0 && w.plan.Chain == nil && !stage.Features.Sparse() { // a chain adds to the Gram matrix, so it is that of all rows
 		all := w.chain.Survey.Rows[schemas.Train]
 		if n := solve.GramRows(w.plan.Stages[v.Stage], stage.Features.Size(), all); n < all {
 			s.sample = newGramSample(n, all)
@@ -56,6 +56,8 @@ func (v *stageVisit) calibrates() bool { return !v.stage.Link.HasGradient(v.Numb
 // parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
 func (v *stageVisit) parts(round int) (gram, rest bool) {
 	switch {
+	case v.stage.Features.Sparse():
+		return false, true
 	case v.update:
 		return v.gramAlone, !v.gramAlone
 	case v.calibrates():
@@ -90,7 +92,7 @@ func (w *Worker) sum(ctx context.Context, v run.Visit, partitions []*partition.S
 		if visit.gramKnown, err = w.publishKnownGrams(ctx, visit, partitions); err != nil {
 			return err
 		}
-		visit.gramFirst = v.Number == 0 && !visit.gramKnown && w.keepsBlocks(visit, partitions)
+		visit.gramFirst = v.Number == 0 && !visit.gramKnown && !visit.stage.Features.Sparse() && w.keepsBlocks(visit, partitions)
 	}
 	return w.sums(ctx, visit, partitions, extent)
 }

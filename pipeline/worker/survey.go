@@ -23,8 +23,9 @@ import (
 type findings struct {
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
-	quarantined []event.Quarantined // of a segment, until they are recorded
-	bad         int                 // how many messages are in quarantine
+	columns     accumulate.ColumnRows // of training rows, if they are sparse
+	quarantined []event.Quarantined   // of a segment, until they are recorded
+	bad         int                   // how many messages are in quarantine
 	passedOver  schemas.PassedOver
 	skipped     schemas.Spans               // of a chain: messages that do not count
 	messages    []schemas.MessageLosses     // of an update
@@ -36,7 +37,8 @@ type findings struct {
 
 // first is what the survey takes from the plan's first usable message.
 type first struct {
-	shift       []float32       // the means of the features (d): the point that the moments are taken about
+	shape       *shape          // nil: no message can be used
+	shift       []float32       // the means of the features (d): the point that the moments are taken about; nil: the rows are sparse
 	columns     schemas.Columns // nil: the message doesn't say
 	columnsText string          // Columns.Text of columns
 }
@@ -69,16 +71,17 @@ func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExa
 			none.PassedOver.Count(reason, 1)
 			continue
 		}
-		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, 0)
+		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, nil)
 		if concernsRun(err) {
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
 		}
-		var x kernel.Dense
-		var columns schemas.Columns
+		var found *first
 		if err == nil {
-			features(&x, examples, examples.Width)
-			columns, err = columnsOf(examples)
+			found, err = w.firstIn(examples)
 			examples.Release()
+			if isOfRun(err) {
+				return nil, err
+			}
 		}
 		switch {
 		case err != nil: // the survey reports the message
@@ -86,12 +89,35 @@ func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExa
 				none.First = fmt.Errorf("%s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
 			}
 			continue
-		case x.Rows == 0:
+		case found == nil:
 			continue
 		}
-		stages.ScaleRows(w.plan.Prepare, x)
-		return &first{means(x), columns, columns.Text()}, nil
+		return found, nil
 	}
+}
+
+// firstIn is first of the rows of a message; nil if it has none.
+func (w *Worker) firstIn(examples *schemas.Examples) (*first, error) {
+	columns, err := columnsOf(examples)
+	if err != nil || examples.Rows == 0 {
+		return nil, err
+	}
+	if err := stages.CheckRows(w.plan.Prepare, examples.Sparse); err != nil {
+		return nil, err
+	}
+	f := &first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text()}
+	if !examples.Sparse {
+		var x kernel.Dense
+		features(&x, examples, examples.Width)
+		stages.ScaleRows(w.plan.Prepare, x)
+		f.shift = means(x)
+	}
+	return f, nil
+}
+
+// isOfRun reports whether an error says that the plan does not fit its examples.
+func isOfRun(err error) bool {
+	return errors.As(err, new(*stages.DenseError)) || errors.As(err, new(*stages.SparseError))
 }
 
 // means returns the mean of each column. A missing value (NaN) does not count.
@@ -124,8 +150,9 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 	first, err := w.surveyFirst(ctx)
 	none, _ := errors.AsType[*run.NoExamplesError](err)
 	switch {
-	case err == nil:
+	case err == nil && !first.shape.sparse:
 		err = solve.CheckWidth(w.plan.Prepare.PCA, len(first.shift))
+	case err == nil:
 	case none != nil && none.Bad > 0 && w.plan.OnBadMessage != schemas.StopOnBadMessage:
 		err = nil // the survey puts all messages into quarantine and publishes nothing
 	}
@@ -178,6 +205,7 @@ func (w *Worker) survey(ctx context.Context, v run.Visit, partitions []*partitio
 				}
 				found[p].sample.Merge(o.findings.sample)
 				found[p].labels.Merge(o.findings.labels)
+				found[p].columns.Merge(&o.findings.columns)
 				found[p].bad += o.findings.bad
 				found[p].passedOver.Add(o.findings.passedOver)
 				found[p].skipped = append(found[p].skipped, o.findings.skipped...)
@@ -235,6 +263,7 @@ type surveyProcessor struct {
 	labels      *schemas.Labels // the plan's classes; nil: any label is a class
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
+	features    schemas.SparseRows
 	quarantine  *quarantine
 	predictor   *model.Predictor // of the version before an update; nil in a full run
 	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
@@ -309,7 +338,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 // message adds one message to the sums and the findings, and returns its checksum. The error says why the message can't be used. Then
 // nothing is added.
 func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) (checksum uint64, err error) {
-	examples, err := decode(p.Codec, p.plan, m, len(p.shift))
+	examples, err := decode(p.Codec, p.plan, m, p.shape)
 	if err != nil {
 		return 0, err
 	}
@@ -317,7 +346,7 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if err := p.checkColumns(examples); err != nil {
 		return 0, err
 	}
-	if len(p.shift) == 0 {
+	if p.shape == nil {
 		return 0, nil // no message of the run has rows
 	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
@@ -341,7 +370,11 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 			found.labels.Add(examples.Label(i), rows)
 		}
 	}
-	if p.plan.Prepares() {
+	switch {
+	case !p.plan.Prepares():
+	case p.shape.sparse:
+		p.countColumns(found, examples, fitted)
+	default:
 		p.moments(sum, found, number, m.Offset, examples, fitted)
 	}
 	n := examples.Rows
@@ -388,6 +421,17 @@ func columnsOf(examples *schemas.Examples) (schemas.Columns, error) {
 	return columns, err
 }
 
+// countColumns counts in which training rows the columns are not 0.
+func (p *surveyProcessor) countColumns(found *findings, examples *schemas.Examples, fitted []float32) {
+	examples.SparseFeatures(&p.features)
+	for i, w := range fitted {
+		if w > 0 {
+			indices, _ := p.features.Row(i)
+			found.columns.Add(indices)
+		}
+	}
+}
+
 // moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
 // principal components.
 func (p *surveyProcessor) moments(sum *accumulate.Sum, found *findings, number int, offset int64, examples *schemas.Examples, fitted []float32) {
@@ -429,7 +473,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
-		Shift: first.shift, Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
+		Shift: first.shift, Sparse: first.shape.sparse, ColumnRows: found.columns.Record(), Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
 		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Bad: found.unusable, Messages: found.messages, Increments: found.increments,
 	}
 	if w.balances() {

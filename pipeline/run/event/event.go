@@ -113,6 +113,7 @@ type (
 		Rows     map[schemas.Split]int64
 		Features int // before preparation
 		Inputs   int // after preparation
+		Sparse   bool
 		Classes  int
 		// PassedOver counts the messages that the run leaves out.
 		PassedOver schemas.PassedOver

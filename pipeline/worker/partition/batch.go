@@ -9,7 +9,8 @@ import (
 type Batch struct {
 	Offset   int64           // of the message
 	Checksum uint64          // see [Message.Checksum]
-	Inputs   kernel.Dense    // n × m, prepared
+	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
+	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
 	Rows     accumulate.Rows // classes, weights and splits
 	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
@@ -22,6 +23,9 @@ type Batch struct {
 	blockOf int                  // the stage that block is of, plus 1; 0: of none
 	aside   map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
 }
+
+// Len returns n, the number of rows.
+func (b *Batch) Len() int { return b.Inputs.Rows + b.Sparse.Rows }
 
 // Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. If it is not, the
 // caller makes all of it. The block stays in memory between visits if the batch does and the budget allows. Otherwise it is in
@@ -48,7 +52,8 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
-	return int64(b.Inputs.Rows)*rowBytes(b.Inputs.Cols, b.Score.Cols) + b.blockBytes() + b.asideBytes()
+	sparse := 8 * int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values))
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.Score.Cols) + sparse + b.blockBytes() + b.asideBytes()
 }
 
 // rowBytes returns how many bytes a row in memory takes: its inputs, its scores before and after the stage, its class, its

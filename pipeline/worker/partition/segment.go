@@ -88,7 +88,7 @@ func (s *Segment) Residuals() int64 { return s.residuals }
 // held returns how many bytes the segment's batches take. Of a block it counts no more than a block with that number of columns needs.
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
-		rows := int64(b.Inputs.Rows)
+		rows := int64(b.Len())
 		bytes += rows*rowBytes(b.Inputs.Cols, b.Score.Cols) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
 	}
 	return bytes

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// counted is a LIBSVM file of texts as counts of words: each class has words that it uses more often, and one word in three is of no class. It
+// also returns the same rows as a CSV, of all columns.
+func counted(rows int, seed uint64) (sparse, dense string) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	var lines, table strings.Builder
+	for i := range rows {
+		class, counts := i%3, map[int]int{}
+		for range 12 {
+			word := r.IntN(60)
+			if r.IntN(3) > 0 {
+				word = 20*class + r.IntN(20)
+			}
+			counts[word]++
+		}
+		fmt.Fprintf(&lines, "topic%d", class)
+		fmt.Fprintf(&table, "topic%d", class)
+		for word := range 60 {
+			if n := counts[word]; n > 0 {
+				fmt.Fprintf(&lines, " %d:%d", word, n)
+			}
+			fmt.Fprintf(&table, ",%d", counts[word])
+		}
+		lines.WriteByte('\n')
+		table.WriteByte('\n')
+	}
+	return lines.String(), table.String()
+}
+
+const countedConfig = `
+name: counted
+examples: {train: [train.libsvm], test: [test.libsvm], batch_rows: 32, partitions: 3}
+prepare: {min_rows: 2, values: log1p, idf: 1, scale: unit}
+segment: 2
+stages: [{features: {kind: columns}, link: identity, method: cg}]
+`
+
+// inCounted begins a folder with the counted files.
+func inCounted(t *testing.T) {
+	train, table := counted(600, 1)
+	test, _ := counted(300, 2)
+	inFolder(t, map[string]string{"train.libsvm": train, "train.csv": table, "test.libsvm": test, "counted.yaml": countedConfig})
+}
+
+// reportOf trains and returns the report.
+func reportOf(t *testing.T, args ...string) (report schemas.Report) {
+	t.Helper()
+	code, stdout, stderr := stagewise(append([]string{"train", "-c", "counted.yaml", "--report", "-"}, args...)...)
+	if code != exitDone {
+		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// A model of a LIBSVM file predicts others, and what it predicts of the file that it was tested on has the error that the report says. The
+// same rows as a table of all columns have the same probabilities.
+func TestTrainSparse(t *testing.T) {
+	for _, set := range [][]string{
+		nil,
+		{"--set", "stages.0.link=softmax", "--set", "stages.0.method=auto"},
+		{"--set", "stages.0.link=softmax", "--set", "stages.0.method=lbfgs", "--set", "stages.0.ridge=0.1"},
+		{"--set", "examples.class_weight=balanced"},
+		{"--set", "stages.0.method=auto", "--set", "stages.0.repeat=2", "--set", "prepare.min_rows=0"},
+	} {
+		inCounted(t)
+		report := reportOf(t, append(set, "--model", "model")...)
+		if report.TestError == nil || *report.TestError > 12 {
+			t.Fatalf("%q: the test error is %v", set, *report.TestError)
+		}
+		labels, wrong := predicted(t, "-i", "test.libsvm"), 0
+		for i, label := range labels {
+			if label != "topic"+strconv.Itoa(i%3) {
+				wrong++
+			}
+		}
+		if got := 100 * float64(wrong) / float64(len(labels)); math.Abs(got-*report.TestError) > 1e-9 || len(labels) != 300 {
+			t.Errorf("%q: %d rows, error %v, the report says %v", set, len(labels), got, *report.TestError)
+		}
+		_, ofSparse, _ := stagewise("predict", "--model", "model", "-i", "train.libsvm")
+		if code, ofTable, stderr := stagewise("predict", "--model", "model", "-i", "train.csv", "--label", "0"); ofTable != ofSparse {
+			t.Errorf("%q: other predictions for the rows as a table: exit code %d: %s", set, code, stderr)
+		}
+	}
+}
+
+// However much stays in memory, the weights are the same to the bit; a batch is read again or not.
+func TestSparseDigest(t *testing.T) {
+	digests := map[string]bool{}
+	for _, set := range [][]string{nil, {"--set", "memory=1"}, {"--set", "memory=20000"}} {
+		inCounted(t)
+		first := reportOf(t, set...)
+		digests[string(first.WeightsDigest)] = true
+		digests[string(reportOf(t, set...).WeightsDigest)] = true // of the same rows again, which are on the topic
+	}
+	if len(digests) != 1 {
+		t.Errorf("digests %v, expected one", digests)
+	}
+}
+
+// A run that starts from a version goes on from its weights, and from the columns that it has.
+func TestSparseWarmStart(t *testing.T) {
+	inCounted(t)
+	first := reportOf(t, "--set", "stages.0.passes=3")
+	second := reportOf(t, "--set", "stages.0.passes=3", "--set", "warm=latest")
+	if !(second.Stages[0].TrainLoss < first.Stages[0].TrainLoss) {
+		t.Errorf("the loss is %v after three more passes, before it was %v", second.Stages[0].TrainLoss, first.Stages[0].TrainLoss)
+	}
+}
+
+// What sparse rows can't do is said, with what to set.
+func TestSparseRefusals(t *testing.T) {
+	inCounted(t)
+	for args, want := range map[string]string{
+		"train --set stages.0.features.kind=rff --set stages.0.method=auto":      "features.kind: rff: the examples are sparse, and this needs dense rows: set it to columns",
+		"train --set stages.0.features.size=10":                                  "features.size: 10: the examples are sparse, and this needs dense rows: set it to 0, which is all columns",
+		"train --set stages.0.link=calibrated --set stages.0.method=auto":        "link: calibrated: the examples are sparse, and this needs dense rows: set it to identity or softmax",
+		"train --set stages.0.scores=true":                                       "scores: true: the examples are sparse, and this needs dense rows: set it to false",
+		"train --set prepare.pca=2":                                              "prepare.pca: 2: the examples are sparse, and this needs dense rows: set it to 0",
+		"train --set prepare.scale=standard":                                     "prepare.scale: standard: the examples are sparse, and this needs dense rows: set it to none or unit",
+		"train --set prepare.min_rows=1000":                                      "prepare.min_rows: no feature is in 1000 training rows or more: set a smaller number",
+		"train --set stages.0.link=softmax":                                      "stages.0.method: cg: expected a method for the link softmax: auto is one",
+		"run --until end":                                                        "a chain of updates can't be trained on sparse rows yet: `train` can",
+		"train --set examples.train=train.csv --set examples.test= --set name=t": "prepare.min_rows: the examples are dense, and this is for sparse rows, as LIBSVM files have: leave it out",
+	} {
+		if err := os.RemoveAll(".stagewise"); err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(args)
+		code, _, stderr := stagewise(append([]string{fields[0], "-c", "counted.yaml"}, fields[1:]...)...)
+		if code == exitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s\nexpected %s", args, code, stderr, want)
+		}
+	}
+	reportOf(t)
+	if code, _, stderr := stagewise("weights", "export", "-c", "counted.yaml", "--format", "onnx", "-o", "model.onnx"); code != exitFailed || !strings.Contains(stderr, "the model was trained on sparse rows") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}

@@ -1,0 +1,156 @@
+package kernel
+
+import "fmt"
+
+// Sparse is a matrix of which only the values that are not 0 are kept, row after row (compressed sparse rows). The zero value is the
+// 0×0 matrix.
+type Sparse struct {
+	// Rows is the number of rows, and Cols is that of the columns that values are in.
+	Rows, Cols int
+	// Ones says that one more column follows, which is 1 in every row.
+	Ones bool
+	// Starts says where the values of each row begin, and at last where those of the last row end: Rows+1 values, or none without rows.
+	Starts []int
+	// Columns has the column of each value, from 0, ascending in each row.
+	Columns []int32
+	// Values has the values.
+	Values []float32
+}
+
+// Width returns the number of columns, that of ones included.
+func (s Sparse) Width() int {
+	if s.Ones {
+		return s.Cols + 1
+	}
+	return s.Cols
+}
+
+// Row returns the columns and the values of row i. They share s's memory.
+func (s Sparse) Row(i int) (columns []int32, values []float32) {
+	from, to := s.Starts[i], s.Starts[i+1]
+	return s.Columns[from:to:to], s.Values[from:to:to]
+}
+
+// Slice returns the rows [from, to), which share s's memory.
+func (s Sparse) Slice(from, to int) Sparse {
+	s.Rows = to - from
+	s.Starts = s.Starts[from : to+1 : to+1]
+	return s
+}
+
+// Begin makes s a matrix without rows, of that many columns. It reuses s's memory.
+func (s *Sparse) Begin(cols int) {
+	*s = Sparse{Cols: cols, Starts: append(s.Starts[:0], 0), Columns: s.Columns[:0], Values: s.Values[:0]}
+}
+
+// End ends a row, whose values are those that were appended to Columns and Values since the row before.
+func (s *Sparse) End() {
+	s.Rows++
+	s.Starts = append(s.Starts, len(s.Values))
+}
+
+func (s Sparse) check(operation string, rows, width int) {
+	if s.Rows != rows || s.Width() != width {
+		panic(fmt.Sprintf("kernel: %s: a sparse matrix of %d×%d, want %d×%d", operation, s.Rows, s.Width(), rows, width))
+	}
+}
+
+// MulAddSparse computes dst += x·w: x is n×p, w p×k and dst n×k.
+func MulAddSparse(dst Dense, x Sparse, w Dense) {
+	x.check("MulAddSparse", dst.Rows, w.Rows)
+	w.check("MulAddSparse", "w", w.Rows, dst.Cols)
+	for i := range x.Rows {
+		columns, values := x.Row(i)
+		row := dst.Row(i)
+		for at, j := range columns {
+			addScaled(row, values[at], w.Row(int(j)))
+		}
+		if x.Ones {
+			addScaled(row, 1, w.Row(x.Cols))
+		}
+	}
+}
+
+// addScaled computes dst += f·x.
+func addScaled(dst []float32, f float32, x []float32) {
+	dst = dst[:len(x)]
+	for len(x) >= 4 { // without checks of bounds, a third faster
+		d, s := dst[:4:4], x[:4:4]
+		d[0] += f * s[0]
+		d[1] += f * s[1]
+		d[2] += f * s[2]
+		d[3] += f * s[3]
+		dst, x = dst[4:], x[4:]
+	}
+	for c, v := range x {
+		dst[c] += f * v
+	}
+}
+
+// AddCrossSparse adds the cross moment xᵀ·diag(weights)·r to sum, which has p×k values, row-major: x is n×p and r n×k. A row of weight 0
+// adds nothing, whatever it holds.
+func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
+	k := r.Cols
+	x.check("AddCrossSparse", r.Rows, x.Width())
+	if len(sum) != x.Width()*k || len(weights) != r.Rows {
+		panic(fmt.Sprintf("kernel: AddCrossSparse: %d sums and %d weights, want %d×%d and %d", len(sum), len(weights), x.Width(), k, r.Rows))
+	}
+	for i, w := range weights {
+		if w == 0 {
+			continue
+		}
+		columns, values := x.Row(i)
+		row := r.Row(i)
+		for at, j := range columns {
+			addWidened(sum[int(j)*k:(int(j)+1)*k], w*values[at], row)
+		}
+		if x.Ones {
+			addWidened(sum[x.Cols*k:], w, row)
+		}
+	}
+}
+
+// addWidened computes dst += f·x. The products are of single precision, their sum is of double.
+func addWidened(dst []float64, f float32, x []float32) {
+	dst = dst[:len(x)]
+	for len(x) >= 4 {
+		d, s := dst[:4:4], x[:4:4]
+		d[0] += float64(f * s[0])
+		d[1] += float64(f * s[1])
+		d[2] += float64(f * s[2])
+		d[3] += float64(f * s[3])
+		dst, x = dst[4:], x[4:]
+	}
+	for c, v := range x {
+		dst[c] += float64(f * v)
+	}
+}
+
+// AddDiagonalSparse adds the diagonal of xᵀ·diag(weights)·x to squares, and to bounds for each column Σ w·|x[i,j]|·Σ|x[i,·]|. By Cauchy
+// and Schwarz diag(bounds) − xᵀ·diag(weights)·x has no negative eigenvalue. Both have a value for each column of x (n×p). A row of weight 0
+// adds nothing, whatever it holds.
+func AddDiagonalSparse(squares, bounds []float64, x Sparse, weights []float32) {
+	if p := x.Width(); len(squares) != p || len(bounds) != p || len(weights) != x.Rows {
+		panic(fmt.Sprintf("kernel: AddDiagonalSparse: %d squares, %d bounds and %d weights, want %d×%d", len(squares), len(bounds), len(weights), x.Rows, p))
+	}
+	for i, w := range weights {
+		if w == 0 {
+			continue
+		}
+		columns, values := x.Row(i)
+		length := 0.0
+		for _, v := range values {
+			length += max(float64(v), -float64(v))
+		}
+		if x.Ones {
+			length++
+			squares[x.Cols] += float64(w)
+			bounds[x.Cols] += float64(w) * length
+		}
+		for at, j := range columns {
+			v := float64(values[at])
+			squares[j] += float64(w) * v * v
+			bounds[j] += float64(w) * max(v, -v) * length
+		}
+	}
+}

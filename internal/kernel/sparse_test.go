@@ -1,0 +1,149 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// sparseOf returns a random sparse matrix, and the same with its zeros.
+func sparseOf(r *rand.Rand, rows, cols int, ones bool) (s Sparse, full *mat.Dense) {
+	s.Begin(cols)
+	s.Ones = ones
+	full = mat.NewDense(rows, s.Width(), nil)
+	for i := range rows {
+		for j := range cols {
+			if r.IntN(3) > 0 {
+				continue
+			}
+			v := float32(r.NormFloat64())
+			s.Columns, s.Values = append(s.Columns, int32(j)), append(s.Values, v)
+			full.Set(i, j, float64(v))
+		}
+		if ones {
+			full.Set(i, cols, 1)
+		}
+		s.End()
+	}
+	return s, full
+}
+
+func matrixOf(d Dense) *mat.Dense {
+	m := mat.NewDense(d.Rows, d.Cols, nil)
+	for i, v := range d.Data {
+		m.RawMatrix().Data[i] = float64(v)
+	}
+	return m
+}
+
+// Products with a sparse matrix are those with the same matrix and its zeros.
+func TestSparseProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, k := range []int{1, 2, 3, 4, 7, 20} {
+		for _, ones := range []bool{false, true} {
+			x, full := sparseOf(r, 23, 11, ones)
+			x, full = x.Slice(3, 20), full.Slice(3, 20, 0, x.Width()).(*mat.Dense)
+			w, before := random(x.Width(), k, 3), random(x.Rows, k, 4)
+			scores := Dense{before.Rows, before.Cols, append([]float32(nil), before.Data...)}
+			MulAddSparse(scores, x, w)
+			var want mat.Dense
+			want.Mul(full, matrixOf(w))
+			want.Add(&want, matrixOf(before))
+			if !mat.EqualApprox(matrixOf(scores), &want, 1e-4) {
+				t.Errorf("k = %d, ones %v: the scores differ", k, ones)
+			}
+
+			weights := make([]float32, x.Rows)
+			diagonal := mat.NewDiagDense(x.Rows, nil)
+			for i := range weights {
+				if weights[i] = float32(i % 3); weights[i] == 0 {
+					before.Row(i)[0] = float32(math.Inf(1)) // rows that do not count may hold anything
+				}
+				diagonal.SetDiag(i, float64(weights[i]))
+			}
+			sum := make([]float64, x.Width()*k)
+			AddCrossSparse(sum, x, before, weights)
+			for i, w := range weights {
+				if w == 0 {
+					before.Row(i)[0] = 0
+				}
+			}
+			want.Reset()
+			want.Product(full.T(), diagonal, matrixOf(before))
+			if !mat.EqualApprox(mat.NewDense(x.Width(), k, sum), &want, 1e-4) {
+				t.Errorf("k = %d, ones %v: the cross moments differ", k, ones)
+			}
+
+			squares, bounds := make([]float64, x.Width()), make([]float64, x.Width())
+			AddDiagonalSparse(squares, bounds, x, weights)
+			var gram mat.Dense
+			gram.Product(full.T(), diagonal, full)
+			rest := mat.NewSymDense(x.Width(), nil)
+			for i := range squares {
+				if math.Abs(squares[i]-gram.At(i, i)) > 1e-6 {
+					t.Errorf("the square of column %d is %v, expected %v", i, squares[i], gram.At(i, i))
+				}
+				for j := range i + 1 {
+					rest.SetSym(i, j, -gram.At(i, j))
+				}
+				rest.SetSym(i, i, bounds[i]-gram.At(i, i))
+			}
+			var eigen mat.EigenSym
+			if !eigen.Factorize(rest, false) || eigen.Values(nil)[0] < -1e-6 {
+				t.Errorf("the bounds do not bound the Gram matrix: eigenvalues of the difference are %v", eigen.Values(nil))
+			}
+		}
+	}
+}
+
+func TestSparseShapesAreChecked(t *testing.T) {
+	x, _ := sparseOf(rand.New(rand.NewPCG(1, 2)), 4, 3, false)
+	for name, call := range map[string]func(){
+		"rows":     func() { MulAddSparse(NewDense(5, 2), x, NewDense(3, 2)) },
+		"weights":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(4, 2)) },
+		"classes":  func() { MulAddSparse(NewDense(4, 2), x, NewDense(3, 1)) },
+		"sums":     func() { AddCrossSparse(make([]float64, 5), x, NewDense(4, 2), make([]float32, 4)) },
+		"diagonal": func() { AddDiagonalSparse(make([]float64, 3), make([]float64, 2), x, make([]float32, 4)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
+// What a visit of sparse rows costs: 20 classes, 80 values a row, 60,000 columns.
+func BenchmarkSparse(b *testing.B) {
+	r, x := rand.New(rand.NewPCG(1, 2)), Sparse{}
+	x.Begin(60_000)
+	for range 1000 {
+		at := int32(0)
+		for range 80 {
+			at += 1 + int32(r.IntN(60_000/80-1))
+			x.Columns, x.Values = append(x.Columns, at), append(x.Values, 1)
+		}
+		x.End()
+	}
+	w, scores, weights, sum := random(60_000, 20, 3), NewDense(1000, 20), make([]float32, 1000), make([]float64, 60_000*20)
+	for i := range weights {
+		weights[i] = 1
+	}
+	b.Run("scores", func(b *testing.B) {
+		for b.Loop() {
+			MulAddSparse(scores, x, w)
+		}
+		b.ReportMetric(float64(len(x.Values)*b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
+	})
+	b.Run("cross", func(b *testing.B) {
+		for b.Loop() {
+			AddCrossSparse(sum, x, scores, weights)
+		}
+		b.ReportMetric(float64(len(x.Values)*b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
+	})
+}

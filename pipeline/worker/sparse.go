@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// fitSparse sums what a gradient needs of batches of sparse rows, and in the first visit of a stage what stands in the place of the Gram
+// matrix. Sums are of double precision from the first row on: the rows of a tile have few columns in common.
+func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
+	sum, classes, columns := &accumulate.Sum{}, p.visit.stage.Classes, p.visit.stage.Features.Size()
+	cross := sum.Field(schemas.FieldCross, columns, classes)
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
+		block := p.visit.stage.Features.ExpandSparse(b.Sparse)
+		p.score.Reshape(b.Len(), classes)
+		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
+		p.measure(sum, b.Rows, p.score)
+		sink.Residuals(p.score, b.Rows.Classes)
+		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
+		if p.visit.Number == 0 {
+			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)
+		}
+		sum.Count(b.Len(), b.Checksum)
+	}
+	return sum
+}
+
+// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage into b.After, and their
+// residuals into p.residual.
+func (p *stageProcessor) finishSparse(sum *accumulate.Sum, b *partition.Batch) {
+	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.stage.Features.ExpandSparse(b.Sparse))
+	p.score.Reshape(b.After.Rows, b.After.Cols)
+	copy(p.score.Data, b.After.Data)
+	p.conclude(sum, b.Rows, b.After, p.residual)
+}

@@ -1,0 +1,67 @@
+package score
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// A model of sparse rows predicts sparse examples as it predicts the same rows with their zeros. A model of dense rows refuses them.
+func TestSparseExamples(t *testing.T) {
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleUnit, Values: stages.ValuesLog}, Intercept: true,
+		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
+	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"}, Blocks: []schemas.BlockDigest{{}}}
+	m, err := model.New(manifest, schemas.Tensors[float32]{
+		schemas.Vector(schemas.TensorFactors, []float32{1, 0, 2, 0.5}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
+	}, [][]*schemas.Weights{{{
+		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 4, 2, []float32{1, 2, -3, 1, 0.5, 0, 0.1, -0.1})},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := &schemas.ExampleRows{Rows: 3, Sparse: &schemas.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9}, Values: []float32{2, 7, -1, 5}}}
+	record := rows.Record(memory.DefaultAllocator)
+	value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+	record.Release()
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := schemas.DecodeExamples(value, memory.DefaultAllocator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer examples.Release()
+	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, schemas.ErrDamaged) {
+		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
+	}
+	if err := check(m, examples); err != nil {
+		t.Fatal(err)
+	}
+	predictor := m.Predictor(kernel.Gonum())
+	got := probabilitiesOf(predictor, examples, &kernel.Dense{})
+	first := append([]float32(nil), got.Data...)
+	for i, row := range [][]float32{{2, 7, 0, -1}, {0, 0, 0, 0}, {0, 0, 0, 0}} {
+		x, y := math.Log(3), -math.Log(2)/2
+		if i > 0 {
+			x, y = 0, 0
+		} else {
+			length := math.Hypot(x, y)
+			x, y = x/length, y/length
+		}
+		want := 1 / (1 + math.Exp((2*x+0*y-0.1)-(x+0.5*y+0.1))) // of a: weights of the columns 0 and 3, and of the intercept
+		_, dense := predictor.Predict(row)
+		if math.Abs(float64(first[2*i])-want) > 1e-6 || dense[0] != first[2*i] {
+			t.Errorf("row %d: %v, as a dense row %v, expected %v", i, first[2*i], dense[0], want)
+		}
+	}
+}

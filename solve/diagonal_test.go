@@ -1,0 +1,150 @@
+package solve
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// sparseProblem draws a problem whose rows are sparse: two values of three are 0, and the last column is 0 in all rows.
+func sparseProblem(seed uint64, n, p, k int) *problem {
+	pr := problemOf(seed, n, p, k)
+	pr.shape.Sparse = true
+	for i := range n {
+		for j := range p - 1 {
+			if (i+2*j)%3 != 0 || j == p-2 {
+				pr.x.Set(i, j, 0)
+			}
+		}
+	}
+	return pr
+}
+
+// sparseSums returns the sums of a visit of sparse rows with the weights w.
+func (pr *problem) sparseSums(l schemas.Link, w []float32) schemas.Tensors[float64] {
+	squares, bounds := make([]float64, pr.shape.Columns), make([]float64, pr.shape.Columns)
+	for i, weight := range pr.weight {
+		length := 0.0
+		for _, v := range pr.x.RawRowView(i) {
+			length += math.Abs(v)
+		}
+		for j, v := range pr.x.RawRowView(i) {
+			squares[j] += weight * v * v
+			bounds[j] += weight * math.Abs(v) * length
+		}
+	}
+	sums := schemas.Tensors[float64]{schemas.Vector(schemas.FieldDiagonal, squares), schemas.Vector(schemas.FieldBounds, bounds)}
+	for _, t := range pr.sums(l, pr.scores(w)) {
+		if t.Name != schemas.FieldGram && t.Name != schemas.FieldGramRows {
+			sums = append(sums, t)
+		}
+	}
+	return sums
+}
+
+// fitSparse makes the visits of a fit, and returns its weights and the evaluations.
+func fitSparse(t *testing.T, pr *problem, stage schemas.Stage) (w []float32, passes []*Evaluation, ridge schemas.Ridge) {
+	t.Helper()
+	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
+	step := Step{}
+	for v := 0; ; v++ {
+		e, err := f.Observe(v, step, pr.sparseSums(stage.Link, step.W))
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes = append(passes, e)
+		if step, err = f.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if step.Final {
+			return step.W, passes, f.Ridge()
+		}
+	}
+}
+
+// Conjugate gradients on sparse rows find the ridge regression that the normal equations give.
+func TestSparseIdentityIsRidgeRegression(t *testing.T) {
+	pr := sparseProblem(1, 300, 12, 3)
+	stage := Defaults()
+	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 30, 0.2
+	w, passes, _ := fitSparse(t, pr, stage)
+	p, k := pr.shape.Columns, pr.shape.Classes
+
+	var weighted, gram, cross, solution mat.Dense
+	total, trace := 0.0, 0.0
+	weighted.CloneFrom(pr.x)
+	for i, weight := range pr.weight {
+		total += weight
+		for j, v := range pr.x.RawRowView(i) {
+			weighted.Set(i, j, weight*v)
+		}
+	}
+	gram.Mul(weighted.T(), pr.x)
+	for j := range p - 1 {
+		trace += gram.At(j, j)
+	}
+	for j := range p - 1 {
+		gram.Set(j, j, gram.At(j, j)+0.2*trace/float64(p-1))
+	}
+	targets := mat.NewDense(len(pr.class), k, nil)
+	for i, class := range pr.class {
+		for c := range k {
+			targets.Set(i, c, indicator(c == class)-pr.offset.At(i, c))
+		}
+	}
+	cross.Mul(weighted.T(), targets)
+	if err := solution.Solve(&gram, &cross); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range w {
+		if want := solution.RawMatrix().Data[i]; math.Abs(float64(v)-want) > 1e-4 {
+			t.Errorf("weight %d is %v, expected %v", i, v, want)
+		}
+	}
+	if n := len(passes); n > p+2 {
+		t.Errorf("%d passes for %d columns", n, p)
+	}
+}
+
+// On sparse rows the log loss falls in every pass, as the first step is bounded, to where its gradient is 0.
+func TestSparseSoftmaxConverges(t *testing.T) {
+	pr := sparseProblem(2, 400, 10, 3)
+	stage := Defaults()
+	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodLBFGS, 60, 0.01
+	w, passes, _ := fitSparse(t, pr, stage)
+	if !passes[1].Accepted {
+		t.Error("the first step raised J")
+	}
+	f := &generalized{common: common{stage: stage, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
+	sums := pr.sparseSums(link.Softmax, w)
+	if _, err := f.open(sums); err != nil {
+		t.Fatal(err)
+	}
+	gradient, err := f.ridgeGradient(sums, w[:pr.shape.Penalised*pr.shape.Classes])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range gradient {
+		if math.Abs(g) > 1e-4 {
+			t.Errorf("gradient %d is %v at the minimum", i, g)
+		}
+	}
+}
+
+// A ridge that is auto weighs as much as one row.
+func TestSparseAutoRidge(t *testing.T) {
+	pr := sparseProblem(3, 200, 8, 2)
+	stage := Defaults()
+	stage.Link = link.Identity
+	total := 0.0
+	for _, weight := range pr.weight {
+		total += weight
+	}
+	if _, _, ridge := fitSparse(t, pr, stage); math.Abs(float64(ridge)-7/total) > 1e-12 {
+		t.Errorf("ridge %v, expected %v", ridge, 7/total)
+	}
+}
