@@ -18,6 +18,7 @@ const (
 	category             // a word, of which several features are made
 	label
 	weight
+	counted // a text, whose words are counted
 	ignored
 )
 
@@ -34,11 +35,14 @@ type cell struct {
 // layout says what becomes of each column of a file.
 type layout struct {
 	options      Options
-	defaultLabel Column            // the column of the label, if no key says another
-	names        []string          // of the columns; nil: the file does not say
-	cells        []cell            // of the columns. Until they get other roles, all are features
-	label        int               // the column; -1: it is not read
-	weight       int               // the column; -1: it is not read
+	defaultLabel Column   // the column of the label, if no key says another
+	names        []string // of the columns; nil: the file does not say
+	cells        []cell   // of the columns. Until they get other roles, all are features
+	label        int      // the column; -1: it is not read
+	weight       int      // the column; -1: it is not read
+	text         int      // the column of texts; -1: there is none
+	words        counter  // of the texts
+	rows         schemas.SparseRows
 	features     int               // how many there are
 	table        schemas.Columns   // that the features are of; nil: nobody knows what they are called
 	tableText    string            // of table. Each message has it
@@ -49,7 +53,7 @@ type layout struct {
 }
 
 func newLayout(o Options, defaultLabel Column, columns int, locate func(int, error) error) layout {
-	l := layout{options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, labels: map[string]string{}, missing: map[string]bool{}, locate: locate}
+	l := layout{options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, words: counter{Text: o.Words}, labels: map[string]string{}, missing: map[string]bool{}, locate: locate}
 	for _, class := range o.Classes {
 		l.labels[class] = class
 	}
@@ -129,6 +133,9 @@ func (c *cell) place(at int, column schemas.Column) {
 
 // finish checks the features, once all have their places.
 func (l *layout) finish() error {
+	if l.text >= 0 {
+		return nil
+	}
 	l.tableText = l.table.Text()
 	switch row := floatRowBytes(l.features); {
 	case l.features == 0:
@@ -144,9 +151,13 @@ func (l *layout) finish() error {
 // rowBytes returns how many bytes of a message a row with this label takes. It returns an error if not even a message of this row alone
 // holds it.
 func (l *layout) rowBytes(label string) (int, error) {
-	row := floatRowBytes(l.features) + len(label)
+	row := floatRowBytes(l.features) + len(label) + sparseValueBytes*len(l.words.places)
 	if len(l.tableText)+row > maxBatchBytes {
-		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its label is too long", schemas.MaxMessage)
+		long := "label"
+		if len(l.words.places) > 0 {
+			long = "text"
+		}
+		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its %s is too long", schemas.MaxMessage, long)
 	}
 	return row, nil
 }
@@ -163,6 +174,8 @@ func (l *layout) reading() (how reading) {
 			how.Label = strconv.Itoa(at)
 		case weight:
 			how.Weight = strconv.Itoa(at)
+		case counted:
+			how.Text, how.Words = strconv.Itoa(at), &l.options.Words
 		case ignored:
 			how.Ignored = append(how.Ignored, at)
 		case category:

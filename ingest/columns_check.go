@@ -9,7 +9,7 @@ import (
 
 // namedColumns returns all columns that the options name.
 func (o Options) namedColumns() []Column {
-	all := []Column{o.Label, o.Weight}
+	all := []Column{o.Label, o.Weight, o.Text}
 	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical} {
 		for _, c := range list {
 			all = append(all, Column(c))

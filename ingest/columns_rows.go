@@ -38,6 +38,8 @@ func (l *layout) appendRow(b *schemas.ExampleRows, row []string, parse func(fiel
 				return l.locate(i, err)
 			}
 			b.Words = append(b.Words, word)
+		case counted:
+			l.words.appendTo(&l.rows)
 		case weight:
 			v, err := number(field)
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 func (l *layout) assign() (err error) {
 	o := l.options
 	for at := range l.cells {
-		if len(o.Columns.Use) > 0 || l.isRowIndex(at) {
+		if len(o.Columns.Use) > 0 || o.Text != "" || l.isRowIndex(at) {
 			l.cells[at].role = ignored
 		}
 	}
@@ -45,6 +45,21 @@ func (l *layout) assign() (err error) {
 		}
 		l.cells[l.weight].role = weight
 	}
+	return l.assignText()
+}
+
+// assignText gives the column of texts its role, if the options give one.
+func (l *layout) assignText() (err error) {
+	if l.options.Text == "" {
+		return nil
+	}
+	if l.text, err = l.column(l.options.Text); err != nil {
+		return err
+	}
+	if l.text == l.label || l.text == l.weight {
+		return l.locate(l.text, errors.New("the text is also the label or the weight: set examples.label and examples.text to different columns"))
+	}
+	l.cells[l.text].role = counted
 	return nil
 }
 

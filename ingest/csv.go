@@ -19,7 +19,7 @@ func csvFormat() format {
 		patterns: []string{"*.csv"},
 		files:    1,
 		label:    csvLabel,
-		keys:     []string{"label", "weight", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+		keys:     []string{"label", "weight", "text", "words.columns", "words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
 		check:    checkDelimiter,
 		open:     openCSV,
 		words:    csvWords,
@@ -129,6 +129,10 @@ func (r *csvReader) readError(err error) error {
 func (r *csvReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
 	*b = schemas.ExampleRows{Cols: r.features, Columns: r.table, Floats: b.Floats[:0], Words: b.Words[:0], Weights: b.Weights[:0]}
+	if r.text >= 0 {
+		b.Sparse, b.Floats = &r.rows, nil
+		r.rows.Reset()
+	}
 	for size := len(r.tableText); ; {
 		err := r.read()
 		switch {
@@ -142,6 +146,11 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 		label := ""
 		if r.label >= 0 {
 			label = r.record[r.label]
+		}
+		if r.text >= 0 {
+			if err := r.words.count(r.record[r.text]); err != nil {
+				return nil, r.fail(r.text, err)
+			}
 		}
 		row, err := r.rowBytes(label)
 		if err != nil {

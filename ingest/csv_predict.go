@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,12 @@ func openCSVFeatures(c *content, o Options, want Features) (reader, error) {
 	r, err := newCSVReader(c, o)
 	if err != nil {
 		return nil, err
+	}
+	if o.Text != "" {
+		if err := r.checkTextModel(want); err != nil {
+			return nil, err
+		}
+		return r, r.layText()
 	}
 	header, err := r.findHeader(want)
 	if err != nil {
@@ -24,6 +31,36 @@ func openCSVFeatures(c *content, o Options, want Features) (reader, error) {
 		return r, r.layByName(want.Columns, " (if the first row is an example: --header=false)")
 	}
 	return r, r.layByPlace(want)
+}
+
+// checkTextModel returns a *FileError if the model was not trained on counts of words.
+func (r *csvReader) checkTextModel(want Features) error {
+	if want.Sparse {
+		return nil
+	}
+	return wholeFile(r.name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
+}
+
+// layText finds the column of texts among rows to predict: the only one, or that with the name or the number of training. In a file without a
+// header the label may be left out, but nothing else.
+func (r *csvReader) layText() error {
+	header := r.options.Header != nil && *r.options.Header
+	if r.options.Header == nil && r.options.Text.IsName() {
+		header = slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == string(r.options.Text) })
+	}
+	if header {
+		r.takeHeader()
+	}
+	r.ignoreAll()
+	at := 0
+	if len(r.cells) > 1 {
+		var err error
+		if at, err = r.column(r.options.Text); err != nil {
+			return err
+		}
+	}
+	r.text, r.cells[at].role = at, counted
+	return nil
 }
 
 // findHeader reports whether the first row has the names of the columns. If the options don't say, the row itself must. A row is never

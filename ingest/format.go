@@ -81,6 +81,9 @@ type reading struct {
 	Ignored       []int            `json:",omitempty"` // numbers of columns that are left out
 	Categories    []schemas.Column `json:",omitempty"` // the columns of words, with their words
 	MissingValues []string         `json:",omitempty"` // if they are not the default
+
+	Text  string `json:",omitempty"` // the number of the column of texts
+	Words *Text  `json:",omitempty"` // how it is read
 }
 
 // reader is an open source. It does not close its files.
@@ -154,7 +157,7 @@ func (o Options) formatOf(c *content) (format, error) {
 			return format{}, wholeFile(c.name, errors.New("neither name nor content tells the format: set "+o.key("format")))
 		}
 	}
-	return f, nil
+	return f, o.readsText(f, c.name)
 }
 
 // wantFormat lists the formats, for people who gave another one.

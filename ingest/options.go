@@ -36,6 +36,9 @@ type Options struct {
 	// and otherwise the column "label"; without Weight, every example weighs 1.
 	Label  Column `mapstructure:"label" yaml:"label"`
 	Weight Column `mapstructure:"weight" yaml:"weight"`
+	// Text is a column of texts, whose words become features as Words says; "": none.
+	Text  Column `mapstructure:"text" yaml:"text"`
+	Words Text   `mapstructure:"words" yaml:"words"`
 	// Header says whether the first row has the names of the columns; nil: it has
 	// them if an option gives a column by its name.
 	Header *bool `mapstructure:"header" yaml:"header"`
@@ -95,7 +98,7 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024}
+	return Options{Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText()}
 }
 
 // Column names a column by its number, from 0, or by its name in the header. A
@@ -166,6 +169,7 @@ func (o Options) check(files []string) []schemas.Problem {
 		}
 	}
 	problems = append(problems, o.checkTopic()...)
+	problems = append(problems, o.checkText()...)
 	known := map[string]bool{}
 	for _, class := range o.Classes {
 		if known[class] || class == "" || class != strings.TrimSpace(class) {

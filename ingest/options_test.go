@@ -20,6 +20,11 @@ func TestCheck(t *testing.T) {
 		want   schemas.Problem
 	}{
 		{func(o *Options) { o.Format = "arff" }, schemas.Problem{Key: "format", Value: "arff", Want: wantFormat()}},
+		{func(o *Options) { o.Text, o.Words.Columns = "1", 0 }, schemas.Problem{Key: "words.columns", Value: "0", Want: "a whole number from 1 to 67108864"}},
+		{func(o *Options) { o.Text, o.Words.Phrases = "1", 6 }, schemas.Problem{Key: "words.phrases", Value: "6", Want: "a whole number from 1 to 5"}},
+		{func(o *Options) { o.Text, o.Label = "a", "a" }, schemas.Problem{Key: "text", Value: "a", Want: "another column than those of the label and the weight"}},
+		{func(o *Options) { o.Text = "-1" }, schemas.Problem{Key: "text", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Text, o.Categorical = "1", []string{"2"} }, schemas.Problem{Key: "text", Value: "1", Want: "no columns under examples.columns and examples.categorical beside it: the text alone becomes features"}},
 		{func(o *Options) { o.Test = []string{"a.csv", ""} }, schemas.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, schemas.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, schemas.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},

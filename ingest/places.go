@@ -22,6 +22,9 @@ func TrainedOn(plan *schemas.Plan) Options {
 	if input.MissingValues != nil {
 		o.MissingValues = input.MissingValues
 	}
+	if input.Text != "" {
+		o.Text, o.Words = Column(input.Text), Text{Columns: input.WordColumns, Phrases: input.WordPhrases}
+	}
 	o.Missing = plan.Missing
 	return o
 }

@@ -92,6 +92,9 @@ func inputOf(o ingest.Options) schemas.Input {
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header, Delimiter: o.Delimiter,
 		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
 	}
+	if o.Text != "" {
+		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
+	}
 	if o.FromTopic != "" {
 		input.Format = "" // that of values: files to predict tell theirs
 	}

@@ -82,6 +82,10 @@ type Input struct {
 	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
 	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
+
+	Text        string `json:"text,omitempty"`         // column of texts of a table, whose words are counted
+	WordColumns int    `json:"word_columns,omitempty"` // how many columns the words are hashed to; 0 without texts
+	WordPhrases int    `json:"word_phrases,omitempty"` // the most words that count together; 0 without texts
 }
 
 // Update returns what an update visits beside its new rows; nil if the run is full.

@@ -153,3 +153,49 @@ func TestSparseRefusals(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
+
+// A file of texts and labels is trained on with five lines, and predict takes texts. How the words are counted is a part of the version.
+func TestTexts(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	var mail, texts strings.Builder
+	mail.WriteString("kind,message\n")
+	about := map[string][]string{"sport": strings.Fields("match goal team coach league win"), "food": strings.Fields("soup bread oven salt cook dish")}
+	kinds := []string{"sport", "food"}
+	for i := range 400 {
+		kind, words := kinds[i%2], []string{}
+		for range 8 {
+			if r.IntN(2) == 0 {
+				words = append(words, strings.Fields("The of, and \"today\" we")[r.IntN(5)])
+			} else {
+				words = append(words, about[kind][r.IntN(6)])
+			}
+		}
+		text := strconv.Quote(strings.ReplaceAll(strings.Join(words, " "), `"`, "'"))
+		fmt.Fprintf(&mail, "%s,%s\n", kind, text)
+		fmt.Fprintln(&texts, text)
+	}
+	for _, set := range [][]string{nil, {"--set", "examples.words.columns=1000", "--set", "examples.words.phrases=2"}} {
+		inFolder(t, map[string]string{"mail.csv": mail.String(), "texts.csv": texts.String(), "counted.yaml": `
+name: mail
+examples: {train: mail.csv, text: message, label: kind}
+prepare: {values: log1p, idf: 1, scale: unit}
+stages:
+  - {features: {kind: columns}, link: identity}
+`})
+		reportOf(t, append(set, "--model", "model")...)
+		wrong, labels := 0, predicted(t, "-i", "texts.csv")
+		for i, label := range labels {
+			if label != kinds[i%2] {
+				wrong++
+			}
+		}
+		if wrong > 8 || len(labels) != 400 {
+			t.Errorf("%q: %d labels, %d of them wrong", set, len(labels), wrong)
+		}
+		code, whole, _ := stagewise("predict", "--model", "model", "-i", "mail.csv")
+		_, alone, _ := stagewise("predict", "--model", "model", "-i", "texts.csv")
+		if code != exitDone || whole != alone {
+			t.Errorf("%q: texts with their labels have other predictions", set)
+		}
+	}
+}
