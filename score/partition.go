@@ -22,8 +22,6 @@ type partition struct {
 	number int
 	state  schemas.Scored // up to end
 	end    int64          // of what the state has seen
-	bound  int64          // up to where the topic has messages, as far as is known
-	asked  time.Time      // when that was asked
 }
 
 func (s *scorer) newPartition(number int) *partition { return &partition{scorer: s, number: number} }
@@ -50,6 +48,7 @@ func (p *partition) score(ctx context.Context) (err error) {
 	if p.end > 0 && p.state == (schemas.Scored{}) {
 		event.Notice(p.rec, "the predictions that %s[%d] had have expired: all that %s[%[2]d] has gets predictions", p.To, p.number, p.From)
 	}
+	p.reached[p.number].Store(p.state.Next)
 	begin := p.state
 	group, working := errgroup.WithContext(ctx)
 	ordered := make(chan *job, cap(p.room))
@@ -235,14 +234,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 	}
 	last := jobs[len(jobs)-1].message.Offset
 	p.owner.Commit(map[int]int64{p.number: last + 1}, func(error) {}) // for people's tools alone
-	if p.asked.IsZero() || time.Since(p.asked) > time.Second {
-		if _, p.bound, err = p.client.Log.Bounds(ctx, p.From, p.number); err != nil {
-			return err
-		}
-		p.asked = time.Now()
-	}
-	p.bound = max(p.bound, last+1)
-	scored.Behind = p.bound - last - 1
+	p.reached[p.number].Store(p.state.Next)
 	p.rec.Record(scored)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -69,6 +70,10 @@ func Run(ctx context.Context, client *run.Client, o Options, versions Versions, 
 	s := &scorer{
 		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
 		work: make(chan *job), room: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
+		reached: make([]atomic.Int64, len(bounds)),
+	}
+	for n := range s.reached {
+		s.reached[n].Store(unknown)
 	}
 	select {
 	case <-versions.Ready():
@@ -80,6 +85,7 @@ func Run(ctx context.Context, client *run.Client, o Options, versions Versions, 
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error { return s.predict(working) })
 	}
+	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error {
 		defer done()
 		return s.share(running)
@@ -98,6 +104,9 @@ func (e *PartitionsError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", e.To, e.Have, e.From, e.Want)
 }
 
+// unknown says of a partition that its predictions were not read yet, or that another process has it.
+const unknown = -1
+
 // scorer is a process that predicts.
 type scorer struct {
 	Options
@@ -109,12 +118,14 @@ type scorer struct {
 	bounds   []schemas.Span // of the topic, when scoring began
 	work     chan *job      // to those who predict
 	room     chan struct{}  // has an element for each message in memory
+	reached  []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
 }
 
 // ended is how the work on a partition has ended.
 type ended struct {
 	partition int
 	err       error
+	stopped   bool // the partition is no longer ours, or all ends
 }
 
 // share works on the partitions that this process owns, each in a goroutine, as they come and go.
@@ -144,7 +155,7 @@ func (s *scorer) share(ctx context.Context) error {
 			}
 			own, stop := context.WithCancel(working)
 			stops[n] = stop
-			go func() { ends <- ended{n, s.newPartition(n).run(own)} }()
+			go func() { ends <- ended{n, s.newPartition(n).run(own), own.Err() != nil} }()
 		}
 		if s.UntilEnd && len(stops) == 0 {
 			if all, err := s.allFinished(ctx, finished); all || err != nil {
@@ -156,13 +167,13 @@ func (s *scorer) share(ctx context.Context) error {
 		case <-s.owner.Changed():
 		case <-timeout.C: // others may have finished
 		case e := <-ends:
-			own := stops[e.partition]
-			own()
+			stops[e.partition]()
 			delete(stops, e.partition)
+			s.reached[e.partition].Store(unknown)
 			switch {
 			case e.err == nil:
 				finished[e.partition] = true
-			case ctx.Err() == nil && errors.Is(e.err, context.Canceled): // it is no longer ours
+			case e.stopped && ctx.Err() == nil: // whoever has it now goes on, or has the same error
 			default:
 				return e.err
 			}
@@ -170,6 +181,39 @@ func (s *scorer) share(ctx context.Context) error {
 			return ctx.Err()
 		}
 		timeout.Stop()
+	}
+}
+
+// watch says once a second how far partitions are behind, also those whose predictions can't be written, until ctx ends. It returns an error if the topic
+// has more partitions than when scoring began, unless that is where scoring ends.
+func (s *scorer) watch(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		spans, err := s.client.Log.Spans(ctx, s.From)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("read %s: %w", s.From, err)
+		case len(spans) > len(s.bounds) && !s.UntilEnd:
+			return fmt.Errorf("%s has %d partitions, and had %d when scoring began: start again", s.From, len(spans), len(s.bounds))
+		}
+		lag := event.ScoringLag{Offsets: map[int]int64{}}
+		for _, n := range s.owner.Owned() {
+			if n >= len(s.bounds) || n >= len(spans) {
+				continue
+			}
+			if reached := s.reached[n].Load(); reached != unknown {
+				lag.Offsets[n] = max(0, spans[n].To-max(spans[n].From, reached))
+			}
+		}
+		s.rec.Record(lag)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 

@@ -37,7 +37,11 @@ func (l *logs) Record(e event.Event) {
 	case event.Answers:
 		l.Info("answers", "version", e.Version)
 	case event.Scored:
-		l.Info("scored", "partition", e.Partition, "messages", e.Messages, "rows", e.Rows, "bad", e.Bad, "version", e.Version, "behind", e.Behind)
+		l.Info("scored", "partition", e.Partition, "messages", e.Messages, "rows", e.Rows, "bad", e.Bad, "version", e.Version)
+	case event.ScoringLag:
+		for partition, offsets := range e.Offsets {
+			l.Debug("scoring lag", "partition", partition, "offsets", offsets)
+		}
 	case event.Shown:
 		l.Info("shown", "url", e.URL)
 	case event.Began:

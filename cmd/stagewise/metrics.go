@@ -35,7 +35,9 @@ type metrics struct {
 	last     event.Progressed  // the last one of the current visit
 
 	// Of all roles.
-	waits, standing            prometheus.Gauge
+	waits prometheus.Gauge
+	// Of all that take part in runs; nil in others.
+	standing                   prometheus.Gauge
 	seconds, runs              *prometheus.CounterVec
 	run, stage, visit, stepped *prometheus.GaugeVec
 	// Of a worker; nil in a solver.
@@ -88,6 +90,10 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		return g
 	}
 	m.waits = gauge("waiting", "Operations that are being retried because brokers fail.")
+	if role == roleScore {
+		m.scores = newScoreMetrics(counter, gauges)
+		return m
+	}
 	m.standing = gauge("standing_aside", "1 while a run goes first that this process can't work on, as its plan has another arithmetic.")
 	m.runs = counters("runs_total", "Runs that have ended, by their final state.", "state", schemas.Done, schemas.Failed, schemas.Cancelled)
 	m.run = gauges("run_info", "1 for the run that is under way.", "run")
@@ -113,8 +119,6 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	case roleRun:
 		m.quarantined = counter("quarantined_total", "Messages that surveys of this process could not use.")
 		m.chain = newChainMetrics(counter, gauges, counters)
-	case roleScore:
-		m.scores = newScoreMetrics(counter, gauges)
 	}
 	return m
 }
@@ -147,6 +151,13 @@ const (
 func (m *metrics) Record(e event.Event) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if e, ok := e.(event.Waiting); ok {
+		m.waitFor(e)
+	}
+	if m.scores != nil {
+		m.scores.record(e)
+		return
+	}
 	switch e := e.(type) {
 	case event.Began:
 		m.clear(m.run, m.stage, m.visit, m.stepped, m.pass, m.objective, m.err, m.loss)
@@ -160,16 +171,12 @@ func (m *metrics) Record(e event.Event) {
 		m.step()
 	case event.StoodAside:
 		m.standAside(e)
-	case event.Waiting:
-		m.waitFor(e)
 	}
 	switch {
 	case m.partitions != nil:
 		m.recordWork(e)
 	case m.active != nil:
 		m.recordSolve(e)
-	case m.scores != nil:
-		m.scores.record(e)
 	default:
 		m.recordChain(e)
 	}

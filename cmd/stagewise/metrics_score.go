@@ -21,16 +21,21 @@ func newScoreMetrics(counter func(name, help string) prometheus.Counter, gauges 
 		rows:     counter("scored_rows_total", "Rows of these messages."),
 		bad:      counter("scored_bad_messages_total", "Messages among them that can't be used: their predictions say why."),
 		version:  gauges("scoring_version", "Number of the version that has predicted last."),
-		behind:   gauges("scoring_lag_messages", "Offsets after the last message with predictions, by partition.", "partition"),
+		behind:   gauges("scoring_lag_messages", "Offsets after the last message with predictions, by partition that this process has.", "partition"),
 	}
 }
 
 func (m *scoreMetrics) record(e event.Event) {
-	if e, ok := e.(event.Scored); ok {
+	switch e := e.(type) {
+	case event.Scored:
 		m.messages.Add(float64(e.Messages))
 		m.rows.Add(float64(e.Rows))
 		m.bad.Add(float64(e.Bad))
 		m.version.WithLabelValues().Set(float64(e.Version))
-		m.behind.WithLabelValues(strconv.Itoa(e.Partition)).Set(float64(e.Behind))
+	case event.ScoringLag:
+		m.behind.Reset() // another process may have a partition now
+		for partition, offsets := range e.Offsets {
+			m.behind.WithLabelValues(strconv.Itoa(partition)).Set(float64(offsets))
+		}
 	}
 }

@@ -82,6 +82,8 @@ func runEvents() []event.Event {
 			PrequentialLogLoss: pointer(1.5), PrequentialBrier: pointer(1.25), PrequentialECE: pointer(0.75), UnknownRows: 4, MostlyBad: &schemas.BadMessages{Messages: 1, Of: 1}, Until: 999_250,
 		}},
 		event.Behind{Messages: 3, Rows: 300},
+		event.Scored{Messages: 3, Rows: 30, Bad: 1, Version: 6}, event.Scored{Messages: 1, Rows: 10, Version: 7},
+		event.ScoringLag{Offsets: map[int]int64{0: 9, 1: 2}}, event.ScoringLag{Offsets: map[int]int64{1: 4}}, // 0 went to another process
 		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
 	}
 }
@@ -100,6 +102,10 @@ func TestMetricsOfRoles(t *testing.T) {
 		roleSolve: {
 			"stagewise_active 1", `stagewise_error_ratio{split="test"} 0.015`, `stagewise_loss{split="test"} 0.125`, "stagewise_objective 0.25", "stagewise_pass 3",
 			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
+		},
+		roleScore: {
+			"stagewise_scored_messages_total 4", "stagewise_scored_rows_total 40", "stagewise_scored_bad_messages_total 1", "stagewise_scoring_version 7",
+			`stagewise_scoring_lag_messages{partition="1"} 4`,
 		},
 		roleRun: {
 			`stagewise_versions_total{kind="full"} 0`, `stagewise_versions_total{kind="update"} 2`, "stagewise_learnt_rows_total 150",
@@ -128,7 +134,12 @@ func TestMetricsOfRoles(t *testing.T) {
 				got = append(got, line)
 			}
 		}
-		want = slices.Sorted(slices.Values(append(want, both...)))
+		if role == roleScore { // it takes part in no run
+			want = append(want, "stagewise_waiting 0")
+		} else {
+			want = append(want, both...)
+		}
+		slices.Sort(want)
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s: got\n%s\nexpected\n%s", role, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
@@ -137,6 +148,9 @@ func TestMetricsOfRoles(t *testing.T) {
 		}
 		m.Record(event.Ended{State: schemas.Done})
 		_, body = get("/metrics")
+		if role == roleScore {
+			continue
+		}
 		if lines := samples(t, body); !slices.Contains(lines, `stagewise_runs_total{state="done"} 1`) || strings.Contains(body, "stagewise_run_info{") || strings.Contains(body, "stagewise_stage{") {
 			t.Errorf("%s: after the run\n%s", role, strings.Join(lines, "\n"))
 		}
@@ -145,7 +159,7 @@ func TestMetricsOfRoles(t *testing.T) {
 
 // The names, units and types of metrics follow Prometheus' conventions, as its own linter has them.
 func TestMetricsFollowConventions(t *testing.T) {
-	for _, role := range []string{roleWork, roleSolve, roleRun} {
+	for _, role := range []string{roleWork, roleSolve, roleRun, roleScore} {
 		m := newMetrics("p", role, clock)
 		for _, e := range runEvents() {
 			m.Record(e)

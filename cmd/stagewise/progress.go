@@ -29,6 +29,9 @@ type progress struct {
 	fraction    float64            // the largest fraction of the run that was drawn
 	quarantined int                // messages
 	chained     bool               // the run is of a chain, which has a row for each version
+	scored      int64              // rows that score has predicted
+	scoredBy    int                // the version that has predicted the last of them
+	lag         int64              // offsets without predictions, of the partitions that this process predicts for
 }
 
 // newProgress returns a recorder that writes to w.
@@ -51,6 +54,15 @@ func (p *progress) Record(e event.Event) {
 		p.ingest(e)
 	case event.Following:
 		p.line("topic %s is followed until you interrupt this", e.Topic)
+	case event.Scored:
+		p.scored, p.scoredBy = p.scored+e.Rows, e.Version
+		p.score()
+	case event.ScoringLag:
+		p.lag = 0
+		for _, offsets := range e.Offsets {
+			p.lag += offsets
+		}
+		p.score()
 	case event.Shown:
 		p.line("page: %s", e.URL)
 	case event.Began:
@@ -195,6 +207,15 @@ func (p *progress) ingest(e event.Ingested) {
 	default:
 		p.bar.draw("ingest", -1, humanize.Comma(e.Rows)+" rows of "+files)
 	}
+}
+
+// score draws how far predictions for a topic are.
+func (p *progress) score() {
+	note := humanize.Comma(p.scored) + " rows"
+	if p.scoredBy > 0 {
+		note += fmt.Sprintf(", version %d", p.scoredBy)
+	}
+	p.bar.draw("score", -1, fmt.Sprintf("%s, %s left", note, english.Plural(int(p.lag), "message", "")))
 }
 
 func (p *progress) survey(e event.Surveyed) {

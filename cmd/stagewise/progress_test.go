@@ -134,3 +134,22 @@ func TestProgressOfFollowedRun(t *testing.T) {
 		}
 	}
 }
+
+// Who predicts for a topic sees how far that is.
+func TestScoringBar(t *testing.T) {
+	var drawn bytes.Buffer
+	var clock time.Time
+	p := newProgress(io.Discard, func() time.Time { return clock })
+	p.bar.w, p.bar.width = &drawn, func() int { return 60 }
+	for _, e := range []event.Event{
+		event.ScoringLag{Offsets: map[int]int64{0: 5, 1: 2}}, event.Scored{Messages: 4, Rows: 4000, Version: 3}, event.ScoringLag{Offsets: map[int]int64{1: 1}},
+	} {
+		p.Record(e)
+		clock = clock.Add(time.Second)
+	}
+	p.finish()
+	want := "\rscore  0 rows, 7 messages left\x1b[K\rscore  4,000 rows, version 3, 7 messages left\x1b[K\rscore  4,000 rows, version 3, 1 message left\x1b[K\r\x1b[K"
+	if drawn.String() != want {
+		t.Errorf("got %q, expected %q", drawn.String(), want)
+	}
+}

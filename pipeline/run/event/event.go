@@ -30,10 +30,11 @@ type (
 	Scored struct {
 		Partition, Messages int
 		Rows                int64
-		Bad                 int   // messages that can't be used
-		Version             int   // that predicts the last of them
-		Behind              int64 // offsets that the partition has after them
+		Bad                 int // messages that can't be used
+		Version             int // that predicts the last of them
 	}
+	// ScoringLag says, of each partition that this process predicts for, how many offsets it has after the last one with predictions.
+	ScoringLag struct{ Offsets map[int]int64 }
 	// Shown says at which address a page shows the pipeline, as a URL.
 	Shown struct{ URL string }
 	// Began says that a run is planned.
@@ -169,6 +170,7 @@ func (Serving) event()     {}
 func (Answering) event()   {}
 func (Answers) event()     {}
 func (Scored) event()      {}
+func (ScoringLag) event()  {}
 func (Shown) event()       {}
 func (Began) event()       {}
 func (Followed) event()    {}
