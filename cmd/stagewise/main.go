@@ -69,7 +69,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func interrupted(command string) error {
-	if command == "train" || command == "ingest" {
+	if command == "train" || command == "ingest" || command == "score" {
 		return errors.New("interrupted; to resume, run the same command again")
 	}
 	return errors.New("interrupted")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -86,6 +87,7 @@ func (f *scoreFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 		defer stop()
+		recorder.Record(event.Following{Topic: o.From})
 	}
 	recorder = tee{recorder, counts}
 	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
@@ -94,8 +96,8 @@ func (f *scoreFlags) run(cmd *cobra.Command) error {
 	if finish(); err == nil && f.show.onScreen() {
 		counts.conclude(cmd.ErrOrStderr(), o)
 	}
-	if cmd.Context().Err() != nil && !o.UntilEnd {
-		return nil
+	if i, ok := errors.AsType[*interruption](context.Cause(cmd.Context())); ok && i.signal == syscall.SIGTERM && !o.UntilEnd {
+		return nil // as a service is ended
 	}
 	return failed(err)
 }

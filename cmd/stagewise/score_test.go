@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"io"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -140,5 +143,44 @@ func TestScoreOptionsThatAreWrong(t *testing.T) {
 	trained(t)
 	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--version", "7"); code != exitFailed || !strings.Contains(stderr, `version "7": the pipeline has 1 versions`) {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// Ctrl-C interrupts a program that writes predictions; SIGTERM is how a service ends.
+func TestSignalsToScore(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
+	trained(t)
+	for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone} {
+		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--log", "text")
+		cmd.Stderr = nil // a pipe instead
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(stderr)
+		var last string
+		for rows := 0; lines.Scan(); {
+			last = lines.Text()
+			var n int
+			if _, of, found := strings.Cut(last, " rows="); found {
+				_, _ = fmt.Sscan(of, &n) // 0 is not counted
+			}
+			if rows += n; n > 0 && rows == 330 {
+				if err := cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = cmd.Wait() // the exit code is checked below
+		if code := cmd.ProcessState.ExitCode(); code != want || (want == exitInterrupted) != strings.Contains(last, "interrupted; to resume, run the same command again") {
+			t.Errorf("%v: exit code %d, expected %d: %s", signal, code, want, last)
+		}
+		if _, rows := scored(t, "blobs.predictions"); rows != 330 {
+			t.Errorf("%d rows have predictions, expected 330", rows)
+		}
+		deleteTopic(t, "blobs.predictions")
 	}
 }
