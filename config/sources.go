@@ -34,11 +34,11 @@ func (s *settings) file(content []byte) bool {
 
 const prefix = "STAGEWISE_"
 
-// isNoKey reports whether a variable with our prefix has another purpose than a key: the choice of a BLAS, and what tests
-// need.
+// isNoKey reports whether a variable with our prefix has another purpose than a key: the choice of a BLAS and of vector instructions, and
+// what tests need.
 func isNoKey(name string) bool {
 	switch name {
-	case "STAGEWISE_BLAS", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST":
+	case "STAGEWISE_BLAS", "STAGEWISE_VECTOR", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST":
 		return true
 	}
 	return false

@@ -38,13 +38,14 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 				return report, predict(blas, model, test)
 			}
 			report, p := trainAndPredict(fast)
-			wide, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
-			cpu.X86.HasAVX512F = false
-			vek32.SetAcceleration(false)
+			features, accelerated := cpu.X86, vek32.Info().Acceleration
 			defer func() {
-				cpu.X86.HasAVX512F = wide
+				cpu.X86 = features
 				vek32.SetAcceleration(accelerated)
 			}()
+			if err := kernel.UseVector("none"); err != nil {
+				t.Fatal(err)
+			}
 			slow, q := trainAndPredict(kernel.Gonum())
 			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
 				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError, report.TrainError)

@@ -42,7 +42,11 @@ vet() {
 # A name that is used under one of these sets of tags is not unused. So staticcheck merges what it finds under all of them.
 lint() { printf '%s\n' 'untagged:' 'tagged: -tags=kafka,mnist,python,page' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./...; }
 
-unit() { go test ./...; }
+# The program that writes the assembly is a module of its own.
+unit() {
+  go test ./...
+  (cd internal/kernel/generate && go vet . && go test .)
+}
 
 simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-10000}"; }
 

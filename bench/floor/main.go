@@ -60,7 +60,11 @@ func main() {
 		s.passes = append(s.passes, v)
 	}
 	s.softmax = *link == "softmax"
-	blas, err := kernel.Open(os.Getenv("STAGEWISE_BLAS"))
+	err := kernel.UseVector(os.Getenv("STAGEWISE_VECTOR"))
+	var blas *kernel.BLAS
+	if err == nil {
+		blas, err = kernel.Open(os.Getenv("STAGEWISE_BLAS"))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)

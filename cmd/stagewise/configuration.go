@@ -145,5 +145,11 @@ func requireOwnExamples(c *config.Config, why string) error {
 	return schemas.Problem{Key: "examples.topic", Value: c.Examples.Topic, Want: want}
 }
 
-// openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds.
-func openBLAS() (*kernel.BLAS, error) { return kernel.Open(os.Getenv("STAGEWISE_BLAS")) }
+// openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds. STAGEWISE_VECTOR
+// chooses the vector instructions; without it they are the best that the machine has.
+func openBLAS() (*kernel.BLAS, error) {
+	if err := kernel.UseVector(os.Getenv("STAGEWISE_VECTOR")); err != nil {
+		return nil, fmt.Errorf("STAGEWISE_VECTOR: %w", err)
+	}
+	return kernel.Open(os.Getenv("STAGEWISE_BLAS"))
+}

@@ -18,13 +18,14 @@ import (
 // round differently, because Go may fuse a product and a sum there.
 func TestDigitsDigest(t *testing.T) {
 	const want = "5a3b8264fe54b79c0ce47acb8b206b74697e7aaeceaaaa96ececfa6ccd778215"
-	avx512, accelerated := cpu.X86.HasAVX512F, vek32.Info().Acceleration
-	cpu.X86.HasAVX512F = false
-	vek32.SetAcceleration(false)
+	features, accelerated := cpu.X86, vek32.Info().Acceleration
 	defer func() {
-		cpu.X86.HasAVX512F = avx512
+		cpu.X86 = features
 		vek32.SetAcceleration(accelerated)
 	}()
+	if err := kernel.UseVector("none"); err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir("../..")
 	c, err := config.Load("examples/digits.yaml", nil)
 	if err != nil {

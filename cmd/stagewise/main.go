@@ -86,7 +86,7 @@ func (f *failure) Unwrap() error { return f.error }
 func failed(err error) error {
 	switch {
 	case err == nil,
-		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)),
+		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)), errors.As(err, new(*kernel.VectorError)),
 		errors.As(err, new(*kafkalog.SecurityError)):
 		return err
 	}

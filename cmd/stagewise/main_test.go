@@ -147,6 +147,17 @@ func TestUnknownBLAS(t *testing.T) {
 	}
 }
 
+func TestUnknownVectorInstructions(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good})
+	t.Setenv("STAGEWISE_VECTOR", "sse")
+	for _, command := range []string{"check", "serve"} {
+		const want = `stagewise: STAGEWISE_VECTOR: vector instructions "sse": not known, expected `
+		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", command, code, stderr)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml", "--set", "memory=1GiB")

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/viterin/vek/vek32"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/gonum"
@@ -89,11 +88,11 @@ func (b *BLAS) Name() string { return b.name }
 
 // Vector names the arithmetic of the elementwise functions and of the narrow products: "avx512", "avx2" or "go".
 func (b *BLAS) Vector() string {
-	if hasAVX512() {
-		return "avx512"
-	}
-	if vek32.Info().Acceleration {
-		return "avx2"
+	switch {
+	case hasAVX512():
+		return vectorAVX512
+	case hasAVX2():
+		return vectorAVX2
 	}
 	return "go"
 }

@@ -7,7 +7,7 @@ func FromBytes(dst []float32, src []uint8) {
 	if len(dst) != len(src) {
 		panic(fmt.Sprintf("kernel: FromBytes: dst has %d values, src %d", len(dst), len(src)))
 	}
-	if hasAVX512() && len(src) > 0 {
+	if hasAVX2() && len(src) > 0 {
 		bytesToFloats(&dst[0], &src[0], len(src))
 		return
 	}
@@ -25,7 +25,7 @@ func Standardize(x Dense, center, scale []float32) {
 	}
 	for i := range x.Rows {
 		row := x.Row(i)
-		if hasAVX512() {
+		if hasAVX2() {
 			standardizeRow(&row[0], &center[0], &scale[0], len(row))
 			continue
 		}
@@ -52,7 +52,7 @@ func AddColumns(sums, squares, present []float64, x Dense, center, weights []flo
 	}
 	for i := range x.Rows {
 		row, w := x.Row(i), float64(weights[i])
-		if hasAVX512() && w > 0 {
+		if hasAVX2() && w > 0 {
 			momentsRow(&sums[0], &squares[0], &present[0], &row[0], &center[0], w, n)
 			continue
 		}

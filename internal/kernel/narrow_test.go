@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// edges straddle the rows (8) and columns (8 or 16) that the narrow products process at once.
-var edges = []int{1, 7, 8, 9, 15, 16, 17, 65}
+// edges straddle the rows (6 or 8) and columns (8 or 16) that the narrow products process at once.
+var edges = []int{1, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 65}
 
 func TestNarrowProductsAgainstFloat64(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, b := range backends(t) {
 			for _, n := range edges {
 				for _, p := range edges {
-					for _, k := range []int{1, 9, 10, 15, 16, 17} {
+					for _, k := range []int{1, 9, 10, 15, 16, 17, 31, 32, 33, 47, 48, 49} {
 						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
 						// values past the results must not change
 						padded := fill(n+1, k, 2)
@@ -54,7 +54,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 func TestCrossOfWeights(t *testing.T) {
 	nan := float32(math.NaN())
 	withEachAcceleration(t, func(t *testing.T) {
-		for _, k := range []int{10, 17} {
+		for _, k := range []int{10, 17, 33} {
 			for _, pattern := range [][]float32{{1}, {0}, {2}, {1, 0}, {0, 3, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5}} {
 				const n, p = 65, 33
 				x, r := random(n, p, 1), random(n, k, 2)
@@ -83,33 +83,38 @@ func TestCrossOfWeights(t *testing.T) {
 	})
 }
 
-// The bits of a narrow product do not depend on how its rows are divided into calls.
+// The bits of a narrow product depend neither on how its rows are divided into calls nor on the vector instructions.
 func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
-	if !hasAVX512() {
-		t.Log("this machine has no 512-bit registers: a BLAS may cut as it likes")
-		return
-	}
-	const n, p, k = 130, 65, 10
-	b, x, r, w := Gonum(), random(n, p, 1), random(n, k, 2), NewWeights(random(p, k, 3))
-	ones := slices.Repeat([]float32{1}, n)
-	var product Dense
-	var cross []float64
-	for _, rows := range []int{n, 64, 63, 8, 7, 1} {
-		dst, sum := NewDense(n, k), make([]float64, p*k)
-		var c Cross
-		c.Begin(p, k)
-		for from := 0; from < n; from += rows {
-			to := min(from+rows, n)
-			b.MulAdd(dst.Slice(from, to), x.Slice(from, to), w)
-			c.Add(b, x.Slice(from, to), r.Slice(from, to), ones[from:to])
-		}
-		c.AddTo(sum)
-		if cross == nil {
-			product, cross = dst, sum
-		}
-		if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
-			t.Errorf("with %d rows a call the bits differ", rows)
-		}
+	for _, k := range []int{10, 33} {
+		const n, p = 130, 161
+		x, r, weights := random(n, p, 1), random(n, k, 2), random(p, k, 3)
+		ones := slices.Repeat([]float32{1}, n)
+		var product Dense
+		var cross []float64
+		withEachAcceleration(t, func(t *testing.T) {
+			if !hasAVX2() {
+				t.Log("without vector instructions of ours a BLAS may cut as it likes")
+				return
+			}
+			b, w := Gonum(), NewWeights(weights)
+			for _, rows := range []int{n, 64, 63, 8, 7, 6, 1} {
+				dst, sum := NewDense(n, k), make([]float64, p*k)
+				var c Cross
+				c.Begin(p, k)
+				for from := 0; from < n; from += rows {
+					to := min(from+rows, n)
+					b.MulAdd(dst.Slice(from, to), x.Slice(from, to), w)
+					c.Add(b, x.Slice(from, to), r.Slice(from, to), ones[from:to])
+				}
+				c.AddTo(sum)
+				if cross == nil {
+					product, cross = dst, sum
+				}
+				if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
+					t.Errorf("k=%d: with %d rows a call the bits differ", k, rows)
+				}
+			}
+		})
 	}
 }
 

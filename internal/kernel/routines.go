@@ -145,7 +145,7 @@ func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}
-	if s == blas.Left && n <= maxNarrow && m > solveRows && alpha == 1 {
+	if s == blas.Left && n <= panel && m > solveRows && alpha == 1 {
 		l.substitute(ul, tA, d, m, n, a, lda, b, ldb)
 		return
 	}

@@ -22,7 +22,7 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 	if len(x.Data) == 0 {
 		return
 	}
-	if hasAVX512() {
+	if hasAVX2() {
 		constants := cosine(scale)
 		cosineRows(&x.Data[0], &offsets[0], &constants[0], x.Rows, x.Cols)
 		return
@@ -129,7 +129,7 @@ func SoftmaxRows(x Dense, logs []float64, first []int32) {
 			logs[i] = math.Inf(-1)
 		}
 		clear(first)
-	case isNarrow(x.Cols):
+	case x.Cols <= panel && hasAVX2():
 		softmaxNarrow(x, logs, first)
 	default:
 		softmaxWide(x, logs, first)

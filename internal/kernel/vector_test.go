@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/viterin/vek"
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
 	"gonum.org/v1/gonum/floats"
@@ -15,23 +14,25 @@ import (
 
 func isNaN(v float32) bool { return v != v }
 
-// withEachAcceleration runs the test on the vector functions of this machine and on those in Go.
+// withEachAcceleration runs the test with each of the vector instructions that this machine has, and without any.
 func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
-	if hasAVX512() {
-		t.Run("avx512", test)
-		cpu.X86.HasAVX512F = false
-		defer func() { cpu.X86.HasAVX512F = true }()
-	} else {
-		t.Log("this machine has no 512-bit registers: what uses them is not tested")
+	defer restoreVector()()
+	for _, choice := range []string{vectorAVX512, vectorAVX2, vectorNone} {
+		if err := UseVector(choice); err != nil {
+			t.Log(err)
+			continue
+		}
+		t.Run(choice, test)
 	}
-	if vek.Info().Acceleration {
-		t.Run("avx2", test)
-		vek32.SetAcceleration(false)
-		defer vek32.SetAcceleration(true)
-	} else {
-		t.Log("this machine has no AVX2: what uses it is not tested")
+}
+
+// restoreVector returns a function that undoes each UseVector since.
+func restoreVector() func() {
+	features, accelerated := cpu.X86, vek32.Info().Acceleration
+	return func() {
+		cpu.X86 = features
+		vek32.SetAcceleration(accelerated)
 	}
-	t.Run("go", test)
 }
 
 // cosineOf applies Cosine to one row, with offsets 0.

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// The narrow products process a few rows of x at a time. They add in the order of the columns (or of the rows), with any number
+// of rows at a time, so a value does not depend on how many rows a call has.
+
+// rowsOf has multiples of the bytes between the starts of two rows.
+type rowsOf struct{ one, three, five, seven reg.GPVirtual }
+
+func (w *writer) rowsOf(stride string) rowsOf {
+	r := rowsOf{one: w.integer(stride), three: w.GP64(), five: w.GP64()}
+	w.SHLQ(operand.U8(2), r.one)
+	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 2}, r.three)
+	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 4}, r.five)
+	if w.rows > 6 {
+		r.seven = w.GP64()
+		w.LEAQ(operand.Mem{Base: r.three, Index: r.one, Scale: 4}, r.seven)
+	}
+	return r
+}
+
+// at returns the address of a byte of row i < 8, counted from base.
+func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
+	m := operand.Mem{Base: base, Disp: offset}
+	if i > 0 {
+		m.Index = []reg.GPVirtual{1: r.one, 2: r.one, 3: r.three, 4: r.one, 5: r.five, 6: r.three, 7: r.seven}[i]
+		m.Scale = []uint8{1: 1, 2: 2, 3: 1, 4: 4, 5: 1, 6: 2, 7: 1}[i]
+	}
+	return m
+}
+
+// next moves base by all the rows that are processed at a time.
+func (w *writer) next(base reg.GPVirtual, r rowsOf) {
+	if w.rows == 8 {
+		w.LEAQ(operand.Mem{Base: base, Index: r.one, Scale: 8}, base)
+	} else {
+		w.LEAQ(operand.Mem{Base: base, Index: r.three, Scale: 2}, base)
+	}
+}
+
+const wide = 4 * narrow // bytes of a padded row
+
+func (w *writer) mulNarrow() {
+	w.function("mulNarrow", "func(dst, x, w *float32, n, p, k, stride int)",
+		"computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.")
+	x, n, dst := w.integer("x"), w.integer("n"), w.integer("dst")
+	rows := w.rowsOf("p")
+	step := w.integer("stride")
+	w.SHLQ(operand.U8(2), step)
+
+	store := func(sums []row) {
+		m := w.maskOf(w.integer("k"), narrow/w.lanes)
+		for _, sum := range sums {
+			for i, z := range sum {
+				old, to := w.vector(), operand.Mem{Base: dst, Disp: w.bytes(i)}
+				w.loadSelected(to, m, i, old)
+				w.VADDPS(old, z, z)
+				w.storeSelected(z, m, i, to)
+			}
+			w.ADDQ(step, dst)
+		}
+	}
+	column := func(at, weights reg.GPVirtual, offset int, sums []row) {
+		factors := w.row()
+		for i, z := range factors {
+			w.VMOVUPS(operand.Mem{Base: weights, Disp: narrow*offset + w.bytes(i)}, z)
+		}
+		for i, sum := range sums {
+			w.addProduct(rows.at(at, i, offset), factors, sum)
+		}
+	}
+	start := func(count int) (at, weights reg.GPVirtual, sums []row) {
+		at, weights = w.GP64(), w.integer("w")
+		w.MOVQ(x, at)
+		for range count {
+			sum := w.row()
+			for _, z := range sum {
+				w.zero(z)
+			}
+			sums = append(sums, sum)
+		}
+		return at, weights, sums
+	}
+
+	w.Label("several")
+	w.CMPQ(n, operand.U8(uint8(w.rows)))
+	w.JLT(operand.LabelRef("rest"))
+	at, weights, sums := start(w.rows)
+	ahead, left := w.GP64(), w.integer("p")
+	w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
+	w.MOVQ(x, ahead)
+	w.next(ahead, rows)
+	w.SUBQ(operand.U8(16), left)
+	w.JLT(operand.LabelRef("few"))
+	w.Label("sixteen")
+	for i := range w.rows {
+		w.PREFETCHT0(rows.at(ahead, i, 0))
+	}
+	for i := range 16 {
+		column(at, weights, 4*i, sums)
+	}
+	w.ADDQ(operand.U8(64), at)
+	w.ADDQ(operand.U32(16*wide), weights)
+	w.ADDQ(operand.U8(64), ahead)
+	w.SUBQ(operand.U8(16), left)
+	w.JGE(operand.LabelRef("sixteen"))
+	w.Label("few")
+	w.ADDQ(operand.U8(16), left)
+	w.JZ(operand.LabelRef("stored"))
+	w.Label("column")
+	column(at, weights, 0, sums)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), weights)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef("column"))
+	w.Label("stored")
+	store(sums)
+	w.next(x, rows)
+	w.SUBQ(operand.U8(uint8(w.rows)), n)
+	w.JMP(operand.LabelRef("several"))
+
+	w.Label("rest")
+	w.TESTQ(n, n)
+	w.JZ(operand.LabelRef("done"))
+	w.Label("one")
+	at, weights, sums = start(1)
+	left = w.integer("p")
+	w.Label("single")
+	column(at, weights, 0, sums)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), weights)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef("single"))
+	store(sums)
+	w.ADDQ(rows.one, x)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("one"))
+	w.Label("done")
+	w.VZEROUPPER()
+	w.RET()
+}
+
+func (w *writer) crossNarrow() {
+	w.function("crossNarrow", "func(sum, x, r *float32, n, p, k, strideX, strideR int)",
+		"computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, of which those beyond k do not change; p > 0.")
+	x, r, n := w.integer("x"), w.integer("r"), w.integer("n")
+	rows := w.rowsOf("strideX")
+	step := w.integer("strideR")
+	w.SHLQ(operand.U8(2), step)
+
+	residuals := func(count int) []row {
+		m := w.maskOf(w.integer("k"), narrow/w.lanes)
+		all := make([]row, count)
+		for j := range all {
+			all[j] = w.row()
+			for i, z := range all[j] {
+				w.loadSelected(operand.Mem{Base: r, Disp: w.bytes(i)}, m, i, z)
+			}
+			w.ADDQ(step, r)
+		}
+		return all
+	}
+	feature := func(at, to reg.GPVirtual, offset int, residuals []row) {
+		sums := w.row()
+		for i, z := range sums {
+			w.VMOVUPS(operand.Mem{Base: to, Disp: narrow*offset + w.bytes(i)}, z)
+		}
+		for i, factors := range residuals {
+			w.addProduct(rows.at(at, i, offset), factors, sums)
+		}
+		for i, z := range sums {
+			w.VMOVUPS(z, operand.Mem{Base: to, Disp: narrow*offset + w.bytes(i)})
+		}
+	}
+	start := func() (at, to, left reg.GPVirtual) {
+		at, to = w.GP64(), w.integer("sum")
+		w.MOVQ(x, at)
+		return at, to, w.integer("p")
+	}
+
+	w.Label("several")
+	w.CMPQ(n, operand.U8(uint8(w.rows)))
+	w.JLT(operand.LabelRef("rest"))
+	factors := residuals(w.rows)
+	at, to, left := start()
+	w.SUBQ(operand.U8(8), left)
+	w.JLT(operand.LabelRef("few"))
+	w.Label("features")
+	for i := range 8 {
+		feature(at, to, 4*i, factors)
+	}
+	w.ADDQ(operand.U8(32), at)
+	w.ADDQ(operand.U32(8*wide), to)
+	w.SUBQ(operand.U8(8), left)
+	w.JGE(operand.LabelRef("features"))
+	w.Label("few")
+	w.ADDQ(operand.U8(8), left)
+	w.JZ(operand.LabelRef("next"))
+	w.Label("feature")
+	feature(at, to, 0, factors)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), to)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef("feature"))
+	w.Label("next")
+	w.next(x, rows)
+	w.SUBQ(operand.U8(uint8(w.rows)), n)
+	w.JMP(operand.LabelRef("several"))
+
+	w.Label("rest")
+	w.TESTQ(n, n)
+	w.JZ(operand.LabelRef("done"))
+	w.Label("one")
+	factors = residuals(1)
+	at, to, left = start()
+	w.Label("single")
+	feature(at, to, 0, factors)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), to)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef("single"))
+	w.ADDQ(rows.one, x)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("one"))
+	w.Label("done")
+	w.VZEROUPPER()
+	w.RET()
+}

@@ -1,0 +1,63 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/viterin/vek/vek32"
+)
+
+//go:generate go run -C generate .
+
+// The vector instructions that a process may choose by [UseVector].
+const (
+	vectorAVX512 = "avx512"
+	vectorAVX2   = "avx2"
+	vectorNone   = "none"
+)
+
+// VectorError means that the chosen vector instructions can't be used.
+type VectorError struct {
+	// Choice is the argument of UseVector.
+	Choice string
+	// Here has the choices that this machine allows.
+	Here []string
+}
+
+// Error says what is wrong with the choice, and what this machine allows.
+func (e *VectorError) Error() string {
+	if slices.Contains([]string{vectorAVX512, vectorAVX2}, e.Choice) {
+		return fmt.Sprintf("vector instructions %q: this machine does not have them, expected %s", e.Choice, strings.Join(e.Here, " or "))
+	}
+	return fmt.Sprintf("vector instructions %q: not known, expected %s", e.Choice, strings.Join(e.Here, " or "))
+}
+
+// UseVector chooses the vector instructions of this process: "avx512", "avx2" (with FMA) or "none", which is Go. "" changes
+// nothing: the best of the machine are used. Other choices, and those that the machine lacks, are a [VectorError].
+//
+// Call it when the program starts, before [Open]: it changes the whole process without a lock, and an earlier choice can only be
+// lowered. The choice also limits the code that an OpenBLAS older than the processor is told to use.
+func UseVector(choice string) error {
+	here := []string{vectorNone}
+	if hasAVX2() {
+		here = slices.Insert(here, 0, vectorAVX2)
+	}
+	if hasAVX512() {
+		here = slices.Insert(here, 0, vectorAVX512)
+	}
+	switch {
+	case choice == "":
+		return nil
+	case !slices.Contains(here, choice):
+		return &VectorError{Choice: choice, Here: here}
+	}
+	if choice != vectorAVX512 {
+		withoutAVX512()
+	}
+	if choice == vectorNone {
+		withoutAVX2()
+		vek32.SetAcceleration(false)
+	}
+	return nil
+}

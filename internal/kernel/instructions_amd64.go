@@ -1,0 +1,73 @@
+package kernel
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
+
+// hasAVX512 reports whether the loops with AVX-512 are used.
+func hasAVX512() bool { return cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && hasAVX2() }
+
+// hasAVX2 reports whether the loops with AVX2, or with AVX-512, are used. vek has none for macOS, so there Go does all.
+func hasAVX2() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && runtime.GOOS != "darwin" }
+
+func withoutAVX512() { cpu.X86.HasAVX512F = false }
+
+func withoutAVX2() { cpu.X86.HasAVX2 = false }
+
+func mulNarrow(dst, x, w *float32, n, p, k, stride int) {
+	if hasAVX512() {
+		mulNarrowAVX512(dst, x, w, n, p, k, stride)
+	} else {
+		mulNarrowAVX2(dst, x, w, n, p, k, stride)
+	}
+}
+
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) {
+	if hasAVX512() {
+		crossNarrowAVX512(sum, x, r, n, p, k, strideX, strideR)
+	} else {
+		crossNarrowAVX2(sum, x, r, n, p, k, strideX, strideR)
+	}
+}
+
+func cosineRows(x, offsets, constants *float32, n, p int) {
+	if hasAVX512() {
+		cosineRowsAVX512(x, offsets, constants, n, p)
+	} else {
+		cosineRowsAVX2(x, offsets, constants, n, p)
+	}
+}
+
+func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
+	if hasAVX512() {
+		softmaxRowsAVX512(x, highest, sums, first, constants, n, k)
+	} else {
+		softmaxRowsAVX2(x, highest, sums, first, constants, n, k)
+	}
+}
+
+func bytesToFloats(dst *float32, src *uint8, n int) {
+	if hasAVX512() {
+		bytesToFloatsAVX512(dst, src, n)
+	} else {
+		bytesToFloatsAVX2(dst, src, n)
+	}
+}
+
+func standardizeRow(x, center, scale *float32, n int) {
+	if hasAVX512() {
+		standardizeRowAVX512(x, center, scale, n)
+	} else {
+		standardizeRowAVX2(x, center, scale, n)
+	}
+}
+
+func momentsRow(sums, squares, present *float64, x, center *float32, weight float64, n int) {
+	if hasAVX512() {
+		momentsRowAVX512(sums, squares, present, x, center, weight, n)
+	} else {
+		momentsRowAVX2(sums, squares, present, x, center, weight, n)
+	}
+}

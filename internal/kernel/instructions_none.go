@@ -1,0 +1,22 @@
+//go:build !amd64
+
+package kernel
+
+func hasAVX512() bool { return false }
+func hasAVX2() bool   { return false }
+func withoutAVX512()  {}
+func withoutAVX2()    {}
+
+const missing = "kernel: the loops of this processor are in Go"
+
+func mulNarrow(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
+func cosineRows(x, offsets, constants *float32, n, p int)           { panic(missing) }
+func bytesToFloats(dst *float32, src *uint8, n int)                 { panic(missing) }
+func standardizeRow(x, center, scale *float32, n int)               { panic(missing) }
+func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
+	panic(missing)
+}
+func momentsRow(sums, squares, present *float64, x, center *float32, weight float64, n int) {
+	panic(missing)
+}
