@@ -17,8 +17,8 @@ demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
 
-test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, packages
-	@scripts/test.sh format vet lint unit simulate race mnist python kafka page chaos package
+test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, packages
+	@scripts/test.sh format vet lint unit simulate race mnist python kafka page chaos arm64 package
 
 check: ## the everyday part of test, under two minutes: format, vet, lint, unit
 	@scripts/test.sh format vet lint unit

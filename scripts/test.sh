@@ -8,6 +8,7 @@
 #   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts; exports
 #   page    tests tagged page: the page, in a headless browser
 #   chaos   fault campaigns of two runs and of a chain, on three brokers
+#   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
@@ -123,6 +124,29 @@ chaos() {
   scripts/chaos.sh --chain --runs 1
 }
 
+# The loops are in Go there. The BLAS of that processor is not installed: products run in Go too.
+arm64() {
+  local folder report
+  if ! command -v qemu-aarch64-static >/dev/null || [ ! -d /usr/aarch64-linux-gnu/lib ]; then
+    say "installing qemu and the C library of arm64"
+    install_packages "qemu-user-static libc6-arm64-cross" "" ||
+      fail "another processor is emulated by qemu: $(how_to_install "qemu-user-static libc6-arm64-cross" "")"
+  fi
+  export CGO_ENABLED=0 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
+  GOARCH=arm64 go test -count=1 -timeout 15m -exec qemu-aarch64-static ./internal/kernel
+  folder=$(mktemp -d)
+  go build -o "$folder/here" ./cmd/stagewise
+  GOARCH=arm64 go build -o "$folder/there" ./cmd/stagewise
+  report=(train -c examples/digits.yaml --quiet --report -)
+  "$folder/here" "${report[@]}" --set "data_dir=$folder/a" >"$folder/here.json"
+  qemu-aarch64-static "$folder/there" "${report[@]}" --set "data_dir=$folder/b" >"$folder/there.json"
+  # Rounding may change the label of a row or two of the 500.
+  sed -n 's/^  "test_error": \([0-9.]*\),*$/\1/p' "$folder/here.json" "$folder/there.json" |
+    awk '{ e[NR] = $1 } END { print "test: errors of digits here and on arm64: " e[1] " and " e[2] " %"; d = e[1] - e[2]; exit !(NR == 2 && d <= 0.41 && d >= -0.41) }' ||
+    fail "digits have another error on arm64, or no error: the reports are in $folder"
+  rm -rf "$folder"
+}
+
 # Of the archives only that of this machine is made: those for others are compiled in the same way.
 package() {
   local promtool folder archive
@@ -145,9 +169,9 @@ package() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,12s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,13s/^# //p' "$0" >&2; exit 2; }
 for step in "$@"; do
-  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | chaos | package) ;; *) fail "unknown step $step" ;; esac
+  case $step in format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | chaos | arm64 | package) ;; *) fail "unknown step $step" ;; esac
 done
 for step in "$@"; do
   say "--- $step"
