@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -20,7 +21,7 @@ type predicted struct {
 
 func predictions(r *rand.Rand, n, k int) predicted {
 	p := predicted{
-		Rows{make([]int32, n), make([]float32, n), make([]schemas.Split, n)},
+		Rows{Truth: link.Truth{Classes: make([]int32, n)}, Weights: make([]float32, n), Splits: make([]schemas.Split, n)},
 		kernel.NewDense(n, k), make([]float32, n), make([]int32, n),
 	}
 	for i := range n {
@@ -51,7 +52,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 		sum, all := &Sum{}, []predicted{}
 		for _, n := range []int{100, 0, 301} {
 			p := predictions(r, n, k)
-			sum.AddLosses(p.Rows, p.loss, p.class)
+			sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 			sum.AddQuality(p.Rows, p.probabilities, p.class)
 			all = append(all, p)
 		}
@@ -127,7 +128,7 @@ func TestQualityOfNothing(t *testing.T) {
 	for i := range p.Splits {
 		p.Splits[i] = schemas.Train
 	}
-	sum.AddLosses(p.Rows, p.loss, p.class)
+	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
 	if q := sum.QualityOf(schemas.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
 		t.Errorf("the quality of an empty split is %+v", q)
@@ -137,7 +138,7 @@ func TestQualityOfNothing(t *testing.T) {
 func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
 	const k = maxConfusionClasses + 1
 	sum, p := &Sum{}, predictions(rand.New(rand.NewPCG(1, 1)), 20, k)
-	sum.AddLosses(p.Rows, p.loss, p.class)
+	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
 	if q := sum.QualityOf(schemas.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
 		t.Errorf("the quality is %+v", q)
@@ -147,10 +148,10 @@ func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
 // A loss that has overflown makes the losses of its own split NaN. If its row has weight 0 it changes nothing.
 func TestOverflow(t *testing.T) {
 	nan := float32(math.NaN())
-	rows := Rows{[]int32{0, 1, 0}, []float32{1, 1, 0}, []schemas.Split{schemas.Train, schemas.Test, schemas.Train}}
+	rows := Rows{Truth: link.Truth{Classes: []int32{0, 1, 0}}, Weights: []float32{1, 1, 0}, Splits: []schemas.Split{schemas.Train, schemas.Test, schemas.Train}}
 	probabilities := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.5, 0.5, nan, nan, nan, nan}}
 	sum := &Sum{}
-	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0})
+	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0}, probabilities)
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
 	losses := schemas.LossesOf(sum.Tensors())
 	if train := losses[schemas.Train]; train != (schemas.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {

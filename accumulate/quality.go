@@ -18,9 +18,14 @@ const (
 )
 
 // AddQuality adds the metrics of the final probabilities (n × k) of the labelled rows: log loss, Brier score, bins of
-// confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts.
+// confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts. Of rows of numbers it adds what
+// AddDistances does.
 func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int32) {
 	k := probabilities.Cols
+	if rows.Task == schemas.Numbers {
+		s.AddDistances(rows, probabilities)
+		return
+	}
 	quality := s.Field(schemas.FieldQuality, schemas.Splits, 2)
 	bins := s.Field(schemas.FieldBins, schemas.Splits, qualityBins, 3)
 	var confusion []float64

@@ -49,8 +49,24 @@ func Measures(runs []Run) (rows []Row) {
 	}
 	for _, split := range splits() {
 		add(split+" loss", of(split, func(s schemas.SplitReport) string { return number(s.Loss) }))
-		add(split+" log loss", of(split, func(s schemas.SplitReport) string { return number(s.LogLoss) }))
-		add(split+" calibration error", of(split, func(s schemas.SplitReport) string { return number(s.ECE) }))
+		for _, m := range []struct {
+			name  string
+			value func(schemas.SplitReport) *float64
+		}{
+			{"log loss", func(s schemas.SplitReport) *float64 { return s.LogLoss }},
+			{"calibration error", func(s schemas.SplitReport) *float64 { return s.ECE }},
+			{"RMSE", func(s schemas.SplitReport) *float64 { return s.RMSE }},
+			{"MAE", func(s schemas.SplitReport) *float64 { return s.MAE }},
+			{"R²", func(s schemas.SplitReport) *float64 { return s.R2 }},
+		} {
+			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
+				v := m.value(r.Splits[split])
+				if v == nil {
+					return "", false
+				}
+				return number(*v), true
+			})
+		}
 	}
 	add("passes", func(r *schemas.Report) (string, bool) {
 		passes := 0

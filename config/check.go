@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
@@ -94,6 +96,9 @@ func (c *Config) problems() []schemas.Problem {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
 		under(key, solve.Check(s.Stage))
+		if slices.Contains(link.Names(), string(s.Link)) {
+			under(key, model.CheckLink(c.Examples.Task(), s.Link))
+		}
 		if s.Repeat < 1 || s.Repeat > maxStages {
 			wrong(key+".repeat", s.Repeat, fmt.Sprintf("a whole number from 1 to %d", maxStages))
 			continue

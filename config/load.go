@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/viper"
 
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -70,6 +72,9 @@ func (s *settings) decode() (*Config, error) {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
 		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
 			stage.Features = stages.DefaultsOf(kind)
+		}
+		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
+			stage.Link = schemas.Link(model.LinksOf(schemas.Numbers)[0])
 		}
 		if s.anyBelow(key + ".stop") {
 			stage.Stop = DefaultStop()

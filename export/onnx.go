@@ -1,10 +1,12 @@
 package export
 
 import (
+	"errors"
 	"io"
 
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // ONNX is the format of computations that many runtimes run (https://onnx.ai). The graph has an input features [rows, d], float32, where
@@ -26,6 +28,9 @@ func (e SparseError) Error() string {
 func writeONNX(w io.Writer, m *model.Model) error {
 	if m.Sparse() {
 		return SparseError{ONNX}
+	}
+	if m.Task() != schemas.OneLabel {
+		return errors.New("format onnx: the model predicts numbers: expected a model of one label a row; the format arrow has all models")
 	}
 	about, err := metadata(m)
 	if err != nil {

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Safetensors is the format of files with named tensors: 8 bytes with the length of a JSON header, little-endian, the header, and the
@@ -28,6 +30,9 @@ type safetensor struct {
 }
 
 func writeSafetensors(w io.Writer, m *model.Model) error {
+	if m.Task() != schemas.OneLabel {
+		return errors.New("format safetensors: the model predicts numbers: expected a model of one label a row; the format arrow has all models")
+	}
 	about, err := metadata(m)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ const (
 	feature  role = iota // a number, or a list of them
 	category             // a word, of which several features are made
 	label
+	target // a number to predict
 	weight
 	counted // a text, whose words are counted
 	ignored
@@ -27,7 +28,7 @@ type cell struct {
 	role   role
 	list   bool           // each row has a list of numbers
 	length int            // of a list
-	at     int            // of a feature, or of the first of a list or a category: its place among the features
+	at     int            // of a feature, or of the first of a list or a category: its place among the features; of a target among the targets
 	words  schemas.Column // of a category
 	index  map[string]int // of a category: the place of the feature of each word
 }
@@ -151,7 +152,7 @@ func (l *layout) finish() error {
 // rowBytes returns how many bytes of a message a row with this label takes. It returns an error if not even a message of this row alone
 // holds it.
 func (l *layout) rowBytes(label string) (int, error) {
-	row := floatRowBytes(l.features) + len(label) + sparseValueBytes*len(l.words.places)
+	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + sparseValueBytes*len(l.words.places)
 	if len(l.tableText)+row > maxBatchBytes {
 		long := "label"
 		if len(l.words.places) > 0 {
@@ -160,6 +161,14 @@ func (l *layout) rowBytes(label string) (int, error) {
 		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its %s is too long", schemas.MaxMessage, long)
 	}
 	return row, nil
+}
+
+// targetBytes returns how many bytes of a message the numbers to predict of a row take.
+func (l *layout) targetBytes() int {
+	if len(l.options.Targets) == 0 || l.options.predicts {
+		return 0
+	}
+	return 8*len(l.options.Targets) + 1
 }
 
 func (l *layout) width() int { return l.features }
@@ -172,6 +181,11 @@ func (l *layout) reading() (how reading) {
 		switch cell.role {
 		case label:
 			how.Label = strconv.Itoa(at)
+		case target:
+			if how.Targets == nil {
+				how.Targets = make([]int, len(l.options.Targets))
+			}
+			how.Targets[cell.at] = at
 		case weight:
 			how.Weight = strconv.Itoa(at)
 		case counted:

@@ -123,7 +123,13 @@ func (l *layout) usedPlaces(n int) ([]int, error) {
 		slices.Sort(used)
 		used = slices.Compact(used)
 	}
-	leave := []Column{cmp.Or(o.Label, l.defaultLabel), o.Weight}
+	leave := []Column{o.Weight}
+	for _, c := range o.Targets {
+		leave = append(leave, Column(c))
+	}
+	if len(o.Targets) == 0 {
+		leave = append(leave, cmp.Or(o.Label, l.defaultLabel))
+	}
 	for _, c := range o.Columns.Drop {
 		leave = append(leave, Column(c))
 	}

@@ -40,6 +40,15 @@ func (l *layout) appendRow(b *schemas.ExampleRows, row []string, parse func(fiel
 			b.Words = append(b.Words, word)
 		case counted:
 			l.words.appendTo(&l.rows)
+		case target:
+			if len(b.Targets) < (b.Rows+1)*len(l.options.Targets) {
+				b.Targets = slices.Grow(b.Targets, len(l.options.Targets))[:(b.Rows+1)*len(l.options.Targets)]
+			}
+			v, err := parseTarget(field)
+			if err != nil {
+				return l.locate(i, err)
+			}
+			b.Targets[b.Rows*len(l.options.Targets)+cell.at] = v
 		case weight:
 			v, err := number(field)
 			if err != nil {

@@ -29,6 +29,12 @@ func (l *layout) assign() (err error) {
 			l.cells[at].role = list.role
 		}
 	}
+	if len(o.Targets) > 0 {
+		if err := l.assignTargets(); err != nil {
+			return err
+		}
+		return l.assignRest()
+	}
 	if l.label, err = l.column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
 		if o.Label == "" {
 			err = l.locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", quote(string(l.defaultLabel)), someNames(l.names)))
@@ -36,16 +42,33 @@ func (l *layout) assign() (err error) {
 		return err
 	}
 	l.cells[l.label].role = label
-	if o.Weight != "" {
-		if l.weight, err = l.column(o.Weight); err != nil {
-			return err
-		}
-		if l.weight == l.label {
-			return l.locate(l.weight, errors.New("both the label and the weight"))
-		}
-		l.cells[l.weight].role = weight
+	return l.assignRest()
+}
+
+// assignRest gives the columns of the weight and of texts their roles.
+func (l *layout) assignRest() error {
+	if err := l.assignWeight(); err != nil {
+		return err
 	}
 	return l.assignText()
+}
+
+// assignWeight gives the column of the weight its role, if there is one.
+func (l *layout) assignWeight() (err error) {
+	if l.options.Weight == "" {
+		return nil
+	}
+	if l.weight, err = l.column(l.options.Weight); err != nil {
+		return err
+	}
+	switch l.cells[l.weight].role {
+	case label:
+		return l.locate(l.weight, errors.New("both the label and the weight"))
+	case target:
+		return l.locate(l.weight, errors.New("both a target and the weight"))
+	}
+	l.cells[l.weight].role = weight
+	return nil
 }
 
 // assignText gives the column of texts its role, if the options give one.
@@ -56,8 +79,9 @@ func (l *layout) assignText() (err error) {
 	if l.text, err = l.column(l.options.Text); err != nil {
 		return err
 	}
-	if l.text == l.label || l.text == l.weight {
-		return l.locate(l.text, errors.New("the text is also the label or the weight: set examples.label and examples.text to different columns"))
+	switch l.cells[l.text].role {
+	case label, weight, target:
+		return l.locate(l.text, errors.New("the text is also the label, the weight or a target: set examples.text to another column"))
 	}
 	l.cells[l.text].role = counted
 	return nil

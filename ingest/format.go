@@ -80,6 +80,7 @@ type reading struct {
 	Delimiter     string           `json:",omitempty"` // if it is not a comma
 	Ignored       []int            `json:",omitempty"` // numbers of columns that are left out
 	Categories    []schemas.Column `json:",omitempty"` // the columns of words, with their words
+	Targets       []int            `json:",omitempty"` // numbers of the columns to predict, in the order of the key
 	MissingValues []string         `json:",omitempty"` // if they are not the default
 
 	Text  string `json:",omitempty"` // the number of the column of texts

@@ -37,6 +37,8 @@ func Keys() []schemas.Key {
 		{Name: "text", Meaning: readBy("text") + ": a column of texts, by its number from 0 or by its name: its words are counted, and the counts are the features, sparse rows; other columns than it, the label and the weight are left out; none: no texts"},
 		{Name: "words.columns", Meaning: "with `text`: how many columns a hash gives the words to; words that share one count as one"},
 		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: the most words that are counted together too, as 2 counts each pair of words that follow one another; at most %d", maxPhrases)},
+		{Name: "targets", Meaning: readBy("targets") + ": the columns of numbers that are predicted in place of a label, by their numbers or names; in messages of the examples topic the column `targets`, a list of so many numbers. " +
+			"Errors are then in percent of the variance; the report has the root mean squared error, the mean absolute error and R² of each; none: a label is predicted"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if a key gives a column by its name"},
 		{Name: "delimiter", Meaning: readBy("delimiter") + ": the character between the fields of a row; none: told by the first rows"},
 		{Name: "columns.use", Meaning: readBy("columns.use") + ": the columns that become features, by number or name; none: all but the label, the weight and those that are dropped"},

@@ -39,6 +39,9 @@ type Options struct {
 	// Text is a column of texts, whose words become features as Words says; "": none.
 	Text  Column `mapstructure:"text" yaml:"text"`
 	Words Text   `mapstructure:"words" yaml:"words"`
+	// Targets are columns of numbers that are predicted, in place of a label; none:
+	// a label is.
+	Targets []string `mapstructure:"targets" yaml:"targets"`
 	// Header says whether the first row has the names of the columns; nil: it has
 	// them if an option gives a column by its name.
 	Header *bool `mapstructure:"header" yaml:"header"`
@@ -182,6 +185,7 @@ func (o Options) check(files []string) []schemas.Problem {
 			wrong("class_weight", quote(label), "labels that are among examples.classes")
 		}
 	}
+	problems = append(problems, o.checkTargets(files)...)
 	if o.Missing != MissingError && o.Missing != MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")
 	}

@@ -25,7 +25,7 @@ func TrainedOn(plan *schemas.Plan) Options {
 	if input.Text != "" {
 		o.Text, o.Words = Column(input.Text), Text{Columns: input.WordColumns, Phrases: input.WordPhrases}
 	}
-	o.Missing = plan.Missing
+	o.Missing, o.Targets = plan.Missing, plan.Targets
 	return o
 }
 

@@ -72,7 +72,7 @@ const tableLabel = "label"
 // tableFormat returns a format whose files are tables.
 func tableFormat(f format, open func(*content) (table, error)) format {
 	f.files, f.label = 1, tableLabel
-	f.keys = []string{"label", "weight", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+	f.keys = []string{"label", "targets", "weight", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
 	f.open = func(files []*content, o Options) (reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -151,6 +151,8 @@ func (r *tableReader) checkTypes() error {
 		switch {
 		case c.role == label && !isText:
 			return r.fail(i, fmt.Errorf("labels of type %s: expected text or whole numbers", f.typ))
+		case c.role == target && !isNumber:
+			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row", f.typ))
 		case c.role == category && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text or whole numbers", f.typ))
 		case c.role == weight && !isNumber:

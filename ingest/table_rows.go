@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -40,6 +41,9 @@ func (r *tableReader) next() (rows *schemas.ExampleRows, err error) {
 	if len(b.Numbers) > 0 {
 		r.batch.Numbers = b.Numbers[from:to]
 	}
+	if k := len(r.options.Targets); len(b.Targets) > 0 {
+		r.batch.Targets = b.Targets[from*k : to*k]
+	}
 	if len(b.Weights) > 0 {
 		r.batch.Weights = b.Weights[from:to]
 	}
@@ -52,7 +56,7 @@ func (r *tableReader) readBlock() error {
 	b := &r.block
 	b.Cols = r.features
 	r.read += int64(b.Rows)
-	n, err := r.table.begin(min(r.options.BatchRows, (maxBatchBytes-len(r.tableText))/floatRowBytes(r.features)))
+	n, err := r.table.begin(min(r.options.BatchRows, (maxBatchBytes-len(r.tableText))/(floatRowBytes(r.features)+r.targetBytes())))
 	if err != nil {
 		return r.fail(-1, err)
 	}
@@ -70,6 +74,7 @@ func (r *tableReader) readBlock() error {
 		b.Floats = make([]float32, n*b.Cols)
 	}
 	b.Words, b.Numbers, b.Weights = b.Words[:0], b.Numbers[:0], b.Weights[:0]
+	b.Targets = b.Targets[:0]
 	for i, c := range r.cells {
 		switch c.role {
 		case feature:
@@ -78,6 +83,8 @@ func (r *tableReader) readBlock() error {
 			err = r.readCategories(i, c)
 		case label:
 			err = r.readLabels(i)
+		case target:
+			err = r.readTargets(i, c)
 		case weight:
 			err = r.readWeights(i)
 		}
@@ -159,6 +166,21 @@ func (r *tableReader) texts(column int, put func(row int, word string, null bool
 			return put(row, "", true)
 		}
 		return put(row, strconv.FormatInt(v, 10), false)
+	})
+}
+
+// readTargets reads a column of numbers to predict.
+func (r *tableReader) readTargets(column int, c cell) error {
+	k := len(r.options.Targets)
+	if n := r.block.Rows * k; len(r.block.Targets) < n {
+		r.block.Targets = slices.Grow(r.block.Targets, n)[:n]
+	}
+	return r.table.numbers(column, func(row int, v float64) error {
+		if err := checkTarget(v); err != nil {
+			return r.failAt(row, err)
+		}
+		r.block.Targets[row*k+c.at] = v
+		return nil
 	})
 }
 

@@ -3,10 +3,9 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
@@ -43,6 +42,9 @@ func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weigh
 	}
 	if n := manifest.Columns.Features(); manifest.Columns != nil && n != prepared.Width() {
 		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", schemas.ErrDamaged, prepared.Width(), n)
+	}
+	if numbers := plan.Task() == schemas.Numbers; numbers != (prepared.TargetCenter != nil) || numbers && !slices.Equal(plan.Targets, prepared.Labels.Text()) {
+		return nil, fmt.Errorf("%w: the survey's result is of %q, the plan predicts %q", schemas.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
 	for t := range plan.Stages {
@@ -91,7 +93,7 @@ func (m *Model) Successor(manifest *schemas.Manifest, preparation schemas.Tensor
 
 // sameMaps reports whether two plans make the same blocks of the same preparation.
 func sameMaps(a, b *schemas.Plan) bool {
-	return a.Seed == b.Seed && a.Intercept == b.Intercept && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
+	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
 		return s.Features == t.Features && s.Link == t.Link && s.Scores == t.Scores
 	})
 }
@@ -108,9 +110,7 @@ func CheckPlan(p *schemas.Plan) error {
 	problems := stages.CheckPrepare(p.Prepare)
 	for _, s := range p.Stages {
 		problems = append(problems, stages.Check(s.Features)...)
-		if !slices.Contains(link.Names(), string(s.Link)) {
-			problems = append(problems, schemas.Problem{Key: "link", Value: string(s.Link), Want: strings.Join(link.Names(), ", ")})
-		}
+		problems = append(problems, CheckLink(p.Task(), s.Link)...)
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("%w: plan: %w", schemas.ErrDamaged, problems[0])
@@ -118,8 +118,21 @@ func CheckPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// Labels returns the classes, in the order of the probabilities. The slice must not be changed.
+// Task returns what the model predicts.
+func (m *Model) Task() schemas.Task { return m.Manifest.Plan.Task() }
+
+// Labels returns the classes, in the order of the probabilities; of a model of numbers, the names of the numbers. The slice must not be changed.
 func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
+
+// Standardize writes numbers (n × k) into dst (n × k) as the stages of a model of numbers predict them: less their means, by their standard
+// deviations.
+func (m *Model) Standardize(dst kernel.Dense, targets []float64) {
+	m.prepared.Standardize(dst, targets)
+}
+
+// TargetScale returns the standard deviations (k) that standardised numbers are multiples of; nil if the model predicts labels. The slice must not
+// be changed.
+func (m *Model) TargetScale() []float32 { return m.prepared.TargetScale }
 
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }

@@ -5,7 +5,8 @@ import "fmt"
 // Predict returns the most probable label of one row of raw features (d). It writes the probability of each label (k), in the order of
 // [Model.Labels], into probabilities, unless that is nil. A missing feature is NaN. Any number of goroutines may call it at the same time. It
 // multiplies matrices with the BLAS of the system, or in Go if there is none. It allocates memory only when more goroutines are in it than
-// ever before, or after a garbage collection. It panics if features or probabilities have another length.
+// ever before, or after a garbage collection. It panics if features or probabilities have another length. Of a model of numbers (see
+// [Model.Task]) the label is empty, and the numbers are in place of probabilities.
 func (m *Model) Predict(features, probabilities []float32) (label string) {
 	p := m.borrow()
 	defer m.predictors.Put(p)

@@ -40,7 +40,7 @@ func (p *Predictor) Model() *Model { return p.model }
 
 // Predict returns the most probable label of one row of raw features (d), and the probability of each label, in the order of
 // [Model.Labels]. A missing feature is NaN. The probabilities are valid until the next call. It panics if the number of
-// features is not [Model.Width].
+// features is not [Model.Width]. Of a model of numbers the label is empty, and the numbers are in place of probabilities.
 func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
 	if len(features) != p.model.Width() {
 		panic(fmt.Sprintf("model: predict of %d features, the model has %d", len(features), p.model.Width()))
@@ -48,6 +48,9 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 	p.raw.Reshape(1, len(features))
 	copy(p.raw.Data, features)
 	probabilities = p.Probabilities(p.raw).Data
+	if p.model.Task() == schemas.Numbers {
+		return "", probabilities
+	}
 	best := 0
 	for c, v := range probabilities {
 		if v > probabilities[best] {
@@ -59,11 +62,12 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 
 // Probabilities returns the probability of each class (k) for each row of raw features (n × d; NaN for a missing value), and
 // overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
-// [Model.Width].
+// [Model.Width]. Of a model of numbers it returns the numbers.
 func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	last := p.scores(raw)
 	last.Link.Predict(p.score)
 	last.Link.Probabilities(p.score, p.workspace.Link())
+	p.model.prepared.Restore(p.score)
 	return p.score
 }
 
@@ -74,14 +78,15 @@ func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
 	last := p.sparseScores()
 	last.Link.Predict(p.score)
 	last.Link.Probabilities(p.score, p.workspace.Link())
+	p.model.prepared.Restore(p.score)
 	return p.score
 }
 
-// Measure is Probabilities for rows whose classes are known. It also writes the loss of each row, by the link of the last stage, and the
-// class that it predicts. A negative class means that the row has no label.
-func (p *Predictor) Measure(raw kernel.Dense, classes []int32, loss []float32, predicted []int32) kernel.Dense {
+// Measure is Probabilities for rows whose truth is known. It also writes the loss of each row, by the link of the last stage, and the
+// class that it predicts. Of a model of numbers the result and the truth are standardised.
+func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 	last := p.scores(raw)
-	last.Link.Measure(p.score, classes, loss, predicted, p.workspace.Link())
+	last.Link.Measure(p.score, truth, loss, predicted, p.workspace.Link())
 	last.Link.Probabilities(p.score, p.workspace.Link())
 	return p.score
 }

@@ -32,7 +32,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", number, err)
 	}
-	s := &Stage{Link: link.Named(options.Link), Features: features, Classes: prepared.Labels.Len()}
+	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len()}
 	if features.Sparse() && s.Link.Learnt {
 		return nil, fmt.Errorf("stage %d: %w", number, &stages.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
 	}
@@ -55,7 +55,7 @@ func knownLinks() string {
 // stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[schemas.ShapeError] or wrap
 // [schemas.ErrDamaged].
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
-	f := &sink.Fitted{}
+	f := &sink.Fitted{Region: s.Link.Region()}
 	if initial != nil && !s.Link.Learnt {
 		f.W = s.laidOut(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
 	}

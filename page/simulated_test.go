@@ -76,7 +76,7 @@ func simulated(versions, workers, number int) *State {
 		run.Stages = append(run.Stages, step)
 	}
 	s.Run = run
-	q := &Quality{Version: versions + number, Split: "train", Before: true, SplitReport: schemas.SplitReport{Rows: 4096, Error: 2.41, LogLoss: 0.081, Brier: 0.036, ECE: 0.004}}
+	q := &Quality{Version: versions + number, Split: "train", Before: true, SplitReport: schemas.SplitReport{Rows: 4096, Error: 2.41, LogLoss: new(0.081), Brier: new(0.036), ECE: new(0.004)}}
 	for i := range 10 {
 		q.Labels = append(q.Labels, fmt.Sprint(i))
 		row := make([]int64, 10)

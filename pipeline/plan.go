@@ -16,7 +16,7 @@ import (
 // messages without a source.
 func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, r retention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
-		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: p.archiveTopic(),
 	}
@@ -179,6 +179,8 @@ func checkFeatures(plan, earlier *schemas.Plan) error {
 		return fmt.Errorf("seed %d, this run has %d: a warm start needs the same seed", earlier.Seed, plan.Seed)
 	case plan.Prepare != earlier.Prepare:
 		return fmt.Errorf("prepare: %s: a warm start needs the same preparation", differences(earlier.Prepare, plan.Prepare, "this run"))
+	case plan.Task() != earlier.Task() || !slices.Equal(plan.Targets, earlier.Targets):
+		return fmt.Errorf("other targets than this run's %q: a warm start needs the same: %q", plan.Targets, earlier.Targets)
 	case !plan.ClassWeight.Equal(earlier.ClassWeight):
 		return fmt.Errorf("examples.class_weight %v, this run has %v: a warm start needs the same weights of classes", earlier.ClassWeight, plan.ClassWeight)
 	case plan.Intercept != earlier.Intercept:

@@ -54,7 +54,7 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job Job, store *partition.Sto
 		t.Fatal(err)
 	}
 	r := storedRun{digest: report.WeightsDigest, sent: map[string]string{}, read: read.Load()}
-	r.report = fmt.Sprint(report.Rows, report.Labels, report.Quarantined, report.PassedOver, report.Splits)
+	r.report = fmt.Sprint(report.Rows, report.Labels, report.Quarantined, report.PassedOver, string(schemas.DigestJSON(report.Splits)))
 	for _, message := range readTopic(t, log, p.Topics.Statistics) {
 		m := run.FromKafka(message)
 		if m.Kind() == schemas.KindSeal || m.Kind() == schemas.KindClaim { // a seal says where residuals are, a claim says whose it is

@@ -78,7 +78,7 @@ func TestRunLearns(t *testing.T) {
 			if got := 100 * float64(wrong) / 300; math.Abs(got-*report.TestError) > 1e-9 {
 				t.Errorf("the model has test error %g %%, the report says %g", got, *report.TestError)
 			}
-			if got := report.Splits["test"].LogLoss; math.Abs(got-loss) > 1e-4 {
+			if got := *report.Splits["test"].LogLoss; math.Abs(got-loss) > 1e-4 {
 				t.Errorf("the report says log loss %g, the model has %g", got, loss)
 			}
 			if got := model.Digest(); got != report.WeightsDigest {

@@ -25,6 +25,7 @@ const (
 	columnLabel    = "label"
 	columnWeight   = "weight"
 	columnSplit    = "split"
+	columnTargets  = "targets"
 )
 
 // ExampleRows holds the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
@@ -36,6 +37,7 @@ type ExampleRows struct {
 	Sparse     *SparseRows
 	Words      []string  // labels that are text
 	Numbers    []int64   // labels that are whole numbers
+	Targets    []float64 // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
 	Weights    []float32 // nil: every row has weight 1
 	Splits     []Split   // nil: every row is Train
 	Columns    Columns   // of the table that the features are of, with Cols features; nil: not known
@@ -67,6 +69,9 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	case r.Numbers != nil:
 		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.PrimitiveTypes.Int64, Nullable: true})
 	}
+	if r.Targets != nil {
+		fields = append(fields, arrow.Field{Name: columnTargets, Type: arrow.FixedSizeListOf(int32(len(r.Targets)/max(r.Rows, 1)), arrow.PrimitiveTypes.Float64), Nullable: true})
+	}
 	if r.Weights != nil {
 		fields = append(fields, arrow.Field{Name: columnWeight, Type: arrow.PrimitiveTypes.Float32})
 	}
@@ -89,6 +94,10 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		next++
 	case r.Numbers != nil:
 		b.Field(next).(*array.Int64Builder).AppendValues(r.Numbers, nil)
+		next++
+	}
+	if r.Targets != nil {
+		r.appendTargets(b.Field(next).(*array.FixedSizeListBuilder))
 		next++
 	}
 	if r.Weights != nil {
@@ -184,6 +193,7 @@ type Examples struct {
 	weights arrow.Array
 	weight  func(row int) float64
 	splits  values
+	targets *targets // nil: there are none
 }
 
 // MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
@@ -202,7 +212,7 @@ const wantFeatures = "a list of float32, float64 or uint8, or a list of structs 
 // [ErrDamaged]; it is a *[ValueError] if a single value is at fault.
 func DecodeExamples(value []byte, mem memory.Allocator) (_ *Examples, err error) {
 	record, err := stream.Decode(value, mem, func(column string) bool {
-		return column == columnFeatures || column == columnLabel || column == columnWeight || column == columnSplit
+		return column == columnFeatures || column == columnLabel || column == columnWeight || column == columnSplit || column == columnTargets
 	})
 	if err != nil {
 		return nil, err
@@ -274,6 +284,8 @@ func (e *Examples) take(name string, column arrow.Array) error {
 			return fmt.Errorf("type %v, expected text", column.DataType())
 		}
 		e.splits = splits
+	case columnTargets:
+		return e.takeTargets(column)
 	}
 	return nil // a producer may add columns of its own
 }

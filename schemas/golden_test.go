@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,31 +53,32 @@ func samples(t testing.TB) map[string]Message {
 	unusable := prediction(0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
-		"examples":        examples(kinds["all"]),
-		"examples-bytes":  examples(kinds["bytes"]),
-		"examples-topic":  must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
-		"examples-sparse": sparse,
-		"examples-frame":  frame,
-		"residuals":       must(residuals(2, 3).Encode(mem))(t),
-		"prediction":      must(prediction(2, 3).Encode(mem))(t),
-		"prediction-none": must(unusable.Encode(mem))(t),
-		"plan":            must(p.Messages())(t)[0],
-		"plan-update":     must(update.Messages())(t)[0],
-		"window":          must(window.Messages())(t)[0],
-		"end":             (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
-		"end-done":        (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
-		"pin":             (&Pin{Run: p.Run(), Version: 2}).Message(),
-		"forget":          (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
-		"removal":         (&Removal{Run: p.Run(), Version: 2}).Message(),
-		"source-removal":  (&SourceRemoval{Seal: p.Sources[0]}).Message(),
-		"ledger":          must(ledger.Messages())(t)[0],
-		"stage":           stage.Message(p.Run()),
-		"claim":           (&Claim{Run: p.Run()}).Message(),
-		"failure":         (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
-		"source":          p.Sources[0].Message(),
-		"manifest":        must(manifest.Messages())(t)[0],
-		"quarantine":      bad.Message(),
-		"report":          must(report().Messages())(t)[0],
+		"examples":         examples(kinds["all"]),
+		"examples-targets": examples(&ExampleRows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{1.5, -2, math.NaN(), 0}}),
+		"examples-bytes":   examples(kinds["bytes"]),
+		"examples-topic":   must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
+		"examples-sparse":  sparse,
+		"examples-frame":   frame,
+		"residuals":        must(residuals(2, 3).Encode(mem))(t),
+		"prediction":       must(prediction(2, 3).Encode(mem))(t),
+		"prediction-none":  must(unusable.Encode(mem))(t),
+		"plan":             must(p.Messages())(t)[0],
+		"plan-update":      must(update.Messages())(t)[0],
+		"window":           must(window.Messages())(t)[0],
+		"end":              (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
+		"end-done":         (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
+		"pin":              (&Pin{Run: p.Run(), Version: 2}).Message(),
+		"forget":           (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
+		"removal":          (&Removal{Run: p.Run(), Version: 2}).Message(),
+		"source-removal":   (&SourceRemoval{Seal: p.Sources[0]}).Message(),
+		"ledger":           must(ledger.Messages())(t)[0],
+		"stage":            stage.Message(p.Run()),
+		"claim":            (&Claim{Run: p.Run()}).Message(),
+		"failure":          (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
+		"source":           p.Sources[0].Message(),
+		"manifest":         must(manifest.Messages())(t)[0],
+		"quarantine":       bad.Message(),
+		"report":           must(report().Messages())(t)[0],
 	}
 	id := func(kind Kind, stage, visit, partition int) Identity {
 		return Identity{kind, p.Run(), stage, visit, partition, p.Digest()}
@@ -102,6 +104,11 @@ func samples(t testing.TB) map[string]Message {
 			Vector(FieldDiagonal, []float64{5, 80}), Vector(FieldBounds, []float64{9, 99})}}).Record(),
 		"visit-survey-sparse": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Labels: []string{"a", "b"}, Sparse: true, ColumnRows: []ColumnRows{{3, 7}, {MaxColumns - 1, 1}}}).Record(),
+		"visit-survey-numbers": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldTargets, 3, 2, numbered[float64](6)), {Name: FieldDistances, Shape: []int{3, 2, 4}, Data: numbered[float64](24)}}},
+			Shift: []float32{0.5}, Labels: []string{}}).Record(),
+		"seal-numbers": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
+			Sums: Tensors[float64]{Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldDistances, Shape: []int{3, 2, 4}, Data: numbered[float64](24)}}}).Record(),
 		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
 			Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
@@ -126,6 +133,9 @@ func samples(t testing.TB) map[string]Message {
 		"prepare": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, Preparation: Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Matrix(TensorBasis, 2, 1, []float32{1, 0}),
 			Vector(TensorSpread, []float32{2}), Words[float32](TensorLabels, []string{"a", "b"})}, Covered: []Coverage{covered}, Columns: Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
+		"prepare-numbers": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, PassedOver: PassedOver{}, Preparation: Tensors[float32]{
+			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Vector(TensorSpread, []float32{2}),
+			Vector(TensorTargetCenter, []float32{10, 20}), Vector(TensorTargetScale, []float32{2, 4}), Words[float32](TensorLabels, []string{"x", "y"})}, Covered: []Coverage{covered}}).Record(),
 		"prepare-balanced": (&SurveyResult{Identity: id(KindPrepare, Survey, 0, 0), Rows: [Splits]int64{90, 0, 30}, PassedOver: PassedOver{}, Preparation: Tensors[float32]{
 			Vector(TensorCenter, numbered[float32](2)), Vector(TensorScale, []float32{1, 0}), Vector(TensorSpread, []float32{2}),
 			Vector(TensorClassWeight, []float32{0.5, 4}), Words[float32](TensorLabels, []string{"a", "b"})}, Covered: []Coverage{covered}}).Record(),
@@ -184,8 +194,8 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
-		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
-		Splits:  map[string]SplitReport{"train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: 0.0625, Brier: 0.25, ECE: 0.125, Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, PrequentialRMSE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
+		Splits:  map[string]SplitReport{"holdout": {Rows: 9, Error: 25, Loss: 0.125, RMSE: new(1.5), MAE: new(1.25), R2: new(0.75), Targets: map[string]Distances{"y": {1.5, 1.25, 0.75}}}, "train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: new(0.0625), Brier: new(0.25), ECE: new(0.125), Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
 	}
 }
 

@@ -33,6 +33,10 @@ type Plan struct {
 	Input Input `json:"input"`
 
 	Classes []string `json:"classes,omitempty"` // empty: the survey finds them
+	// Targets are the names of the numbers that are predicted; none: labels are.
+	Targets []string `json:"targets,omitempty"`
+	// Labels is how many labels a row may have: several, or one if it is empty.
+	Labels string `json:"labels,omitempty"`
 	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each of some labels; absent: by 1.
 	ClassWeight  ClassWeight `json:"class_weight,omitzero"`
 	Missing      string      `json:"missing"`         // error | mean

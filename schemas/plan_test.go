@@ -17,7 +17,7 @@ func plan() *Plan {
 			Format: "csv", Label: "y", Weight: "w", Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
 			MissingValues: []string{"?"},
 		},
-		Classes: []string{"a", "<b>"}, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},
+		Classes: []string{"a", "<b>"}, Targets: []string{"x"}, Labels: LabelsSeveral, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},
 		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
 			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,

@@ -25,26 +25,27 @@ type Report struct {
 
 // RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
 type RetrainReport struct {
-	Version            int          `json:"version"`                // number of the version
-	Kind               string       `json:"kind"`                   // full or update
-	Spans              Spans        `json:"spans"`                  // of the messages with the new rows, one of each partition that has any
-	From               int64        `json:"from,omitempty"`         // when the oldest of these messages was written, in milliseconds since 1970
-	Until              int64        `json:"until,omitempty"`        // when the newest of them was written
-	Rows               int64        `json:"rows"`                   // training rows that are new
-	WindowRows         int64        `json:"window_rows"`            // rows of the window
-	Forgotten          int64        `json:"forgotten,omitempty"`    // forgotten rows: of the window for a full run, else of the new ones
-	PrequentialError   *float64     `json:"prequential_error"`      // percent, of the new rows before they are learnt; null for a full run
-	PrequentialLoss    *float64     `json:"prequential_loss"`       // of the last stage's link
-	PrequentialLogLoss *float64     `json:"prequential_log_loss"`   // of the probabilities of these rows, clipped at 1e-6
-	PrequentialBrier   *float64     `json:"prequential_brier"`      // their Brier score
-	PrequentialECE     *float64     `json:"prequential_ece"`        // their expected calibration error, 15 bins of confidence
-	Curve              []ErrorBin   `json:"curve,omitempty"`        // the prequential error by message, in the order of the log, in at most 100 bins
-	HoldoutError       *float64     `json:"holdout_error"`          // percent, of the holdout rows that were visited; null without any
-	Offered            bool         `json:"offered"`                // whether subscribers get it
-	Drift              bool         `json:"drift"`                  // whether the stream has changed
-	UnknownRows        int64        `json:"unknown_rows,omitempty"` // new rows of labels that are no class
-	MostlyBad          *BadMessages `json:"mostly_bad,omitempty"`   // the messages with the new rows, if most of them can't be used
-	Seconds            float64      `json:"seconds"`                // from the plan to the version
+	Version            int          `json:"version"`                    // number of the version
+	Kind               string       `json:"kind"`                       // full or update
+	Spans              Spans        `json:"spans"`                      // of the messages with the new rows, one of each partition that has any
+	From               int64        `json:"from,omitempty"`             // when the oldest of these messages was written, in milliseconds since 1970
+	Until              int64        `json:"until,omitempty"`            // when the newest of them was written
+	Rows               int64        `json:"rows"`                       // training rows that are new
+	WindowRows         int64        `json:"window_rows"`                // rows of the window
+	Forgotten          int64        `json:"forgotten,omitempty"`        // forgotten rows: of the window for a full run, else of the new ones
+	PrequentialError   *float64     `json:"prequential_error"`          // percent, of the new rows before they are learnt; null for a full run
+	PrequentialLoss    *float64     `json:"prequential_loss"`           // of the last stage's link
+	PrequentialLogLoss *float64     `json:"prequential_log_loss"`       // of the probabilities of these rows, clipped at 1e-6
+	PrequentialBrier   *float64     `json:"prequential_brier"`          // their Brier score
+	PrequentialECE     *float64     `json:"prequential_ece"`            // their expected calibration error, 15 bins of confidence
+	PrequentialRMSE    *float64     `json:"prequential_rmse,omitempty"` // of numbers: the root of the mean squared error, a mean over the numbers
+	Curve              []ErrorBin   `json:"curve,omitempty"`            // the prequential error by message, in the order of the log, in at most 100 bins
+	HoldoutError       *float64     `json:"holdout_error"`              // percent, of the holdout rows that were visited; null without any
+	Offered            bool         `json:"offered"`                    // whether subscribers get it
+	Drift              bool         `json:"drift"`                      // whether the stream has changed
+	UnknownRows        int64        `json:"unknown_rows,omitempty"`     // new rows of labels that are no class
+	MostlyBad          *BadMessages `json:"mostly_bad,omitempty"`       // the messages with the new rows, if most of them can't be used
+	Seconds            float64      `json:"seconds"`                    // from the plan to the version
 }
 
 // Values of RetrainReport.Kind.
@@ -55,13 +56,17 @@ const (
 
 // SplitReport measures the final predictions of one split.
 type SplitReport struct {
-	Rows      int64     `json:"rows"`      // labelled rows
-	Error     float64   `json:"error"`     // percent
-	Loss      float64   `json:"loss"`      // of the last stage's link
-	LogLoss   float64   `json:"log_loss"`  // of the probabilities, clipped at 1e-6
-	Brier     float64   `json:"brier"`     // Brier score
-	ECE       float64   `json:"ece"`       // expected calibration error, 15 bins of confidence
-	Confusion [][]int64 `json:"confusion"` // rows by true class, then by predicted class; null with more than 724 classes
+	Rows      int64                `json:"rows"`               // labelled rows
+	Error     float64              `json:"error"`              // percent: of wrong rows; of numbers, of the variance of the training rows that the squared error is, a mean over the numbers
+	Loss      float64              `json:"loss"`               // of the last stage's link
+	LogLoss   *float64             `json:"log_loss,omitempty"` // mean of −ln p of the true class, p at least 1e-6; not of numbers
+	Brier     *float64             `json:"brier,omitempty"`    // Brier score; not of numbers
+	ECE       *float64             `json:"ece,omitempty"`      // expected calibration error, 15 bins of confidence; not of numbers
+	RMSE      *float64             `json:"rmse,omitempty"`     // of numbers: root of the mean squared error, a mean over the numbers
+	MAE       *float64             `json:"mae,omitempty"`      // of numbers: mean absolute error, a mean over the numbers
+	R2        *float64             `json:"r2,omitempty"`       // of numbers: 1 − mean squared error / variance of the split's rows, a mean over the numbers
+	Targets   map[string]Distances `json:"targets,omitempty"`  // of numbers: the same for each of them, by its name
+	Confusion [][]int64            `json:"confusion"`          // rows by true class, then by predicted class; null with more than 724 classes, and for numbers
 	// Reliability says how often predictions of like confidence are right: a bin for each fifteenth of the confidence that has rows, in order.
 	Reliability []ReliabilityBin `json:"reliability,omitempty"`
 }

@@ -19,6 +19,8 @@ const (
 	FieldQuality   = "quality"    // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
 	FieldBins      = "bins"       // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
 	FieldConfusion = "confusion"  // [3, k, k]: rows by true and predicted class
+	FieldTargets   = "targets"    // [3, k]: Σw, Σ w y and Σ w y² of the training rows' numbers, in the survey
+	FieldDistances = "distances"  // [3, k, 4]: for each split and number Σ w e², Σ w|e|, Σ w y and Σ w y², of e = y − prediction
 	FieldLabels    = "labels"     // text: the labels that the survey found
 	FieldLabelRows = "label_rows" // [n]: how many training rows each of these labels has
 	FieldSample    = "sample"     // [n, d] of a sample record: raw rows
@@ -28,15 +30,17 @@ const (
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
 	TensorFactors     = "factors"      // [d], survey of sparse rows: the factor of each column; 0: it is left out
-	TensorCenter      = "center"       // [d], survey: the mean of each scaled feature
-	TensorScale       = "scale"        // [d], survey: the factor of each centred feature; 0 for a constant feature
-	TensorBasis       = "basis"        // [d, m], survey: principal directions; absent without PCA
-	TensorSpread      = "spread"       // [1], survey: the median squared distance between inputs
-	TensorClassWeight = "class_weight" // [k], survey: the factor of the weights of training rows of each class; absent: 1
-	TensorLabels      = "labels"       // text, survey: the classes
-	TensorCovered     = "covered"      // text, survey: the coverage of each span of the plan, as JSON
-	TensorW           = "W"            // [p, k], a visit's weights
-	TensorCalibration = "calibration"  // [3k, k], from cubic features to predictions
+	TensorCenter       = "center"        // [d], survey: the mean of each scaled feature
+	TensorScale        = "scale"         // [d], survey: the factor of each centred feature; 0 for a constant feature
+	TensorBasis        = "basis"         // [d, m], survey: principal directions; absent without PCA
+	TensorSpread       = "spread"        // [1], survey: the median squared distance between inputs
+	TensorClassWeight  = "class_weight"  // [k], survey: the factor of the weights of training rows of each class; absent: 1
+	TensorTargetCenter = "target_center" // [k], survey: the mean of each number that is predicted
+	TensorTargetScale  = "target_scale"  // [k], survey: its standard deviation: a stage predicts the standardised number
+	TensorLabels       = "labels"        // text, survey: the classes
+	TensorCovered      = "covered"       // text, survey: the coverage of each span of the plan, as JSON
+	TensorW            = "W"             // [p, k], a visit's weights
+	TensorCalibration  = "calibration"   // [3k, k], from cubic features to predictions
 )
 
 // Losses holds sums over the labelled rows of one split.

@@ -21,6 +21,9 @@ func (s *scorer) predict(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case j := <-s.work:
+			if j.by.Task() != schemas.OneLabel {
+				return fmt.Errorf("version %d predicts no single label: expected a version of one label a row, as each prediction has its label and probabilities", j.by.Manifest.Version)
+			}
 			if predictor == nil || predictor.Model() != j.by {
 				predictor = j.by.Predictor(s.blas)
 			}

@@ -13,20 +13,24 @@ import (
 // metadataVersion is the key in the metadata of an answer's schema that has the version.
 const metadataVersion = "stagewise.version"
 
-// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order.
+// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order; of numbers
+// the column predictions, a list of them in the order of the targets.
 func (p *predictions) arrow(labels []string) ([]byte, error) {
 	metadata := arrow.NewMetadata([]string{metadataVersion}, []string{strconv.Itoa(p.version)})
-	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "label", Type: arrow.BinaryTypes.String},
-		{Name: "probabilities", Type: arrow.FixedSizeListOf(int32(len(labels)), arrow.PrimitiveTypes.Float32)},
-	}, &metadata)
+	list := arrow.FixedSizeListOf(int32(len(labels)), arrow.PrimitiveTypes.Float32)
+	fields := []arrow.Field{{Name: "label", Type: arrow.BinaryTypes.String}, {Name: "probabilities", Type: list}}
+	if p.numbers {
+		fields = []arrow.Field{{Name: "predictions", Type: list}}
+	}
+	schema := arrow.NewSchema(fields, &metadata)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
-	label, lists := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.FixedSizeListBuilder)
-	label.Reserve(len(p.classes))
+	lists := b.Field(len(fields) - 1).(*array.FixedSizeListBuilder)
 	lists.Reserve(len(p.classes))
 	for _, class := range p.classes {
-		label.Append(labels[class])
+		if !p.numbers {
+			b.Field(0).(*array.StringBuilder).Append(labels[class])
+		}
 		lists.Append(true)
 	}
 	lists.ValueBuilder().(*array.Float32Builder).AppendValues(p.probabilities, nil)

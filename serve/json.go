@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -271,16 +272,21 @@ func (r *jsonRows) finish() (again bool, err error) {
 	}
 }
 
-// appendJSON appends the answer to rows. quoted are the labels of the model as JSON.
+// appendJSON appends the answer to rows. quoted are the labels of the model, or the names of its targets, as JSON.
 func (p *predictions) appendJSON(dst []byte, quoted [][]byte) []byte {
-	dst = append(strconv.AppendInt(append(dst, `{"version":`...), int64(p.version), 10), `,"labels":[`...)
-	for i, class := range p.classes {
-		if i > 0 {
-			dst = append(dst, ',')
+	dst = strconv.AppendInt(append(dst, `{"version":`...), int64(p.version), 10)
+	if p.numbers {
+		dst = append(append(append(dst, `,"targets":[`...), bytes.Join(quoted, []byte(","))...), `],"predictions":[`...)
+	} else {
+		dst = append(dst, `,"labels":[`...)
+		for i, class := range p.classes {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, quoted[class]...)
 		}
-		dst = append(dst, quoted[class]...)
+		dst = append(dst, `],"probabilities":[`...)
 	}
-	dst = append(dst, `],"probabilities":[`...)
 	k := len(quoted)
 	for i := range p.classes {
 		if i > 0 {

@@ -41,6 +41,7 @@ const HeaderVersion = "Stagewise-Version"
 // predictions are the answer to the rows of a request.
 type predictions struct {
 	version       int
+	numbers       bool      // the probabilities are numbers, and the classes say nothing
 	classes       []int     // the most probable one of each row
 	probabilities []float32 // n × k
 }
@@ -106,6 +107,7 @@ func (s *Server) answer(ctx context.Context, work *workspace, body []byte, sent,
 	}
 	p := &work.predictions
 	p.version, p.classes, p.probabilities = v.Manifest.Version, p.classes[:0], p.probabilities[:0]
+	p.numbers = v.predictsNumbers()
 	if sent == typeArrow {
 		err = p.addArrow(ctx, v, body, s.options.MaxRows, int(s.options.MaxBody))
 	} else {

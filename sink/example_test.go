@@ -6,7 +6,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
 )
@@ -21,15 +20,6 @@ func ExampleFitted_Scores() {
 	fitted.Scores(kernel.Gonum(), score, before, block)
 	fmt.Println(score.Data)
 	// Output: [1 2 4]
-}
-
-// The residual of a softmax is y − softmax(score). A row without a label has none.
-func ExampleResiduals() {
-	score := kernel.Dense{Rows: 2, Cols: 4, Data: []float32{0, 0, 0, 0, 1, 2, 3, 4}}
-	link.Named(link.Softmax).Predict(score)
-	sink.Residuals(score, []int32{2, schemas.Unlabelled})
-	fmt.Printf("%.2f\n", score.Data)
-	// Output: [-0.25 -0.25 0.75 -0.25 0.00 0.00 0.00 0.00]
 }
 
 // Algorithm 2 learns the link in the basis (z, z², z³).

@@ -27,7 +27,7 @@ func (f *Fitted) AddShown(g *onnx.Graph, before, block onnx.Value) onnx.Value {
 		z := addProduct(g, score, block, pass.W)
 		square := g.Node("Mul", z, z)
 		cubic := g.Along(1, "Concat", z, square, g.Node("Mul", square, z))
-		score = g.Simplex(g.Node("MatMul", cubic, g.Floats(c.Data, c.Rows, c.Cols)), c.Cols)
+		score = f.Region.AddProject(g, g.Node("MatMul", cubic, g.Floats(c.Data, c.Rows, c.Cols)), c.Cols)
 	}
 	return score
 }

@@ -2,9 +2,9 @@ package sink
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 )
 
 // CalibratedPass is the result of one pass of Algorithm 2.
@@ -19,6 +19,8 @@ type CalibratedPass struct {
 type Fitted struct {
 	// W (p × k) is the weights of a stage with a known link.
 	W kernel.Weights
+	// Region is where the predictions lie that Algorithm 2 clips.
+	Region link.Region
 	// Passes are the passes of a stage whose link is learnt, in order.
 	Passes []CalibratedPass
 }
@@ -26,7 +28,7 @@ type Fitted struct {
 // Workspace is memory that Shown uses between calls. The zero value is ready. It is not safe for concurrent use.
 type Workspace struct {
 	cubic kernel.Dense
-	row   []float32
+	link  link.Scratch
 }
 
 // Scores writes the score after the stage into dst (n × k): the score before it (n × k) plus W times the block (n × p),
@@ -70,8 +72,7 @@ func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kerne
 		}
 		Cubic(&w.cubic, dst)
 		blas.Mul(dst, w.cubic, pass.Calibration, false)
-		w.row = slices.Grow(w.row[:0], dst.Cols)[:dst.Cols]
-		kernel.SimplexRows(dst, w.row)
+		f.Region.Project(dst, &w.link)
 	}
 }
 

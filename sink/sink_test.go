@@ -15,21 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A row without a label has no residual.
-func TestResiduals(t *testing.T) {
-	r := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
-	Residuals(r, []int32{1, schemas.Unlabelled, 0})
-	if want := []float32{-0.25, 0.25, 0, 0, -1, 1}; !slices.Equal(r.Data, want) {
-		t.Errorf("the residuals are %v, expected %v", r.Data, want)
-	}
-}
-
-func TestTargetsAndCubic(t *testing.T) {
-	y := oracle.Normals(1, 3, 2, 1)
-	Targets(y, []int32{1, schemas.Unlabelled, 0})
-	if want := []float32{0, 1, 0, 0, 1, 0}; !slices.Equal(y.Data, want) {
-		t.Errorf("the targets are %v, expected %v", y.Data, want)
-	}
+func TestCubic(t *testing.T) {
 	var g kernel.Dense
 	Cubic(&g, kernel.Dense{Rows: 1, Cols: 2, Data: []float32{2, -3}})
 	if want := []float32{2, -3, 4, 9, 8, -27}; g.Cols != 6 || !slices.Equal(g.Data, want) {

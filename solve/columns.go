@@ -17,32 +17,35 @@ func (e *NoColumnsError) Error() string {
 	return "no training row has a feature that is not 0"
 }
 
-// SurveyColumns finds the preparation of sparse rows: the factor of each column, and the classes. counts are of the training rows, of which
-// there are so many, in the order of the columns. classWeights are those of [ClassWeights]. A column in fewer than p.MinRows rows is left out. The factor of another is
+// ColumnSums are the survey's sums over sparse rows.
+type ColumnSums struct {
+	Columns []schemas.ColumnRows // in how many training rows a column is not 0, in the order of the columns
+	Rows    int64                // training rows
+	Labels  []string             // the classes, or the names of what is predicted
+	Task    schemas.Task
+}
+
+// SurveyColumns finds the preparation of sparse rows. A column in fewer than p.MinRows rows is left out. The factor of another is
 // (log((rows+1)/(its rows+1))+1)^p.IDF. Errors are *LabelsError, NoWeightError and *NoColumnsError.
-func SurveyColumns(p schemas.Prepare, counts []schemas.ColumnRows, rows int64, labels []string, classWeights []float32) (schemas.Tensors[float32], error) {
-	if err := checkLabels(labels); err != nil {
+func SurveyColumns(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
+	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
 	}
-	if rows <= 0 {
+	if s.Rows <= 0 {
 		return nil, NoWeightError{}
 	}
 	var factors []float32
-	for _, n := range counts {
+	for _, n := range s.Columns {
 		if int(n.Rows) < p.MinRows {
 			continue
 		}
 		for len(factors) <= int(n.Column) {
 			factors = append(factors, 0)
 		}
-		factors[n.Column] = float32(math.Pow(math.Log(float64(rows+1)/float64(n.Rows+1))+1, p.IDF))
+		factors[n.Column] = float32(math.Pow(math.Log(float64(s.Rows+1)/float64(n.Rows+1))+1, p.IDF))
 	}
 	if len(factors) == 0 {
 		return nil, &NoColumnsError{p.MinRows}
 	}
-	t := schemas.Tensors[float32]{schemas.Vector(schemas.TensorFactors, factors)}
-	if classWeights != nil {
-		t = append(t, schemas.Vector(schemas.TensorClassWeight, classWeights))
-	}
-	return append(t, schemas.Words[float32](schemas.TensorLabels, labels)), nil
+	return &Preparation{Factors: factors, Labels: s.Labels}, nil
 }

@@ -16,30 +16,45 @@ type SurveySums struct {
 	// squares and present, and gram if there are principal components.
 	Sums   schemas.Tensors[float64]
 	Shift  []float32 // the point (d) that the moments are about
-	Labels []string  // the classes
+	Labels []string  // the classes, or the names of what is predicted
+	Task   schemas.Task
 }
 
-// Preparation is what a survey finds: each feature is centred and scaled, and then projected on the basis if there is one.
+// Preparation is what a survey finds: each feature is centred and scaled, and then projected on the basis if there is one. A feature of
+// sparse rows has a factor in place of all that.
 type Preparation struct {
+	Factors []float32 // of sparse rows: the factor of each column (d); 0: it is left out. nil: rows are dense
+
 	Center []float32 // mean of each feature (d)
 	Scale  []float32 // factor of each centred feature (d); 0 for a constant one
 	Basis  []float32 // principal directions (d × m, row-major); nil without principal components
 	Labels []string  // the classes
 	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1. See [ClassWeights].
 	ClassWeights []float32
+	// TargetCenter and TargetScale are the mean and the standard deviation of each number that is predicted (k); nil: labels are predicted. See
+	// [Targets].
+	TargetCenter, TargetScale []float32
 }
 
 // Tensors returns the content of the record that publishes the preparation. spread is the result of [Spread] for rows that
-// were prepared by it.
+// were prepared by it; sparse rows have none.
 func (p *Preparation) Tensors(spread float32) schemas.Tensors[float32] {
-	d := len(p.Center)
-	t := schemas.Tensors[float32]{schemas.Vector(schemas.TensorCenter, p.Center), schemas.Vector(schemas.TensorScale, p.Scale)}
-	if p.Basis != nil {
-		t = append(t, schemas.Matrix(schemas.TensorBasis, d, len(p.Basis)/d, p.Basis))
+	var t schemas.Tensors[float32]
+	if p.Factors != nil {
+		t = append(t, schemas.Vector(schemas.TensorFactors, p.Factors))
+	} else {
+		d := len(p.Center)
+		t = append(t, schemas.Vector(schemas.TensorCenter, p.Center), schemas.Vector(schemas.TensorScale, p.Scale))
+		if p.Basis != nil {
+			t = append(t, schemas.Matrix(schemas.TensorBasis, d, len(p.Basis)/d, p.Basis))
+		}
+		t = append(t, schemas.Vector(schemas.TensorSpread, []float32{spread}))
 	}
-	t = append(t, schemas.Vector(schemas.TensorSpread, []float32{spread}))
 	if p.ClassWeights != nil {
 		t = append(t, schemas.Vector(schemas.TensorClassWeight, p.ClassWeights))
+	}
+	if p.TargetCenter != nil {
+		t = append(t, schemas.Vector(schemas.TensorTargetCenter, p.TargetCenter), schemas.Vector(schemas.TensorTargetScale, p.TargetScale))
 	}
 	return append(t, schemas.Words[float32](schemas.TensorLabels, p.Labels))
 }
@@ -94,12 +109,12 @@ func CheckClasses(labels int) error {
 	return nil
 }
 
-// checkLabels returns a *LabelsError if labels can't be classes.
-func checkLabels(labels []string) error {
-	switch len(labels) {
-	case 0:
+// checkLabels returns a *LabelsError if labels can't be the classes of a task.
+func checkLabels(labels []string, task schemas.Task) error {
+	switch {
+	case len(labels) == 0:
 		return &LabelsError{}
-	case 1:
+	case len(labels) == 1 && task == schemas.OneLabel:
 		return &LabelsError{1, labels[0]}
 	}
 	return CheckClasses(len(labels))
@@ -110,7 +125,7 @@ func checkLabels(labels []string) error {
 // Errors are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
 func Survey(s SurveySums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
-	if err := checkLabels(s.Labels); err != nil {
+	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
 	}
 	if err := CheckWidth(components, d); err != nil {

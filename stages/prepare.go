@@ -27,6 +27,8 @@ type Preparation struct {
 	Labels *schemas.Labels // the classes of the run
 	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
 	ClassWeights []float32
+	// TargetCenter and TargetScale are the mean and the standard deviation of each number that is predicted (k); nil: labels are predicted.
+	TargetCenter, TargetScale []float32
 
 	Factors *Factors // of sparse rows, which have neither centre, scale, basis nor spread; nil: the rows are dense
 }
@@ -58,6 +60,9 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
 		Spread: float64(spread[0]), Labels: labels,
 	}
+	if err := prepared.readTargets(t); err != nil {
+		return nil, err
+	}
 	if err := prepared.readClassWeights(t); err != nil {
 		return nil, err
 	}
@@ -69,6 +74,18 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 		prepared.Basis = kernel.Dense{Rows: width, Cols: p.PCA, Data: basis}
 	}
 	return prepared, nil
+}
+
+// readTargets reads the means and deviations of numbers, if numbers are predicted.
+func (p *Preparation) readTargets(t schemas.Tensors[float32]) (err error) {
+	if _, there := t.Find(schemas.TensorTargetCenter); !there {
+		return nil
+	}
+	if p.TargetCenter, err = t.Shaped(schemas.TensorTargetCenter, p.Labels.Len()); err != nil {
+		return err
+	}
+	p.TargetScale, err = t.Shaped(schemas.TensorTargetScale, p.Labels.Len())
+	return err
 }
 
 // readClassWeights reads the weights of classes, if there are any.
@@ -90,6 +107,9 @@ func newSparse(p schemas.Prepare, t schemas.Tensor[float32], all schemas.Tensors
 		return nil, err
 	}
 	prepared := &Preparation{Factors: factors, Labels: labels}
+	if err := prepared.readTargets(all); err != nil {
+		return nil, err
+	}
 	return prepared, prepared.readClassWeights(all)
 }
 
@@ -149,6 +169,25 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 		blas.Mul(dst, raw, p.Basis, false)
 	} else {
 		copy(dst.Data, raw.Data)
+	}
+}
+
+// Standardize writes the numbers of rows (n × k) into dst (n × k) as stages predict them: less their means, by their standard deviations.
+func (p *Preparation) Standardize(dst kernel.Dense, targets []float64) {
+	for i, y := range targets {
+		c := i % dst.Cols
+		dst.Data[i] = float32((y - float64(p.TargetCenter[c])) / float64(p.TargetScale[c]))
+	}
+}
+
+// Restore turns predictions of standardised numbers (n × k) into those of the numbers, in place. Other predictions stay as they are.
+func (p *Preparation) Restore(predictions kernel.Dense) {
+	if p.TargetCenter == nil {
+		return
+	}
+	for i, v := range predictions.Data {
+		c := i % predictions.Cols
+		predictions.Data[i] = float32(float64(v)*float64(p.TargetScale[c]) + float64(p.TargetCenter[c]))
 	}
 }
 

@@ -50,6 +50,12 @@ func TestPythonPredictsAsGo(t *testing.T) {
 			})
 		}
 	}
+	numbers := options{"train": []string{"rows.csv"}, "targets": []string{"h", "i"}, "categorical": []string{"kind", "colour"}, "header": true, "missing": "mean"}
+	for _, scores := range []bool{false, true} {
+		p.train(fmt.Sprint("numbers-", scores), options{"examples": numbers, "prepare": options{"scale": "standard"}, "stages": []options{
+			{"features": options{"kind": "columns"}, "link": link.Identity}, {"features": options{"size": 60}, "link": link.Identity, "scores": scores, "ridge": 1e-2},
+		}})
+	}
 	p.train("warm-parent", options{"name": "warm", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
 	p.train("warm-child", options{"name": "warm", "warm": "latest", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
 	chain := options{

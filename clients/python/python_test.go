@@ -80,14 +80,14 @@ func (p *python) write(file, text string) {
 	}
 }
 
-// writeRows writes a CSV with columns of numbers and of words, some of which are missing.
+// writeRows writes a CSV with columns of numbers and of words, some of which are missing. The last two never are.
 func (p *python) writeRows(file string, rows int) {
 	p.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
 	kinds, colours := []string{"iris", "rose", "tulip"}, []string{"red", "blue", "yellow", "NA"}
 	var text strings.Builder
 	w := csv.NewWriter(&text)
-	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefg", ""))
+	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefghi", ""))
 	for i := range rows + 1 {
 		if err := w.Write(record); err != nil {
 			p.Fatal(err)
@@ -98,9 +98,9 @@ func (p *python) writeRows(file string, rows int) {
 			colour = kind
 		}
 		record = []string{kinds[kind], colours[colour]}
-		for j := range 7 {
+		for j := range 9 {
 			value := fmt.Sprint(float32(float64(10*j) + r.NormFloat64()*float64(1+j) + float64((kind+j)%3)))
-			if r.IntN(20) == 0 {
+			if j < 7 && r.IntN(20) == 0 {
 				value = ""
 			}
 			record = append(record, value)

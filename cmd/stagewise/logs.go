@@ -133,7 +133,7 @@ func (l *logs) retrained(e event.Retrained) {
 		value *float64
 	}{
 		{"prequential_error", e.PrequentialError}, {"prequential_loss", e.PrequentialLoss}, {"prequential_log_loss", e.PrequentialLogLoss},
-		{"prequential_brier", e.PrequentialBrier}, {"prequential_ece", e.PrequentialECE}, {"holdout_error", e.HoldoutError},
+		{"prequential_brier", e.PrequentialBrier}, {"prequential_ece", e.PrequentialECE}, {"prequential_rmse", e.PrequentialRMSE}, {"holdout_error", e.HoldoutError},
 	} {
 		if measured.value != nil {
 			attributes = append(attributes, measured.name, *measured.value)

@@ -86,14 +86,15 @@ func readModel(path string) (*model.Model, error) {
 }
 
 // predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
-// of all classes.
+// of all classes; of a model of numbers, the numbers.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
-	labels := m.Labels()
 	out := csv.NewWriter(w)
-	fields := append([]string{"label"}, labels...)
+	decision := decisionOf(m)
+	fields := append(decision.heads(), m.Labels()...)
 	if err := out.Write(fields); err != nil {
 		return err
 	}
+	first := len(decision.heads())
 	predictor := m.Predictor(blas)
 	var features kernel.Dense
 	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Sparse: m.Sparse(), Columns: m.Columns()}) {
@@ -110,14 +111,10 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 		}
 		for i := range rows.Rows {
 			p := probabilities.Row(i)
-			best := 0
+			decision.decide(fields[:first], p)
 			for c, v := range p {
-				if v > p[best] {
-					best = c
-				}
-				fields[1+c] = strconv.FormatFloat(float64(v), 'g', -1, 32)
+				fields[first+c] = strconv.FormatFloat(float64(v), 'g', -1, 32)
 			}
-			fields[0] = labels[best]
 			if err := out.Write(fields); err != nil {
 				return err
 			}
@@ -125,6 +122,39 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	}
 	out.Flush()
 	return out.Error()
+}
+
+// decision is what stands before the probabilities of a row.
+type decision struct{ labels []string }
+
+// decisionOf returns what stands before the probabilities of a model: the label. Before numbers stands nothing.
+func decisionOf(m *model.Model) decision {
+	if m.Task() == schemas.Numbers {
+		return decision{}
+	}
+	return decision{m.Labels()}
+}
+
+// heads returns the names of the columns.
+func (d decision) heads() []string {
+	if d.labels == nil {
+		return nil
+	}
+	return []string{"label"}
+}
+
+// decide writes the fields of a row with these probabilities.
+func (d decision) decide(fields []string, probabilities []float32) {
+	if d.labels == nil {
+		return
+	}
+	best := 0
+	for c, v := range probabilities {
+		if v > probabilities[best] {
+			best = c
+		}
+	}
+	fields[0] = d.labels[best]
 }
 
 // fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.

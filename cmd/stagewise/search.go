@@ -213,7 +213,7 @@ func (c conclusion) table(w io.Writer) error {
 		}
 		holdout, logLoss := none, none
 		if s, ok := r.Splits[schemas.Holdout.String()]; ok {
-			holdout, logLoss = percent(&s.Error), loss(&s.LogLoss)
+			holdout, logLoss = percent(&s.Error), loss(s.LogLoss)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%.2f\t%s\n", holdout, logLoss, percent(&r.TrainError), r.Seconds, r.WeightsDigest.Short())
 	}
@@ -231,9 +231,9 @@ func (c conclusion) best() *candidate {
 		case !ok:
 			return math.Inf(1), math.Inf(1)
 		case c.by == byLoss:
-			return s.LogLoss, s.Error
+			return logLossOf(s), s.Error
 		}
-		return s.Error, s.LogLoss
+		return s.Error, logLossOf(s)
 	}
 	best := 0
 	for i := range c.list {
@@ -247,6 +247,14 @@ func (c conclusion) best() *candidate {
 		return nil
 	}
 	return &c.list[best]
+}
+
+// logLossOf returns the log loss of a split; of numbers, which have none, the loss that the last stage minimises.
+func logLossOf(s schemas.SplitReport) float64 {
+	if s.LogLoss == nil {
+		return s.Loss
+	}
+	return *s.LogLoss
 }
 
 // compared returns the candidates as package compare knows them.

@@ -10,8 +10,9 @@ func calibrated() Link {
 		Doc:        "learnt from the data by Algorithm 2, squared loss",
 		Smoothness: 1,
 		Learnt:     true,
+		Regions:    []Region{Simplex},
 		unit:       predictions,
-		project:    simplex(),
+		project:    true,
 		measure:    squaredLoss,
 	}
 }

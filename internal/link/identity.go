@@ -2,7 +2,6 @@ package link
 
 import (
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/onnx"
 )
 
 // Identity predicts the score itself and measures the squared loss.
@@ -14,27 +13,16 @@ func identity() Link {
 		Doc:        "the score itself, squared loss",
 		Smoothness: 1,
 		Quadratic:  true,
+		Regions:    []Region{Simplex, Hypercube, Space},
 		unit:       predictions,
-		project:    simplex(),
+		project:    true,
 		measure:    squaredLoss,
 	}
 }
 
-// simplex is the projection on the probability simplex.
-func simplex() transform {
-	return transform{
-		rows: projectOnSimplex,
-		node: func(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value { return g.Simplex(prediction, k) },
-	}
-}
-
-func projectOnSimplex(prediction kernel.Dense, s *Scratch) {
-	kernel.SimplexRows(prediction, s.row(prediction.Cols))
-}
-
-// squaredLoss is half the squared distance of the score from the indicator of the class.
-func squaredLoss(score kernel.Dense, classes []int32, loss []float32, predicted []int32, _ *Scratch) {
-	for i, class := range classes {
+// squaredLoss is half the squared distance of the score from y.
+func squaredLoss(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
+	for i, class := range truth.Classes {
 		row := score.Row(i)
 		if predicted[i] = largest(row); class < 0 {
 			loss[i] = 0
@@ -43,7 +31,10 @@ func squaredLoss(score kernel.Dense, classes []int32, loss []float32, predicted 
 		sum := 0.0
 		for c, v := range row {
 			d := float64(v)
-			if int32(c) == class {
+			switch {
+			case truth.Targets.Rows > 0:
+				d -= float64(truth.Targets.Row(i)[c])
+			case int32(c) == class:
 				d--
 			}
 			sum += d * d

@@ -2,7 +2,7 @@
 // may conclude from the loss's shape.
 //
 //	score ──Predict──▶ prediction ──Probabilities──▶ probabilities
-//	score, class ──Measure──▶ prediction, loss, predicted class
+//	score, truth ──Measure──▶ prediction, loss, predicted class
 //	score of one link ──Convert──▶ score of another
 //
 // Each link is one value in a file of its own, with one line in [All]. Other packages ask a link for its traits, never for
@@ -34,12 +34,15 @@ type Link struct {
 	// its weights. The score after it is the sum of the passes' W x and is never clipped; only what it predicts goes
 	// through the calibrations.
 	Learnt bool
+	// Regions are where the predictions of models with the link may lie.
+	Regions []Region
 
 	unit    unit
 	predict transform // none: a score is its own prediction
 	invert  transform // the inverse of predict; none if that is none
-	project transform // predictions to probabilities; none: they are probabilities
-	measure func(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch)
+	project bool      // predictions may lie outside their region
+	region  Region
+	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
 }
 
 // A transform is a function of each row of a matrix. The zero value is none: it changes nothing.
@@ -93,6 +96,22 @@ func Named[S ~string](name S) Link {
 	}
 	return all[i]
 }
+
+// Suits reports whether the link is for models whose predictions lie in a region.
+func (l Link) Suits(r Region) bool { return slices.Contains(l.Regions, r) }
+
+// On returns the link for models whose predictions lie in a region. Links are of the simplex at first. It panics if the link does not suit the
+// region: tasks are checked with the configuration or plan that they come from.
+func (l Link) On(r Region) Link {
+	if !l.Suits(r) {
+		panic("link: " + l.Name + " on a region that it does not suit")
+	}
+	l.region = r
+	return l
+}
+
+// Region returns where predictions lie.
+func (l Link) Region() Region { return l.region }
 
 // VisitsPerPass returns how many visits one pass takes: 2 if the link is learnt, otherwise 1.
 func (l Link) VisitsPerPass() int {
@@ -148,16 +167,23 @@ func (l Link) AddPredict(g *onnx.Graph, score onnx.Value, k int) onnx.Value {
 	return l.predict.add(g, score, k)
 }
 
-// Probabilities turns the predictions of Predict or Measure into probabilities in place.
-func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) { l.project.apply(prediction, s) }
+// Probabilities turns the predictions of Predict or Measure into probabilities in place. Of the region Space they stay as they are.
+func (l Link) Probabilities(prediction kernel.Dense, s *Scratch) {
+	if l.project {
+		l.region.Project(prediction, s)
+	}
+}
 
 // AddProbabilities is Probabilities in a graph. The predictions have k columns.
 func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value {
-	return l.project.add(g, prediction, k)
+	if !l.project {
+		return prediction
+	}
+	return l.region.AddProject(g, prediction, k)
 }
 
 // Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0
-// without a label, and the class that the row predicts. classes, loss and predicted have n values.
-func (l Link) Measure(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch) {
-	l.measure(score, classes, loss, predicted, s)
+// if y is not known, and the class that the row predicts. loss and predicted have n values.
+func (l Link) Measure(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
+	l.measure(score, truth, loss, predicted, s)
 }

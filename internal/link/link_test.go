@@ -35,7 +35,7 @@ func TestEveryLinkIsComplete(t *testing.T) {
 		if (l.predict.rows == nil) != (l.invert.rows == nil) {
 			t.Errorf("%s: predict and invert are not both there or both absent", l.Name)
 		}
-		for _, f := range []transform{l.predict, l.invert, l.project} {
+		for _, f := range []transform{l.predict, l.invert} {
 			if (f.rows == nil) != (f.node == nil) {
 				t.Errorf("%s: a function of rows and its node are not both there or both absent", l.Name)
 			}
@@ -169,7 +169,7 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 		score, classes := oracle.Normals(4, n, k, 1), classesOf(n, k)
 		loss, predicted := make([]float32, n), make([]int32, n)
 		measured, prediction := clone(score), clone(score)
-		l.Measure(measured, classes, loss, predicted, new(Scratch))
+		l.Measure(measured, Truth{Classes: classes}, loss, predicted, new(Scratch))
 		if l.Predict(prediction); !slices.Equal(measured.Data, prediction.Data) {
 			t.Errorf("%s: Measure and Predict differ", l.Name)
 		}

@@ -17,6 +17,7 @@ func softmax() Link {
 		// The Hessian is diag(p) − p pᵀ. The absolute values of row c add up to 2 p(1−p) ≤ 1/2, so no eigenvalue is larger
 		// (Gershgorin).
 		Smoothness: 0.5,
+		Regions:    []Region{Simplex},
 		unit:       logits,
 		predict: transform{
 			rows: func(score kernel.Dense, _ *Scratch) { kernel.SoftmaxRows(score, nil, nil) },
@@ -45,8 +46,8 @@ func addLogarithms(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value {
 }
 
 // logLoss is −log of the probability of the class.
-func logLoss(score kernel.Dense, classes []int32, loss []float32, predicted []int32, s *Scratch) {
-	n := score.Rows
+func logLoss(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
+	n, classes := score.Rows, truth.Classes
 	if cap(s.logs) < n {
 		s.logs = make([]float64, n)
 	}

@@ -297,7 +297,9 @@ function drawQuality(q) {
     table.replaceChildren(); byId("reliability").replaceChildren(); byId("reliability-rows").replaceChildren();
     return;
   }
-  words.textContent = `Version ${q.version}, ${plural(q.rows, q.split + " row")}${q.before ? ", before they were learnt" : ""}: error ${percent(q.error)} %, log loss ${measured(q.log_loss)}, Brier score ${measured(q.brier)}, calibration error ${measured(q.ece)}.`;
+  words.textContent = `Version ${q.version}, ${plural(q.rows, q.split + " row")}${q.before ? ", before they were learnt" : ""}: error ${percent(q.error)} %, ` + (q.rmse === undefined
+    ? `log loss ${measured(q.log_loss)}, Brier score ${measured(q.brier)}, calibration error ${measured(q.ece)}.`
+    : `of the variance; RMSE ${measured(q.rmse)}, MAE ${measured(q.mae)}, R² ${measured(q.r2)}.`);
   if (q.curve && q.curve.length > 1) {
     curve.append(h("figure", {}, h("figcaption", {}, `Error along the messages of version ${q.version}, before they were learnt, in percent`), plot(`Error along the messages of version ${q.version}`, "By message, in the order of the log", "message", [{ kind: "", name: "error", points: q.curve.map((b) => [b.offset, b.error]) }], { width: widthOf("error-chart"), height: 130 })));
     curve.classList.add("chart");
@@ -316,7 +318,7 @@ function drawQuality(q) {
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "class"), h("th", { scope: "col" }, "predicted"), h("th", { scope: "col" }, "rows"))),
       h("tbody", {}, ...q.pairs.map((p) => h("tr", {}, h("th", { scope: "row" }, p.label), h("td", {}, p.predicted), cell(count(p.rows))))));
   } else {
-    table.replaceChildren(h("caption", {}, "There are too many classes for a confusion matrix."));
+    table.replaceChildren(h("caption", {}, q.rmse === undefined ? "There are too many classes for a confusion matrix." : "Numbers have no classes."));
   }
   const bins = q.reliability || [], size = 300, pad = 36;
   const at = (v) => pad + v * (size - pad - 10), down = (v) => size - pad - v * (size - pad - 10);

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -560,11 +559,19 @@ func (s *Solver) withheld() bool {
 	if s.plan.Chain == nil || s.plan.Chain.Gate == nil || c.judged.Weight == 0 {
 		return false
 	}
-	offered, err := c.sum.Tensors().Shaped(schemas.FieldOffered, 2)
+	scale := s.chain.Prepared.TargetScale
+	offered, err := c.sum.Tensors().Shaped(schemas.FieldOffered, 1+max(len(scale), 1))
 	if err != nil || offered[0] == 0 {
 		return false
 	}
-	return c.judged.MeanLoss() > offered[1]/offered[0]+s.plan.Chain.Gate.Margin
+	loss := offered[1]
+	if scale != nil { // in the units of the run
+		loss = 0
+		for i, unit := range scale {
+			loss += offered[1+i] / (float64(unit) * float64(unit))
+		}
+	}
+	return c.judged.MeanLoss() > loss/offered[0]+s.plan.Chain.Gate.Margin
 }
 
 // leave keeps in memory what the next run of the chain goes on from.
@@ -589,11 +596,8 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		if losses := schemas.LossesOf(c.sum.Tensors())[schemas.Train]; losses.Weight > 0 {
 			e, l := losses.ErrorPercent(), losses.MeanLoss()
 			retrain.PrequentialError, retrain.PrequentialLoss, retrain.Curve = &e, &l, c.curve(plan.Chain)
-			q := c.sum.QualityOf(schemas.Train, r.Classes)
-			for metric, value := range map[**float64]float64{&retrain.PrequentialLogLoss: q.LogLoss, &retrain.PrequentialBrier: q.Brier, &retrain.PrequentialECE: q.ECE} {
-				finite := event.Finite(value)
-				*metric = &finite
-			}
+			split := r.Splits[schemas.Train.String()]
+			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss, split.Brier, split.ECE, split.RMSE
 		}
 	} else if plan.Chain.Number > 1 { // it adds rows only if no update could
 		retrain.Rows = 0

@@ -88,15 +88,38 @@ func (s *Solver) report(version int) *schemas.Report {
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError = last.TrainError, last.TestError
-	s.chained.report(s.plan, r)
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
-		q := s.last.QualityOf(split, labels.Len())
-		r.Splits[split.String()] = schemas.SplitReport{
-			Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss,
-			LogLoss: event.Finite(q.LogLoss), Brier: event.Finite(q.Brier), ECE: event.Finite(q.ECE), Confusion: q.Confusion, Reliability: finiteBins(q.Bins),
-		}
+		r.Splits[split.String()] = s.splitReport(split, metrics)
 	}
+	s.chained.report(s.plan, r)
 	return r
+}
+
+// splitReport returns how good the final predictions of a split are.
+func (s *Solver) splitReport(split schemas.Split, metrics event.Metrics) schemas.SplitReport {
+	r := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}
+	if s.plan.Task() == schemas.Numbers {
+		all, each := s.last.DistancesOf(split, s.chain.Prepared.TargetScale)
+		if all == nil {
+			return r
+		}
+		r.RMSE, r.MAE, r.R2 = finite(all.RMSE), finite(all.MAE), finite(all.R2)
+		r.Targets = map[string]schemas.Distances{}
+		for c, d := range each {
+			r.Targets[s.plan.Targets[c]] = schemas.Distances{RMSE: event.Finite(d.RMSE), MAE: event.Finite(d.MAE), R2: event.Finite(d.R2)}
+		}
+		return r
+	}
+	q := s.last.QualityOf(split, s.chain.Prepared.Labels.Len())
+	r.LogLoss, r.Brier, r.ECE = finite(q.LogLoss), finite(q.Brier), finite(q.ECE)
+	r.Confusion, r.Reliability = q.Confusion, finiteBins(q.Bins)
+	return r
+}
+
+// finite returns a number as JSON can have it.
+func finite(v float64) *float64 {
+	v = event.Finite(v)
+	return &v
 }
 
 // finiteBins returns bins as JSON can have them: scores that have overflowed give probabilities that are no numbers.

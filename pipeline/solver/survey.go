@@ -149,7 +149,10 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 		return earlier.Preparation(), s.checkKept(found, earlier)
 	}
 	labels := s.plan.Classes
-	if len(labels) == 0 {
+	switch {
+	case s.plan.Task() == schemas.Numbers:
+		labels = s.plan.Targets
+	case len(labels) == 0:
 		labels = found.labels.Text()
 	}
 	open := s.plan.Chain != nil && s.plan.Chain.Open
@@ -157,17 +160,27 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	if err != nil {
 		return nil, err
 	}
-	prepare := s.plan.Prepare
+	prepare, sums := s.plan.Prepare, sum.Tensors()
+	var preparation *solve.Preparation
 	if found.sparse {
-		rows := schemas.LossesOf(sum.Tensors())[schemas.Train].Rows
-		return solve.SurveyColumns(prepare, found.columnRows.Record(), int64(rows), labels, classWeights)
+		rows := int64(schemas.LossesOf(sums)[schemas.Train].Rows)
+		preparation, err = solve.SurveyColumns(prepare, solve.ColumnSums{Columns: found.columnRows.Record(), Rows: rows, Labels: labels, Task: s.plan.Task()})
+	} else {
+		preparation, err = solve.Survey(solve.SurveySums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()},
+			prepare.Scale == stages.ScaleStandard, prepare.PCA)
 	}
-	preparation, err := solve.Survey(solve.SurveySums{Sums: sum.Tensors(), Shift: found.shift, Labels: labels},
-		prepare.Scale == stages.ScaleStandard, prepare.PCA)
 	if err != nil {
 		return nil, err
 	}
 	preparation.ClassWeights = classWeights
+	if s.plan.Task() == schemas.Numbers {
+		if preparation.TargetCenter, preparation.TargetScale, err = solve.Targets(sums, labels); err != nil {
+			return nil, err
+		}
+	}
+	if found.sparse {
+		return preparation.Tensors(0), nil
+	}
 	spread, err := solve.Spread(prepareSample(s.blas, prepare, preparation, found.sample.Rows()))
 	if err != nil {
 		return nil, err

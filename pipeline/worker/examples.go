@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -76,7 +77,7 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 // are fitted (n): 0 for those that are not for training. Forgotten rows have weight 0. number is the message's partition.
 func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
 	n := examples.Rows
-	rows = accumulate.Rows{Classes: make([]int32, n), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
+	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
 	fitted = make([]float32, n)
 	for i := range n {
 		rows.Weights[i], rows.Splits[i] = examples.Weight(i), examples.Split(i)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,23 +39,42 @@ func (w *Worker) newestPlace() int {
 }
 
 // judge adds the loss of the version that subscribers have, of the rows that the gate is about. A row of a class that the version does not
-// have is left out.
-func (p *surveyProcessor) judge(sum *accumulate.Sum, examples *schemas.Examples, rows accumulate.Rows) {
+// have is left out. numbers are those of the rows if the run predicts numbers; their losses are added apart, each in its own unit, as the version
+// may have standardised them otherwise than the run does. A version of another task judges nothing.
+func (p *surveyProcessor) judge(sum *accumulate.Sum, examples *schemas.Examples, rows accumulate.Rows, numbers []float64) {
 	split, _ := p.gateSplit()
-	if !slices.Contains(rows.Splits, split) {
+	m := p.offered.Model()
+	if !slices.Contains(rows.Splits, split) || m.Task() != p.plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.plan.Targets) {
 		return
 	}
 	n := examples.Rows
-	classes := make([]int32, n)
-	examples.KnownClasses(classes, schemas.NewLabels(p.offered.Model().Labels()), func(string) {})
-	features(&p.x, examples, p.offered.Model().Width())
+	truth := link.Truth{Classes: rows.Classes}
+	if numbers != nil {
+		truth.Targets = standardized(m, numbers, len(p.plan.Targets))
+	} else {
+		truth.Classes = make([]int32, n)
+		examples.KnownClasses(truth.Classes, schemas.NewLabels(m.Labels()), func(string) {})
+	}
+	features(&p.x, examples, m.Width())
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	p.offered.Measure(p.x, classes, p.loss, p.predicted)
-	offered := sum.Field(schemas.FieldOffered, 2)
-	for i, class := range classes {
-		if w := float64(rows.Weights[i]); class != schemas.Unlabelled && rows.Splits[i] == split && w > 0 {
-			offered[0] += w
+	prediction := p.offered.Measure(p.x, truth, p.loss, p.predicted)
+	offered := sum.Field(schemas.FieldOffered, p.offeredFields())
+	for i, class := range truth.Classes {
+		w := float64(rows.Weights[i])
+		if class == schemas.Unlabelled || rows.Splits[i] != split || w == 0 {
+			continue
+		}
+		offered[0] += w
+		if numbers == nil {
 			offered[1] += w * float64(p.loss[i])
+			continue
+		}
+		for c, unit := range m.TargetScale() {
+			e := float64(unit) * (float64(truth.Targets.Row(i)[c]) - float64(prediction.Row(i)[c]))
+			offered[1+c] += w * e * e / 2
 		}
 	}
 }
+
+// offeredFields is how many sums judge makes: Σw, and Σw·loss, for numbers of each.
+func (w *Worker) offeredFields() int { return 1 + max(len(w.plan.Targets), 1) }

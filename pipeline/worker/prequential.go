@@ -22,8 +22,8 @@ func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int
 	n := examples.Rows
 	features(&p.x, examples, len(p.shift))
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	probabilities := p.predictor.Measure(p.x, rows.Classes, p.loss, p.predicted)
-	sum.AddLosses(rows, p.loss, p.predicted)
+	probabilities := p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
+	sum.AddLosses(rows, p.loss, p.predicted, probabilities)
 	sum.AddQuality(rows, probabilities, p.predicted)
 	message := schemas.MessageLosses{Offset: offset}
 	for i, class := range rows.Classes {
@@ -34,9 +34,7 @@ func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int
 		message.Rows++
 		message.Weight += w
 		message.Loss += w * float64(p.loss[i])
-		if p.predicted[i] != class {
-			message.Errors += w
-		}
+		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // a number may be wrong by more
 	}
 	if message.Rows > 0 {
 		found.messages = append(found.messages, message)

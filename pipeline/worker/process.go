@@ -79,9 +79,13 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
 	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
-	if p.plan.Chain != nil && p.plan.Chain.Open {
-		examples.KnownClasses(b.Rows.Classes, prepared.Labels, func(string) {})
-	} else if err := examples.Classes(b.Rows.Classes, prepared.Labels); err != nil {
+	if p.plan.Task() == schemas.Numbers {
+		numbers, err := numbersOf(p.plan, examples, b.Rows)
+		if err != nil {
+			return nil, err
+		}
+		b.Rows.Targets = standardized(prepared, numbers, prepared.Labels.Len())
+	} else if err := labelsOf(p.plan, examples, b.Rows, prepared.Labels, func(string) {}); err != nil {
 		return nil, err
 	}
 	for i, class := range b.Rows.Classes {
@@ -223,7 +227,7 @@ func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile 
 		p.addScores(tile, p.score, b.Score.Slice(from, to), b.Fitted[from:to])
 	}
 	p.measure(sum, rows, p.score)
-	sink.Residuals(p.score, rows.Classes)
+	rows.Residuals(p.score)
 	if p.visit.Number == 0 && p.plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {
 		sum.AddResidual(p.score, b.Fitted[from:to])
 	}
@@ -247,7 +251,7 @@ func (p *stageProcessor) calibrate(ctx context.Context, batches []*partition.Bat
 		p.score.Reshape(b.Inputs.Rows, classes)
 		p.shown(p.score, b.Score, block)
 		sink.Cubic(&p.cubic, p.score)
-		sink.Targets(p.score, b.Rows.Classes)
+		b.Rows.Write(p.score)
 		p.exact.Add(p.cubic, p.score, b.Fitted)
 		sum.Count(b.Inputs.Rows, b.Checksum)
 	}
@@ -264,6 +268,6 @@ func (p *stageProcessor) shown(dst, before, block kernel.Dense) {
 func (p *stageProcessor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	p.visit.stage.Link.Measure(score, rows.Classes, p.loss, p.predicted, p.workspace.Link())
-	sum.AddLosses(rows, p.loss, p.predicted)
+	p.visit.stage.Link.Measure(score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
+	sum.AddLosses(rows, p.loss, p.predicted, score)
 }

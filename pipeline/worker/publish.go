@@ -219,7 +219,7 @@ func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, sco
 	} else {
 		copy(residual.Data, p.score.Data)
 	}
-	sink.Residuals(residual, rows.Classes)
+	rows.Residuals(residual)
 	stage.Link.Probabilities(p.score, p.workspace.Link())
 	sum.AddQuality(rows, p.score, p.predicted)
 }

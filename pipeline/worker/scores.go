@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -102,7 +102,7 @@ func (w *Worker) scoresBefore(stage int) *residualsOf {
 	return &residualsOf{
 		client: w.Client, run: w.run, stage: stage - 1, parent: parent, classes: w.chain.Prepared.Labels.Len(),
 		seal: func(number int) *schemas.Seal { return w.seals.of(number, stage-1) },
-		from: link.Named(w.plan.Stages[stage-1].Link), to: link.Named(w.plan.Stages[stage].Link),
+		from: model.LinkOf(w.plan, stage-1), to: model.LinkOf(w.plan, stage),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/sink"
 )
 
 // fitSparse sums what a gradient needs of batches of sparse rows, and in the first visit of a stage what stands in the place of the Gram
@@ -23,7 +22,7 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		p.score.Reshape(b.Len(), classes)
 		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
 		p.measure(sum, b.Rows, p.score)
-		sink.Residuals(p.score, b.Rows.Classes)
+		b.Rows.Residuals(p.score)
 		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)

@@ -350,16 +350,24 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		return 0, nil // no message of the run has rows
 	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
+	var numbers []float64
 	switch {
-	case p.labels == nil:
-	case p.plan.Chain != nil && p.plan.Chain.Open:
-		examples.KnownClasses(rows.Classes, p.labels, func(label string) { found.unknown[label]++ })
-	default:
-		if err := examples.Classes(rows.Classes, p.labels); err != nil {
+	case p.plan.Task() == schemas.Numbers:
+		if numbers, err = numbersOf(p.plan, examples, rows); err != nil {
+			return 0, err
+		}
+	case p.labels != nil:
+		if err := labelsOf(p.plan, examples, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	}
 	for i := range rows.Classes {
+		if numbers != nil {
+			if rows.Classes[i] == schemas.Unlabelled {
+				fitted[i] = 0
+			}
+			continue
+		}
 		if !examples.Labelled(i) || p.labels != nil && rows.Classes[i] == schemas.Unlabelled {
 			rows.Classes[i], fitted[i] = schemas.Unlabelled, 0
 		} else if p.labels == nil || p.balances() {
@@ -370,22 +378,27 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 			found.labels.Add(examples.Label(i), rows)
 		}
 	}
-	switch {
-	case !p.plan.Prepares():
-	case p.shape.sparse:
-		p.countColumns(found, examples, fitted)
-	default:
-		p.moments(sum, found, number, m.Offset, examples, fitted)
+	if p.plan.Prepares() {
+		if p.shape.sparse {
+			p.countColumns(found, examples, fitted)
+		} else {
+			p.moments(sum, found, number, m.Offset, examples, fitted)
+		}
+		if numbers != nil {
+			sum.AddTargets(numbers, len(p.plan.Targets), fitted)
+		}
 	}
 	n := examples.Rows
 	if p.offered != nil && p.newest {
-		p.judge(sum, examples, rows)
+		p.judge(sum, examples, rows, numbers)
 	}
 	if p.predictor != nil {
+		if numbers != nil {
+			rows.Targets = standardized(p.predictor.Model(), numbers, len(p.plan.Targets))
+		}
 		p.score(sum, found, m.Offset, examples, rows)
 	} else {
-		// There are no scores yet. This counts the rows and the weights of each split, with no loss and no wrong row.
-		sum.AddLosses(rows, make([]float32, n), rows.Classes)
+		sum.AddRows(rows) // there are no scores yet
 	}
 	p.plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(schemas.ForgottenRow, int64(end-first)) })
 	checksum = m.Checksum(number, n)

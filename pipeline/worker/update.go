@@ -35,7 +35,7 @@ func (w *Worker) passedStages(stage int) (list []passed, err error) {
 		if v.fitted, err = w.chain.Fitted(s, t); err != nil {
 			return nil, err
 		}
-		list = append(list, passed{v, link.Named(w.plan.Stages[t+1].Link)})
+		list = append(list, passed{v, model.LinkOf(w.plan, t+1)})
 	}
 	return list, nil
 }

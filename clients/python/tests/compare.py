@@ -10,19 +10,24 @@ import numpy as np
 import pandas
 
 import stagewise
+from stagewise.task import Task
 
 
 def compare(model_file: pathlib.Path, rows: pandas.DataFrame) -> dict[str, object]:
     model = stagewise.load(model_file)
     written = pandas.read_csv(model_file.with_suffix(".csv"))
-    if list(written.columns) != ["label", *model.classes_]:
-        raise SystemExit(f"{model_file}: classes {model.classes_}, expected {list(written.columns)}")
-    probabilities = model.predict_proba(rows)
+    numbers = model.task is Task.NUMBERS
+    names = model.targets_ if numbers else model.classes_
+    if list(written.columns) != [*([] if numbers else ["label"]), *names]:
+        raise SystemExit(f"{model_file}: {names}, expected {list(written.columns)}")
+    predicted = model.predict(rows)
+    answers = predicted.reshape(len(rows), -1) if numbers else model.predict_proba(rows)
+    wanted = written[names].to_numpy()
     return {
         "case": model_file.stem,
         "version": model.version,
-        "difference": float(np.abs(probabilities - written[model.classes_].to_numpy()).max()),
-        "same_labels": bool((model.predict(rows) == written["label"].to_numpy()).all()),
+        "difference": float((np.abs(answers - wanted) / (wanted.std(axis=0) if numbers else 1)).max()),
+        "same_labels": numbers or bool((predicted == written["label"].to_numpy()).all()),
     }
 
 

@@ -52,8 +52,8 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
-	sparse := 8 * int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.Score.Cols) + sparse + b.blockBytes() + b.asideBytes()
+	aside := 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.Score.Cols) + aside + b.blockBytes() + b.asideBytes()
 }
 
 // rowBytes returns how many bytes a row in memory takes: its inputs, its scores before and after the stage, its class, its

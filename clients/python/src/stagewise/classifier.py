@@ -1,4 +1,4 @@
-"""The interface of scikit-learn's classifiers, without scikit-learn."""
+"""The interface of scikit-learn's classifiers and regressors, without scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from .task import Task, mean_r2
+
 Labels = npt.NDArray[np.str_]
+Predictions = Labels | npt.NDArray[np.float32]
 
 
 class Classifier(ABC):
@@ -18,7 +21,19 @@ class Classifier(ABC):
     has Arrow's interface. If the model knows the names of its columns, a table may have them in any order, with others beside them.
     """
 
-    _estimator_type = "classifier"
+    @property
+    def _estimator_type(self) -> str:
+        return "regressor" if self.task is Task.NUMBERS else "classifier"
+
+    @property
+    @abstractmethod
+    def task(self) -> Task:
+        """What the model predicts. A model of numbers has no classes and no probabilities: it is a regressor."""
+
+    @property
+    @abstractmethod
+    def targets_(self) -> Labels:
+        """The names of the numbers that the model predicts."""
 
     @property
     @abstractmethod
@@ -40,11 +55,13 @@ class Classifier(ABC):
         """Returns the probability of each class for each row (n × k)."""
 
     @abstractmethod
-    def predict(self, X: Any) -> Labels:
-        """Returns the most probable label of each row (n)."""
+    def predict(self, X: Any) -> Predictions:
+        """Returns the most probable label of each row (n), or the numbers of each row (n × k; n if there is one)."""
 
     def score(self, X: Any, y: Any) -> float:
-        """Returns the fraction of rows that are predicted right. Labels are compared as texts."""
+        """Returns the fraction of rows that are predicted right, of numbers R². Labels are compared as texts."""
+        if self.task is Task.NUMBERS:
+            return mean_r2(y, np.asarray(self.predict(X), dtype=np.float32))
         return float(np.mean(self.predict(X) == np.asarray(y).astype(str)))
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -68,8 +85,15 @@ class Classifier(ABC):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
+        if self.task is Task.NUMBERS:
+            return Tags(
+                estimator_type="regressor",
+                target_tags=TargetTags(required=False, multi_output=True),
+                regressor_tags=RegressorTags(),
+                input_tags=InputTags(allow_nan=True, string=True, categorical=True),
+            )
         return Tags(
             estimator_type="classifier",
             target_tags=TargetTags(required=False),

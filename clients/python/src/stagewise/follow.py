@@ -13,12 +13,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from .classifier import Classifier, Labels
+from .classifier import Classifier, Labels, Predictions
 from .errors import BrokersError, DamagedError, NoVersionError
 from .ledger import LATEST, Ledger
 from .log import Log
 from .model import Model
 from .record import Message
+from .task import Task
 from .versions import Versions
 
 _FIRST_RETRY, _LAST_RETRY = 0.25, 10.0  # seconds between attempts to reach brokers
@@ -133,7 +134,15 @@ class Follower(Classifier):
     def n_features_in_(self) -> int:
         return self.model.n_features_in_
 
-    def predict(self, X: Any) -> Labels:
+    @property
+    def task(self) -> Task:
+        return self.model.task
+
+    @property
+    def targets_(self) -> Labels:
+        return self.model.targets_
+
+    def predict(self, X: Any) -> Predictions:
         return self.model.predict(X)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .classifier import Classifier, Labels
+from .classifier import Classifier, Labels, Predictions
 from .errors import DamagedError
 from .preparation import Preparation
 from .stage import Block, Pass, Stage
 from .table import Layout
+from .task import Task
 from .tensors import Matrix, Tensor, digest_of
 
 # How many rows are predicted at a time. So a block is in memory for so many rows, however many there are.
@@ -34,6 +35,7 @@ class Model(Classifier):
         before is a model whose random draws it may share, if they are the same.
         """
         plan = manifest["plan"]
+        self._task = Task.of(plan)
         tensors = [t for stage in passes for one in stage for t in (one.weights, one.calibration) if t is not None]
         if (digest := digest_of([*tensors, *preparation.values()])) != manifest["weights_digest"]:
             raise DamagedError(f"the weights have digest {digest[:12]}, the manifest says {manifest['weights_digest'][:12]}")
@@ -55,7 +57,7 @@ class Model(Classifier):
         self._classes = np.array(self._preparation.labels)
 
     def __repr__(self) -> str:
-        return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {len(self.classes_)} classes>"
+        return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {self._task.value.replace('k', str(len(self._classes)))}>"
 
     @property
     def name(self) -> str:
@@ -72,7 +74,19 @@ class Model(Classifier):
         return str(self.manifest["run"])
 
     @property
+    def task(self) -> Task:
+        return self._task
+
+    @property
     def classes_(self) -> Labels:
+        if self._task is Task.NUMBERS:
+            raise AttributeError("the model predicts numbers: it has targets_, and no classes")
+        return self._classes
+
+    @property
+    def targets_(self) -> Labels:
+        if self._task is not Task.NUMBERS:
+            raise AttributeError("the model predicts labels: it has classes_, and no targets")
         return self._classes
 
     @property
@@ -86,16 +100,24 @@ class Model(Classifier):
             raise AttributeError("the model does not know the names of its columns")
         return np.array([c.name for c in self._layout.columns], dtype=object)
 
-    def predict(self, X: Any) -> Labels:
-        labels: Labels = self._classes[np.argmax(self.predict_proba(X), axis=1)]
+    def predict(self, X: Any) -> Predictions:
+        answers = self._answers(X)
+        if self._task is Task.NUMBERS:
+            return answers[:, 0] if answers.shape[1] == 1 else answers
+        labels: Labels = self._classes[np.argmax(answers, axis=1)]
         return labels
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        if self._task is Task.NUMBERS:
+            raise TypeError("the model predicts numbers, which have no probabilities: call predict")
+        return self._answers(X)
+
+    def _answers(self, X: Any) -> Matrix:
         raw = self._layout.features(X)
-        probabilities = np.empty((len(raw), len(self._classes)), dtype=np.float32)
+        answers = np.empty((len(raw), len(self._classes)), dtype=np.float32)
         for first in range(0, len(raw), _AT_ONCE):
-            probabilities[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
-        return probabilities
+            answers[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
+        return answers
 
     def _probabilities(self, raw: Matrix) -> Matrix:
         inputs = self._preparation.apply(raw)
@@ -105,10 +127,11 @@ class Model(Classifier):
             score, link = link.convert(score, stage.link), stage.link
             block = stage.block.expand(inputs, score)
             score = stage.shown(block, score) if stage is last else stage.score(block, score)
-        return link.probabilities(link.predict(score))
+        prediction = link.predict(score)
+        return self._preparation.restore(self._task.project(prediction) if link.outside else prediction)
 
 
 def _maps(plan: Mapping[str, Any]) -> Any:
     """Returns what the blocks of a plan depend on, beside the survey's result."""
     stages = [(s["features"], s["link"], s["scores"]) for s in plan["stages"]]
-    return plan["seed"], plan["intercept"], plan["prepare"], stages
+    return Task.of(plan), plan["seed"], plan["intercept"], plan["prepare"], stages

@@ -10,7 +10,7 @@ import numpy as np
 from .errors import DamagedError
 from .tensors import Matrix, Tensor, shaped
 
-NAMES = ("factors", "center", "scale", "basis", "spread", "class_weight", "labels")  # of the tensors
+NAMES = ("factors", "center", "scale", "basis", "spread", "class_weight", "target_center", "target_scale", "labels")  # of the tensors
 
 
 class Preparation:
@@ -33,6 +33,17 @@ class Preparation:
         if not isinstance(labels, list) or not labels:
             raise DamagedError("the labels are absent")
         self.labels = labels
+        self._targets = None
+        if plan.get("targets"):
+            self._targets = shaped(tensors, "target_center", len(labels)), shaped(tensors, "target_scale", len(labels))
+
+    def restore(self, predictions: Matrix) -> Matrix:
+        """Returns the numbers that predictions of standardised numbers stand for. Other predictions stay as they are."""
+        if self._targets is None:
+            return predictions
+        center, scale = self._targets
+        restored: Matrix = (predictions.astype(np.float64) * scale + center).astype(np.float32)
+        return restored
 
     def apply(self, raw: Matrix) -> Matrix:
         """Returns the inputs of rows. A missing value is NaN."""

@@ -11,6 +11,7 @@ import numpy as np
 from . import features, links
 from .errors import DamagedError
 from .preparation import Preparation
+from .task import Task
 from .tensors import Matrix
 
 
@@ -28,6 +29,7 @@ class Block:
     def __init__(self, plan: Mapping[str, Any], number: int, preparation: Preparation) -> None:
         options = plan["stages"][number]
         self.link = links.named(options["link"])
+        self.project = Task.of(plan).project
         setting = features.Setting(options["features"], plan["seed"], number, preparation.inputs, preparation.spread)
         self._features = features.draw(setting)
         self._scores = len(preparation.labels) if options["scores"] else 0
@@ -73,7 +75,7 @@ class Stage:
         for one in self.passes:
             score = shown + block @ one.weights
             assert one.calibration is not None  # as __init__ has checked
-            shown = links.simplex(np.hstack([score, score**2, score**3]) @ one.calibration)
+            shown = self.block.project(np.hstack([score, score**2, score**3]) @ one.calibration)
         return shown
 
 

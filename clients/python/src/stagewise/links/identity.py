@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .link import Link, Matrix
-from .simplex import simplex
 
 
 class Identity(Link):
@@ -11,12 +10,10 @@ class Identity(Link):
 
     name = "identity"
     unit = "predictions"
+    outside = True
 
     def predict(self, score: Matrix) -> Matrix:
         return score
 
     def invert(self, prediction: Matrix) -> Matrix:
         return prediction
-
-    def probabilities(self, prediction: Matrix) -> Matrix:
-        return simplex(prediction)

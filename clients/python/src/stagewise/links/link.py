@@ -16,6 +16,7 @@ class Link(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str]  # of its scores: links of the same unit read each other's scores as they are
+    outside: ClassVar[bool] = False  # predictions may lie where no probabilities are: they are projected
     learnt: ClassVar[bool] = False  # Algorithm 2 learns it: a stage has several passes, each with a calibration
 
     @abstractmethod
@@ -25,10 +26,6 @@ class Link(ABC):
     @abstractmethod
     def invert(self, prediction: Matrix) -> Matrix:
         """Returns scores that predict this."""
-
-    @abstractmethod
-    def probabilities(self, prediction: Matrix) -> Matrix:
-        """Returns the probabilities that predictions stand for."""
 
     def convert(self, score: Matrix, to: Link) -> Matrix:
         """Returns scores of this link in the unit of another one."""

@@ -24,6 +24,3 @@ class Softmax(Link):
         least = min(1e-3, 0.1 / prediction.shape[1])
         logarithms: Matrix = np.log(np.maximum(simplex(prediction), least)).astype(np.float32)
         return logarithms
-
-    def probabilities(self, prediction: Matrix) -> Matrix:
-        return prediction

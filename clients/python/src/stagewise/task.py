@@ -1,0 +1,48 @@
+"""What a model predicts for a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from .errors import DamagedError
+from .links import simplex
+from .links.link import Matrix
+
+
+class Task(Enum):
+    """What a model predicts for a row."""
+
+    LABEL = "one of k labels"
+    NUMBERS = "k numbers"
+
+    @staticmethod
+    def of(plan: Mapping[str, Any]) -> Task:
+        """Returns the task of a plan."""
+        if plan.get("targets"):
+            return Task.NUMBERS
+        if plan.get("labels"):
+            raise DamagedError(
+                f"a model of rows with {plan['labels']} labels: install the stagewise package of the release that trained the model"
+            )
+        return Task.LABEL
+
+    @property
+    def project(self) -> Callable[[Matrix], Matrix]:
+        """What moves predictions to the nearest ones that there may be."""
+        return {Task.LABEL: simplex, Task.NUMBERS: _stay}[self]
+
+
+def _stay(prediction: Matrix) -> Matrix:
+    return prediction
+
+
+def mean_r2(truth: Any, predicted: Matrix) -> float:
+    """Returns R², a mean over the columns, as scikit-learn's r2_score has it."""
+    y = np.asarray(truth, dtype=np.float64).reshape(len(predicted), -1)
+    squares = ((y - predicted.reshape(len(predicted), -1)) ** 2).sum(axis=0)
+    variance = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
+    return float(np.mean(np.where(variance > 0, 1 - squares / np.where(variance > 0, variance, 1), squares == 0)))

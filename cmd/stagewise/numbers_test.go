@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/serve"
+)
+
+// numberRows writes CSV of two features and two numbers to predict: one linear, far from 0, one not linear.
+func numberRows(t *testing.T, name string, seed uint64, n int) {
+	t.Helper()
+	r, text := rand.New(rand.NewPCG(seed, 1)), strings.Builder{}
+	text.WriteString("a,price,b,rate\n")
+	for range n {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		price, rate := 1e5+300*a-200*b+10*r.NormFloat64(), 0.01*(math.Sin(2*a)*b)+0.001*r.NormFloat64()
+		fmt.Fprintf(&text, "%.5f,%.3f,%.5f,%.6f\n", a, price, b, rate)
+	}
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const numbersConfiguration = `name: numbers
+examples: {train: [train.csv], test: [test.csv], targets: [price, rate], batch_rows: 100}
+stages:
+  - {features: {kind: columns}, link: identity}
+  - {features: {kind: rff, size: 200}, link: identity, repeat: 2}
+`
+
+// column returns a column of CSV as numbers.
+func column(t *testing.T, content, name string) (numbers []float64) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(content)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, head := range rows[0] {
+		if head != name {
+			continue
+		}
+		for _, row := range rows[1:] {
+			v, err := strconv.ParseFloat(row[c], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, v)
+		}
+	}
+	return numbers
+}
+
+// distancesOf returns RMSE, MAE and R² by their definitions.
+func distancesOf(truth, predicted []float64) (d schemas.Distances) {
+	mean, n := 0.0, float64(len(truth))
+	for _, y := range truth {
+		mean += y / n
+	}
+	squares, variance := 0.0, 0.0
+	for i, y := range truth {
+		squares += (y - predicted[i]) * (y - predicted[i])
+		variance += (y - mean) * (y - mean)
+		d.MAE += math.Abs(y-predicted[i]) / n
+	}
+	d.RMSE, d.R2 = math.Sqrt(squares/n), 1-squares/variance
+	return d
+}
+
+// Numbers are learnt stage by stage. What the report says of test rows is what predict predicts for them, and a file may lack the numbers.
+func TestNumbers(t *testing.T) {
+	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
+	numberRows(t, "train.csv", 1, 2000)
+	numberRows(t, "test.csv", 2, 500)
+	code, stdout, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--report", "-", "--model", "numbers.model")
+	report := new(schemas.Report)
+	if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr = stagewise("predict", "--model", "numbers.model", "-i", "test.csv"); code != exitDone || !strings.HasPrefix(stdout, "price,rate\n") {
+		t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
+	}
+	truth, err := os.ReadFile("test.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, sum := report.Splits["test"], schemas.Distances{}
+	for _, name := range []string{"price", "rate"} {
+		want, got := distancesOf(column(t, string(truth), name), column(t, stdout, name)), test.Targets[name]
+		if math.Abs(got.RMSE/want.RMSE-1) > 1e-3 || math.Abs(got.MAE/want.MAE-1) > 1e-3 || math.Abs(got.R2-want.R2) > 1e-3 {
+			t.Errorf("%s: the report says %+v, the predictions have %+v", name, got, want)
+		}
+		sum.RMSE, sum.MAE, sum.R2 = sum.RMSE+got.RMSE/2, sum.MAE+got.MAE/2, sum.R2+got.R2/2
+	}
+	if *test.RMSE != sum.RMSE || *test.MAE != sum.MAE || *test.R2 != sum.R2 {
+		t.Errorf("%v %v %v are not the means %+v", *test.RMSE, *test.MAE, *test.R2, sum)
+	}
+	if test.LogLoss != nil || test.Confusion != nil {
+		t.Error("numbers have a log loss or a confusion matrix")
+	}
+	if d := test.Targets["price"]; d.RMSE > 12 || d.R2 < 0.99 {
+		t.Errorf("price: %+v", d)
+	}
+	if d := test.Targets["rate"]; d.R2 < 0.9 {
+		t.Errorf("rate: %+v", d)
+	}
+	if first, last := report.Stages[0], report.Stages[2]; !(*last.TestError < *first.TestError/2) || math.Abs(*last.TestError-*report.TestError) > 1e-12 {
+		t.Errorf("the stages have test errors %v and %v %% of the variance", *first.TestError, *last.TestError)
+	}
+	lines := strings.SplitAfter(string(truth), "\n")[1:3]
+	bare := "b,a\n"
+	for _, line := range lines {
+		fields := strings.Split(strings.TrimSpace(line), ",")
+		bare += fields[2] + "," + fields[0] + "\n"
+	}
+	if err := os.WriteFile("bare.csv", []byte(bare), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, again, stderr := stagewise("predict", "--model", "numbers.model", "-i", "bare.csv")
+	if code != exitDone || !strings.HasPrefix(stdout, again) {
+		t.Errorf("exit code %d: %s%s, expected the beginning of %.200s", code, again, stderr, stdout)
+	}
+	if code, _, stderr := stagewise("score", "-c", "numbers.yaml", "--until", "end"); code == exitDone || !strings.Contains(stderr, "predicts no single label") {
+		t.Errorf("score: exit code %d: %s", code, stderr)
+	}
+	for _, format := range []string{"onnx", "safetensors"} {
+		code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x")
+		if code == exitDone || !strings.Contains(stderr, "the model predicts numbers") {
+			t.Errorf("%s: exit code %d: %s", format, code, stderr)
+		}
+	}
+}
+
+// A chain learns numbers too: each row is predicted before it is learnt, and the report says how far off. A gate compares in one unit.
+func TestNumbersInAChain(t *testing.T) {
+	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
+	numberRows(t, "train.csv", 1, 2000)
+	numberRows(t, "test.csv", 2, 500)
+	code, stdout, stderr := stagewise("run", "-c", "numbers.yaml", "--quiet", "--until", "end", "--report", "-", "--set=retrain.rows=500", "--set=retrain.full.growth=3",
+		"--set=examples.holdout=0.1")
+	var report struct {
+		Updates []*schemas.RetrainReport `json:"updates"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || len(report.Updates) < 4 {
+		t.Fatalf("exit code %d: %v: %s%s", code, err, stdout, stderr)
+	}
+	for i, u := range report.Updates {
+		if !u.Offered {
+			t.Errorf("version %d is not offered: %+v", i+1, u)
+		}
+		if u.Kind == schemas.RunUpdate && u.Rows > 0 && (u.PrequentialRMSE == nil || !(*u.PrequentialRMSE > 0) || u.PrequentialLogLoss != nil || !(*u.PrequentialError < 50)) {
+			t.Errorf("version %d: %+v", i+1, u)
+		}
+	}
+	if code, _, stderr := stagewise("weights", "export", "-c", "numbers.yaml", "-o", "numbers.model"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	truth, err := os.ReadFile("test.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = stagewise("predict", "--model", "numbers.model", "-i", "test.csv")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if d := distancesOf(column(t, string(truth), "price"), column(t, stdout, "price")); d.RMSE > 15 {
+		t.Errorf("the newest version has %+v", d)
+	}
+}
+
+// What numbers can't have is refused before anything runs.
+func TestNumbersThatAreRefused(t *testing.T) {
+	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
+	numberRows(t, "train.csv", 1, 20)
+	numberRows(t, "test.csv", 2, 20)
+	for set, want := range map[string]string{
+		"stages.0.link=softmax":               "expected identity, as numbers are predicted",
+		"stages.0.link=calibrated":            "expected identity, as numbers are predicted",
+		"examples.label=a":                    "no label beside examples.targets",
+		"examples.classes=[x, y]":             "no classes beside examples.targets",
+		"examples.class_weight=balanced":      "numbers have no classes",
+		"examples.targets=[price, price]":     "different columns",
+		"examples.weight=price":               "other columns than those of the weight and the features",
+		"examples.columns={drop: [price]}":    "other columns than those of the weight and the features",
+		"examples={from_topic: t, train: []}": "no targets beside examples.from_topic",
+	} {
+		args := []string{"check", "-c", "numbers.yaml", "--set", set}
+		if strings.HasPrefix(set, "examples={") {
+			args = []string{"check", "-c", "numbers.yaml", "--set", "examples.train=[]", "--set", "examples.test=[]", "--set", "examples.from_topic=t", "--set", "examples.format=csv"}
+		}
+		code, stdout, stderr := stagewise(args...)
+		if code != exitWrong || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s%s, expected %s", set, code, stdout, stderr, want)
+		}
+	}
+	for set, want := range map[string]string{
+		"examples.targets=[cost]": `no column "cost"`,
+		"examples.header=false":   "a column is given by its name",
+	} {
+		if code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--set", set); code == exitDone || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", set, code, stderr)
+		}
+	}
+	for field, want := range map[string]string{"": "is not a number to predict", "many": "is not a number to predict", "1e300": "expected a finite number", "NaN": "expected a number to predict"} {
+		if err := os.WriteFile("train.csv", []byte("a,price,b,rate\n1,2,3,4\n1,"+field+",3,4\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet")
+		if code == exitDone || !strings.Contains(stderr, want) || !strings.Contains(stderr, "train.csv: line 3, column 1") {
+			t.Errorf("%q: exit code %d: %s", field, code, stderr)
+		}
+	}
+}
+
+// A server answers with the numbers that predict writes.
+func TestNumbersAreServed(t *testing.T) {
+	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
+	numberRows(t, "train.csv", 1, 500)
+	numberRows(t, "test.csv", 2, 20)
+	if code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--model", "numbers.model"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	_, predicted, _ := stagewise("predict", "--model", "numbers.model", "-i", "test.csv")
+	truth, err := os.ReadFile("test.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := column(t, string(truth), "a"), column(t, string(truth), "b")
+	m, err := readModel("numbers.model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := serve.Defaults()
+	server, err := serve.New(options, serve.Fixed(m), prometheus.NewRegistry(), "numbers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(fmt.Sprintf(`{"columns": ["b", "a"], "rows": [[%v, %v]]}`, b[3], a[3])))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	server.ServeHTTP(answer, request)
+	var got struct {
+		Version     int
+		Targets     []string
+		Predictions [][]float64
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || len(got.Predictions) != 1 || strings.Join(got.Targets, ",") != "price,rate" || strings.Contains(answer.Body.String(), "labels") {
+		t.Fatalf("%v: %s", err, answer.Body)
+	}
+	for c, name := range got.Targets {
+		if want := column(t, predicted, name)[3]; math.Abs(got.Predictions[0][c]-want) > 1e-5*math.Abs(want) {
+			t.Errorf("%s: %v, expected %v", name, got.Predictions[0][c], want)
+		}
+	}
+	if label := m.Predict([]float32{float32(a[3]), float32(b[3])}, nil); label != "" {
+		t.Errorf("a number has the label %q", label)
+	}
+}

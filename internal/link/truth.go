@@ -1,0 +1,43 @@
+package link
+
+import "github.com/stagewise/stagewise/internal/kernel"
+
+// Truth is what the scores of n rows should have predicted, y.
+type Truth struct {
+	// Classes are the classes of rows that have one each (n). A negative one says that y is not known.
+	Classes []int32
+	// Targets is y (n × k) of rows that have numbers, or 1 for each of their labels and 0 for the others. Without rows y is the indicator of
+	// the class.
+	Targets kernel.Dense
+}
+
+// addTo adds y to x, n × k, and clears the rows whose y is not known.
+func (t Truth) addTo(x kernel.Dense) {
+	for i, class := range t.Classes {
+		row := x.Row(i)
+		switch {
+		case class < 0:
+			clear(row)
+		case t.Targets.Rows > 0:
+			for c, y := range t.Targets.Row(i) {
+				row[c] += y
+			}
+		default:
+			row[class]++
+		}
+	}
+}
+
+// Residuals turns predictions (n × k) into y − prediction in place. Rows whose y is not known become 0.
+func (t Truth) Residuals(prediction kernel.Dense) {
+	for i, p := range prediction.Data {
+		prediction.Data[i] = -p
+	}
+	t.addTo(prediction)
+}
+
+// Write writes y into dst (n × k). Rows whose y is not known become 0.
+func (t Truth) Write(dst kernel.Dense) {
+	clear(dst.Data)
+	t.addTo(dst)
+}

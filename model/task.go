@@ -1,0 +1,51 @@
+package model
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// regionOf returns where the predictions of a task lie.
+func regionOf(task schemas.Task) link.Region {
+	switch task {
+	case schemas.SeveralLabels:
+		return link.Hypercube
+	case schemas.Numbers:
+		return link.Space
+	}
+	return link.Simplex
+}
+
+// LinkOf returns the link of a stage of a plan, over what the plan's versions predict. The plan must pass [CheckPlan].
+func LinkOf(plan *schemas.Plan, number int) link.Link {
+	return link.Named(plan.Stages[number].Link).On(regionOf(plan.Task()))
+}
+
+// LinksOf returns the names of the links that stages of a task may have.
+func LinksOf(task schemas.Task) (names []string) {
+	for _, l := range link.All() {
+		if l.Suits(regionOf(task)) {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// CheckLink returns a problem with the key link if a stage of a task can't have the link.
+func CheckLink[S ~string](task schemas.Task, name S) (problems []schemas.Problem) {
+	names := LinksOf(task)
+	if slices.Contains(names, string(name)) {
+		return nil
+	}
+	want, of := strings.Join(names, ", "), ""
+	switch task {
+	case schemas.SeveralLabels:
+		of = ", as rows have several labels (examples.labels)"
+	case schemas.Numbers:
+		of = ", as numbers are predicted (examples.targets)"
+	}
+	return []schemas.Problem{{Key: "link", Value: string(name), Want: want + of}}
+}

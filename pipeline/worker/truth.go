@@ -1,0 +1,43 @@
+package worker
+
+import (
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// numbersOf returns the numbers of a message's rows that are to be predicted (n × k), as they are, and marks the rows without any as unlabelled.
+func numbersOf(plan *schemas.Plan, examples *schemas.Examples, rows accumulate.Rows) ([]float64, error) {
+	targets, known := make([]float64, examples.Rows*len(plan.Targets)), make([]bool, examples.Rows)
+	if err := examples.Targets(targets, known, plan.Targets); err != nil {
+		return nil, err
+	}
+	for i := range rows.Classes {
+		if rows.Classes[i] = 0; !known[i] {
+			rows.Classes[i] = schemas.Unlabelled
+		}
+	}
+	return targets, nil
+}
+
+// standardizer is a preparation, or a model, whose numbers are standardised.
+type standardizer interface {
+	Standardize(dst kernel.Dense, targets []float64)
+}
+
+// standardized returns numbers (n × k) as the stages of by predict them.
+func standardized(by standardizer, targets []float64, k int) kernel.Dense {
+	dst := kernel.NewDense(len(targets)/k, k)
+	by.Standardize(dst, targets)
+	return dst
+}
+
+// labelsOf finds the classes of a message's rows among labels, or marks them as unlabelled. unknown is called with each label that is no class, of
+// a chain that may learn it later. Otherwise such a label is an error.
+func labelsOf(plan *schemas.Plan, examples *schemas.Examples, rows accumulate.Rows, labels *schemas.Labels, unknown func(label string)) error {
+	if plan.Chain != nil && plan.Chain.Open {
+		examples.KnownClasses(rows.Classes, labels, unknown)
+		return nil
+	}
+	return examples.Classes(rows.Classes, labels)
+}
