@@ -19,11 +19,15 @@ const (
 
 // AddQuality adds the metrics of the final probabilities (n × k) of the labelled rows: log loss, Brier score, bins of
 // confidence and, up to 724 classes, the confusion matrix. predicted is the class that each row predicts. Of rows of numbers it adds what
-// AddDistances does.
+// AddDistances does, of rows with several labels what AddLabels does.
 func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int32) {
 	k := probabilities.Cols
-	if rows.Task == schemas.Numbers {
+	switch rows.Task {
+	case schemas.Numbers:
 		s.AddDistances(rows, probabilities)
+		return
+	case schemas.SeveralLabels:
+		s.AddLabels(rows, probabilities)
 		return
 	}
 	quality := s.Field(schemas.FieldQuality, schemas.Splits, 2)
@@ -90,7 +94,7 @@ func (s *Sum) QualityOf(split schemas.Split, k int) (q Quality) {
 			q.Bins = append(q.Bins, schemas.ReliabilityBin{Weight: bin[0], Confidence: bin[1] / bin[0], Accuracy: bin[2] / bin[0]})
 		}
 	}
-	if k <= maxConfusionClasses {
+	if _, has := s.Tensors().Find(schemas.FieldConfusion); has && k <= maxConfusionClasses {
 		for row := range rowsOf(s.Field(schemas.FieldConfusion, schemas.Splits, k, k), int(split), k, k) {
 			counts := make([]int64, k)
 			for c, n := range row {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/viper"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -76,10 +77,18 @@ func (s *settings) decode() (*Config, error) {
 		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
 			stage.Link = schemas.Link(model.LinksOf(schemas.Numbers)[0])
 		}
+		if labels, ok := s.values["examples.labels"].value.(string); ok && labels == ingest.LabelsSeveral {
+			stage.Link = schemas.Link(model.LinksOf(schemas.SeveralLabels)[0])
+		}
 		if s.anyBelow(key + ".stop") {
 			stage.Stop = DefaultStop()
 		}
 		c.Stages = append(c.Stages, stage)
+	}
+	if labels, ok := s.values["examples.labels"].value.(string); ok && labels == ingest.LabelsSeveral {
+		if _, set := s.values["examples.holdout"]; !set {
+			c.Examples.Holdout = ingest.DefaultSeveralHoldout
+		}
 	}
 	v := viper.New()
 	if err := v.MergeConfigMap(s.nested()); err != nil {

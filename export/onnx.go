@@ -30,7 +30,7 @@ func writeONNX(w io.Writer, m *model.Model) error {
 		return SparseError{ONNX}
 	}
 	if m.Task() != schemas.OneLabel {
-		return errors.New("format onnx: the model predicts numbers: expected a model of one label a row; the format arrow has all models")
+		return errors.New("format onnx: the model predicts numbers or several labels: expected a model of one label a row; the format arrow has all models")
 	}
 	about, err := metadata(m)
 	if err != nil {

@@ -31,7 +31,7 @@ type safetensor struct {
 
 func writeSafetensors(w io.Writer, m *model.Model) error {
 	if m.Task() != schemas.OneLabel {
-		return errors.New("format safetensors: the model predicts numbers: expected a model of one label a row; the format arrow has all models")
+		return errors.New("format safetensors: the model predicts numbers or several labels: expected a model of one label a row; the format arrow has all models")
 	}
 	about, err := metadata(m)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -105,8 +106,11 @@ func arrowKind(t arrow.DataType) kind {
 	case *arrow.DictionaryType:
 		return arrowKind(t.ValueType)
 	case *arrow.ListType, *arrow.LargeListType, *arrow.FixedSizeListType:
-		if k := arrowKind(t.(arrow.ListLikeType).Elem()); k == whole || k == numeric {
+		switch arrowKind(t.(arrow.ListLikeType).Elem()) {
+		case whole, numeric:
 			return list
+		case text:
+			return textList
 		}
 	}
 	return unread
@@ -183,6 +187,30 @@ func (t *arrowTable) numbers(column int, put func(i int, v float64) error) error
 			}
 		}
 		return nil
+	})
+}
+
+// lists implements wordLists.
+func (t *arrowTable) lists(column int, put func(row int, items []string, null bool) error) error {
+	return t.each(column, func(row int, c arrowCells, at int) error {
+		if c.isNull(at) {
+			return put(row, nil, true)
+		}
+		from, to := c.lists.ValueOffsets(at)
+		items := make([]string, 0, to-from)
+		for i := int(from); i < int(to); i++ {
+			switch {
+			case c.values.isNull(i):
+				items = append(items, "")
+			case c.values.text != nil:
+				items = append(items, c.values.text(i))
+			case c.values.whole != nil:
+				items = append(items, strconv.FormatInt(c.values.whole(i), 10))
+			default:
+				return fmt.Errorf("row %d, counted from 0: a list of numbers with fractions: expected labels", t.read+int64(row))
+			}
+		}
+		return put(row, items, false)
 	})
 }
 

@@ -17,7 +17,8 @@ const (
 	feature  role = iota // a number, or a list of them
 	category             // a word, of which several features are made
 	label
-	target // a number to predict
+	target    // a number to predict
+	indicator // 1 in the rows with a label
 	weight
 	counted // a text, whose words are counted
 	ignored
@@ -48,13 +49,17 @@ type layout struct {
 	table        schemas.Columns   // that the features are of; nil: nobody knows what they are called
 	tableText    string            // of table. Each message has it
 	labels       map[string]string // see word
+	indicated    map[int]string    // the labels of columns of 0 and 1
 	missing      map[string]bool   // words that say that a value is missing
 	// locate returns a *FileError at a column; -1: at no particular one.
 	locate func(column int, err error) error
 }
 
 func newLayout(o Options, defaultLabel Column, columns int, locate func(int, error) error) layout {
-	l := layout{options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, words: counter{Text: o.Words}, labels: map[string]string{}, missing: map[string]bool{}, locate: locate}
+	l := layout{
+		options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, words: counter{Text: o.Words},
+		labels: map[string]string{}, indicated: map[int]string{}, missing: map[string]bool{}, locate: locate,
+	}
 	for _, class := range o.Classes {
 		l.labels[class] = class
 	}
@@ -152,7 +157,7 @@ func (l *layout) finish() error {
 // rowBytes returns how many bytes of a message a row with this label takes. It returns an error if not even a message of this row alone
 // holds it.
 func (l *layout) rowBytes(label string) (int, error) {
-	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + sparseValueBytes*len(l.words.places)
+	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + l.listBytes(label) + sparseValueBytes*len(l.words.places)
 	if len(l.tableText)+row > maxBatchBytes {
 		long := "label"
 		if len(l.words.places) > 0 {
@@ -171,16 +176,33 @@ func (l *layout) targetBytes() int {
 	return 8*len(l.options.Targets) + 1
 }
 
+// listBytes returns how many bytes more than its text a list of labels takes at most: each label has an offset, and two bytes of the text at least.
+func (l *layout) listBytes(text string) int {
+	if !l.options.several() {
+		return 0
+	}
+	bytes := 2*len(text) + 8
+	for _, label := range l.indicated {
+		bytes += len(label) + 4
+	}
+	return bytes
+}
+
 func (l *layout) width() int { return l.features }
 
 func (l *layout) columns() schemas.Columns { return l.table }
 
 // reading has numbers, as a column that is given by its name is the same one.
 func (l *layout) reading() (how reading) {
+	if l.options.several() {
+		how.Labels, how.LabelSeparator = l.options.Labels, l.options.LabelSeparator
+	}
 	for at, cell := range l.cells {
 		switch cell.role {
 		case label:
 			how.Label = strconv.Itoa(at)
+		case indicator:
+			how.LabelColumns = append(how.LabelColumns, at)
 		case target:
 			if how.Targets == nil {
 				how.Targets = make([]int, len(l.options.Targets))

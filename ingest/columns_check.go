@@ -10,7 +10,7 @@ import (
 // namedColumns returns all columns that the options name.
 func (o Options) namedColumns() []Column {
 	all := []Column{o.Label, o.Weight, o.Text}
-	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical, o.Targets} {
+	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical, o.Targets, o.LabelColumns} {
 		for _, c := range list {
 			all = append(all, Column(c))
 		}
@@ -30,7 +30,7 @@ func (o Options) checkColumns(formats []format) (problems []schemas.Problem) {
 	}
 	isLabel := func(c Column) bool {
 		isDefault := func(f format) bool { return c == f.label }
-		return c != "" && len(o.Targets) == 0 && (c == o.Label || o.Label == "" && slices.ContainsFunc(formats, isDefault))
+		return c != "" && len(o.Targets) == 0 && len(o.LabelColumns) == 0 && (c == o.Label || o.Label == "" && slices.ContainsFunc(formats, isDefault))
 	}
 	negative("label", o.Label)
 	negative("weight", o.Weight)

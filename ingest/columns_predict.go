@@ -124,10 +124,10 @@ func (l *layout) usedPlaces(n int) ([]int, error) {
 		used = slices.Compact(used)
 	}
 	leave := []Column{o.Weight}
-	for _, c := range o.Targets {
+	for _, c := range slices.Concat(o.Targets, o.LabelColumns) {
 		leave = append(leave, Column(c))
 	}
-	if len(o.Targets) == 0 {
+	if len(o.Targets) == 0 && len(o.LabelColumns) == 0 {
 		leave = append(leave, cmp.Or(o.Label, l.defaultLabel))
 	}
 	for _, c := range o.Columns.Drop {

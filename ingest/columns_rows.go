@@ -32,7 +32,26 @@ func (l *layout) appendRow(b *schemas.ExampleRows, row []string, parse func(fiel
 			if err := l.category(cell, features, field); err != nil {
 				return l.locate(i, err)
 			}
+		case indicator:
+			has, err := indicate(field)
+			if err != nil {
+				return l.locate(i, err)
+			}
+			if len(b.LabelLists) == b.Rows {
+				b.LabelLists = append(b.LabelLists, []string{})
+			}
+			if has {
+				b.LabelLists[b.Rows] = append(b.LabelLists[b.Rows], l.indicated[i])
+			}
 		case label:
+			if l.options.several() {
+				labels, err := l.split(field)
+				if err != nil {
+					return l.locate(i, err)
+				}
+				b.LabelLists = append(b.LabelLists, labels)
+				continue
+			}
 			word, err := l.word(field)
 			if err != nil {
 				return l.locate(i, err)

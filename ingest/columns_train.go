@@ -35,6 +35,12 @@ func (l *layout) assign() (err error) {
 		}
 		return l.assignRest()
 	}
+	if len(o.LabelColumns) > 0 {
+		if err := l.assignLabelColumns(); err != nil {
+			return err
+		}
+		return l.assignWeight()
+	}
 	if l.label, err = l.column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
 		if o.Label == "" {
 			err = l.locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", quote(string(l.defaultLabel)), someNames(l.names)))
@@ -64,6 +70,8 @@ func (l *layout) assignWeight() (err error) {
 	switch l.cells[l.weight].role {
 	case label:
 		return l.locate(l.weight, errors.New("both the label and the weight"))
+	case indicator:
+		return l.locate(l.weight, errors.New("both a column of a label and the weight"))
 	case target:
 		return l.locate(l.weight, errors.New("both a target and the weight"))
 	}

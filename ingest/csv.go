@@ -19,7 +19,7 @@ func csvFormat() format {
 		patterns: []string{"*.csv"},
 		files:    1,
 		label:    csvLabel,
-		keys:     []string{"label", "targets", "weight", "text", "words.columns", "words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+		keys:     []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.columns", "words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
 		check:    checkDelimiter,
 		open:     openCSV,
 		words:    csvWords,
@@ -128,7 +128,7 @@ func (r *csvReader) readError(err error) error {
 // for the next batch.
 func (r *csvReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
-	*b = schemas.ExampleRows{Cols: r.features, Columns: r.table, Floats: b.Floats[:0], Words: b.Words[:0], Targets: b.Targets[:0], Weights: b.Weights[:0]}
+	*b = schemas.ExampleRows{Cols: r.features, Columns: r.table, Floats: b.Floats[:0], Words: b.Words[:0], LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0]}
 	if r.text >= 0 {
 		b.Sparse, b.Floats = &r.rows, nil
 		r.rows.Reset()

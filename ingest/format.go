@@ -77,11 +77,14 @@ type reading struct {
 	Weight string
 	Header bool // the first row is no example
 
-	Delimiter     string           `json:",omitempty"` // if it is not a comma
-	Ignored       []int            `json:",omitempty"` // numbers of columns that are left out
-	Categories    []schemas.Column `json:",omitempty"` // the columns of words, with their words
-	Targets       []int            `json:",omitempty"` // numbers of the columns to predict, in the order of the key
-	MissingValues []string         `json:",omitempty"` // if they are not the default
+	Delimiter      string           `json:",omitempty"` // if it is not a comma
+	Ignored        []int            `json:",omitempty"` // numbers of columns that are left out
+	Categories     []schemas.Column `json:",omitempty"` // the columns of words, with their words
+	Labels         string           `json:",omitempty"` // if an example may have several
+	LabelSeparator string           `json:",omitempty"` // between the labels of a text, if it is not any
+	LabelColumns   []int            `json:",omitempty"` // numbers of the columns of 0 and 1
+	Targets        []int            `json:",omitempty"` // numbers of the columns to predict, in the order of the key
+	MissingValues  []string         `json:",omitempty"` // if they are not the default
 
 	Text  string `json:",omitempty"` // the number of the column of texts
 	Words *Text  `json:",omitempty"` // how it is read

@@ -37,6 +37,10 @@ func Keys() []schemas.Key {
 		{Name: "text", Meaning: readBy("text") + ": a column of texts, by its number from 0 or by its name: its words are counted, and the counts are the features, sparse rows; other columns than it, the label and the weight are left out; none: no texts"},
 		{Name: "words.columns", Meaning: "with `text`: how many columns a hash gives the words to; words that share one count as one"},
 		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: the most words that are counted together too, as 2 counts each pair of words that follow one another; at most %d", maxPhrases)},
+		{Name: "labels", Meaning: "how many labels an example may have: `one`, or `several`, or none of them: a list of `arrow`, a text with separators, or columns of 0 and 1. " +
+			"Links are then `identity`, `logistic` and `calibrated`; thresholds are chosen on the holdout rows, one for each metric: without the key `holdout` a fifth of the training rows"},
+		{Name: "label_separator", Meaning: readBy("label_separator") + ": with several labels, what stands between those of a text; none: a comma, a semicolon or a bar"},
+		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, the columns that have 1 in the rows with the label that the column is called and 0 in the others; none: the column `label` has all labels of a row"},
 		{Name: "targets", Meaning: readBy("targets") + ": the columns of numbers that are predicted in place of a label, by their numbers or names; in messages of the examples topic the column `targets`, a list of so many numbers. " +
 			"Errors are then in percent of the variance; the report has the root mean squared error, the mean absolute error and R² of each; none: a label is predicted"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if a key gives a column by its name"},

@@ -14,7 +14,7 @@ const inspectRows = 10_000
 // the number of a row: it has fractions, or more different values than a tenth of the rows. each calls put for the labels of the first
 // rows, until put returns false.
 func (l *layout) inspectLabels(each func(put func(label string) bool) error) error {
-	if l.label < 0 || l.options.Label != "" || len(l.options.Classes) > 0 {
+	if l.label < 0 || l.options.several() || l.options.Label != "" || len(l.options.Classes) > 0 {
 		return nil
 	}
 	labels, rows, fraction := map[string]bool{}, 0, ""

@@ -17,9 +17,10 @@ import (
 func libsvmFormat() format {
 	return format{
 		name:         "libsvm",
-		meaning:      "LIBSVM and SVMlight: sparse rows, a label and `index:value` for each feature that is not 0",
+		meaning:      "LIBSVM and SVMlight: sparse rows, a label and `index:value` for each feature that is not 0; with several labels `1,5,7` in the place of one",
 		patterns:     []string{"*.libsvm", "*.svm", "*.svmlight"},
 		files:        1,
+		keys:         []string{"label_separator"},
 		open:         func(files []*content, o Options) (reader, error) { return newLIBSVMReader(files[0], o) },
 		openFeatures: openLIBSVMFeatures,
 	}
@@ -72,7 +73,7 @@ const sparseValueBytes = 9
 // next reads up to BatchRows rows. A row that does not fit the message is left for the next batch.
 func (r *libsvmReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
-	*b = schemas.ExampleRows{Sparse: &r.rows, Words: b.Words[:0]}
+	*b = schemas.ExampleRows{Sparse: &r.rows, Words: b.Words[:0], LabelLists: b.LabelLists[:0]}
 	r.rows.Reset()
 	for size := 0; ; {
 		err := r.read()
@@ -82,7 +83,8 @@ func (r *libsvmReader) next() (*schemas.ExampleRows, error) {
 		case err != nil:
 			return nil, err
 		}
-		row := rowOverhead + schemas.MaxLabel + sparseValueBytes*bytes.Count(r.text, []byte{':'})
+		label, _, _ := r.cutLabel()
+		row := rowOverhead + schemas.MaxLabel + r.listBytes(string(label)) + sparseValueBytes*bytes.Count(r.text, []byte{':'})
 		if row > maxBatchBytes {
 			return nil, r.fail(-1, fmt.Errorf("the example does not fit a message of %d bytes", schemas.MaxMessage))
 		}
@@ -145,19 +147,14 @@ func (r *libsvmReader) readLine() ([]byte, error) {
 
 // appendLine appends the row of the line read last.
 func (r *libsvmReader) appendLine(b *schemas.ExampleRows) error {
-	rest, field := r.text, 0
-	token, after := cutField(rest)
-	if bytes.IndexByte(token, ':') < 0 {
-		rest, field = after, 1
-		if !r.options.predicts {
-			if err := r.appendLabel(b, token); err != nil {
-				return err
-			}
+	label, rest, field := r.cutLabel()
+	if !r.options.predicts {
+		if err := r.appendLabel(b, label, field > 0); err != nil {
+			return err
 		}
-	} else if !r.options.predicts {
-		return r.fail(0, fmt.Errorf("%s: expected a label before the features", quote(string(token))))
 	}
 	for last := int64(-1); len(rest) > 0; field++ {
+		var token []byte
 		token, rest = cutField(rest)
 		index, value, err := parsePair(token)
 		if err == nil && index <= last {
@@ -176,9 +173,31 @@ func (r *libsvmReader) appendLine(b *schemas.ExampleRows) error {
 	return nil
 }
 
-func (r *libsvmReader) appendLabel(b *schemas.ExampleRows, token []byte) error {
+// cutLabel returns the first field of the line read last, if it is no feature, the rest, and the number of the field that the rest begins with.
+func (r *libsvmReader) cutLabel() (label, rest []byte, field int) {
+	token, after := cutField(r.text)
+	if bytes.IndexByte(token, ':') >= 0 {
+		return nil, r.text, 0
+	}
+	return token, after, 1
+}
+
+// appendLabel appends the label of the line read last, or its labels; there says whether the line has a field for it.
+func (r *libsvmReader) appendLabel(b *schemas.ExampleRows, token []byte, there bool) error {
+	if r.options.several() {
+		labels, err := r.split(string(token))
+		if err != nil {
+			return r.fail(0, err)
+		}
+		b.LabelLists = append(b.LabelLists, labels)
+		return nil
+	}
+	if !there {
+		first, _ := cutField(r.text)
+		return r.fail(0, fmt.Errorf("%s: expected a label before the features", quote(string(first))))
+	}
 	if bytes.IndexByte(token, ',') >= 0 {
-		return r.fail(0, fmt.Errorf("labels %s: expected one label", quote(string(token))))
+		return r.fail(0, fmt.Errorf("labels %s: expected one label; examples.labels: several takes several", quote(string(token))))
 	}
 	word, known := r.labels[string(token)] // does not allocate
 	if !known {

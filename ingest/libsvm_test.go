@@ -29,7 +29,7 @@ func TestLIBSVM(t *testing.T) {
 
 		{"empty", "", nil, "rows.libsvm: an empty file"},
 		{"label of no class", "1 1:1\n7 1:1\n", []string{"1"}, `rows.libsvm: line 2, column 0: label "7" is not one of the classes`},
-		{"several labels", "1,5 1:1\n", nil, `rows.libsvm: line 1, column 0: labels "1,5": expected one label`},
+		{"several labels", "1,5 1:1\n", nil, `rows.libsvm: line 1, column 0: labels "1,5": expected one label; examples.labels: several takes several`},
 		{"no label", "1:1 2:1\n", nil, `rows.libsvm: line 1, column 0: "1:1": expected a label before the features`},
 		{"label that is not UTF-8", "\xff 1:1\n", nil, `rows.libsvm: line 1, column 0: label "\xff" is not UTF-8`},
 		{"descending", "1 1:1\n1 5:1 4:1\n", nil, "rows.libsvm: line 2, column 2: index 4 after 5: expected ascending indices, each once"},
@@ -42,7 +42,7 @@ func TestLIBSVM(t *testing.T) {
 		{"no value", "1 1:\n", nil, `rows.libsvm: line 1, column 1: "1:": expected index:value, the value a number`},
 		{"no index", "1 x:1\n", nil, `rows.libsvm: line 1, column 1: "x:1": expected index:value, the index a whole number`},
 		{"query", "1 qid:3 1:1\n", nil, `rows.libsvm: line 1, column 1: "qid:3": expected index:value, the index a whole number`},
-		{"CSV", "1,2,3\n", nil, `rows.libsvm: line 1, column 0: labels "1,2,3": expected one label`},
+		{"CSV", "1,2,3\n", nil, `rows.libsvm: line 1, column 0: labels "1,2,3": expected one label; examples.labels: several takes several`},
 		{"a word", "1 1:1 spam\n", nil, `rows.libsvm: line 1, column 2: "spam": expected index:value`},
 		{"wide", "1 1:1\n" + wide, nil, "rows.libsvm: line 2: the example does not fit a message of 900000 bytes"},
 		{"long line", "1 1:1\n1 " + strings.Repeat("1", maxRowBytes), nil, "rows.libsvm: line 2: a line of more than 4 MiB"},
@@ -62,6 +62,32 @@ func TestLIBSVM(t *testing.T) {
 				t.Errorf("%s, expected %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A line has any number of labels if the options say so.
+func TestLIBSVMOfSeveralLabels(t *testing.T) {
+	for content, want := range map[string]string{
+		"1,5,7 1:2\n2 0:1\n3:4\n": `[["1" "5" "7"] ["2"] []]`,
+		"a|b 1:2\n":               `[["a" "b"]]`,
+		"1:2\n2 1:1 # 3\n":        `[[] ["2"]]`,
+		"1,,7 1:2\n":              `rows.libsvm: line 1, column 0: label 1 of "1,,7": an empty label`,
+		"1,\xff 1:2\n":            `rows.libsvm: line 1, column 0: label 1 of "1,\xff": label "\xff" is not UTF-8`,
+		"1,5 5:1 4:1\n":           "rows.libsvm: line 1, column 2: index 4 after 5: expected ascending indices, each once",
+	} {
+		f := newFolder(t)
+		o := Defaults()
+		o.Labels, o.Train = LabelsSeveral, []string{f.write(t, "rows.libsvm", []byte(content))}
+		rows, err := readSources(o)
+		got := ""
+		if err != nil {
+			got = f.text(err)
+		} else {
+			got = fmt.Sprintf("%q", rows[0].LabelLists)
+		}
+		if got != want {
+			t.Errorf("%q: %s, expected %s", content, got, want)
+		}
 	}
 }
 

@@ -39,6 +39,14 @@ type Options struct {
 	// Text is a column of texts, whose words become features as Words says; "": none.
 	Text  Column `mapstructure:"text" yaml:"text"`
 	Words Text   `mapstructure:"words" yaml:"words"`
+	// Labels is how many labels an example may have: LabelsOne, which "" is too, or
+	// LabelsSeveral.
+	Labels string `mapstructure:"labels" yaml:"labels"`
+	// LabelSeparator stands between the labels of a text; "": any of , ; and |.
+	LabelSeparator string `mapstructure:"label_separator" yaml:"label_separator"`
+	// LabelColumns are columns that have 1 in the rows with the label that the
+	// column is called, and 0 in the others; none: one column has all labels.
+	LabelColumns []string `mapstructure:"label_columns" yaml:"label_columns"`
 	// Targets are columns of numbers that are predicted, in place of a label; none:
 	// a label is.
 	Targets []string `mapstructure:"targets" yaml:"targets"`
@@ -101,7 +109,9 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText()}
+	return Options{
+		Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText(),
+	}
 }
 
 // Column names a column by its number, from 0, or by its name in the header. A
@@ -186,6 +196,7 @@ func (o Options) check(files []string) []schemas.Problem {
 		}
 	}
 	problems = append(problems, o.checkTargets(files)...)
+	problems = append(problems, o.checkLabels(files)...)
 	if o.Missing != MissingError && o.Missing != MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")
 	}

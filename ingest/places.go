@@ -26,6 +26,9 @@ func TrainedOn(plan *schemas.Plan) Options {
 		o.Text, o.Words = Column(input.Text), Text{Columns: input.WordColumns, Phrases: input.WordPhrases}
 	}
 	o.Missing, o.Targets = plan.Missing, plan.Targets
+	if o.LabelColumns = input.LabelColumns; plan.Task() == schemas.SeveralLabels {
+		o.Labels = LabelsSeveral
+	}
 	return o
 }
 

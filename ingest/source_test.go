@@ -59,6 +59,7 @@ func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.Exa
 			whole.Sparse = joined(whole.Sparse, rows.Sparse)
 		}
 		whole.Words = append(whole.Words, rows.Words...)
+		whole.LabelLists = append(whole.LabelLists, rows.LabelLists...)
 		whole.Numbers = append(whole.Numbers, rows.Numbers...)
 		whole.Weights = append(whole.Weights, rows.Weights...)
 		whole.Splits = append(whole.Splits, rows.Splits...)

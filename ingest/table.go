@@ -16,7 +16,8 @@ const (
 	numeric             // floating-point numbers
 	whole               // whole numbers; booleans are 0 and 1
 	text
-	list // of numbers, as many in each row
+	list     // of numbers, as many in each row
+	textList // lists of texts
 )
 
 // field is a column of a table, as its file describes it.
@@ -40,6 +41,13 @@ type table interface {
 	wholes(column int, put func(row int, v int64, null bool) error) error
 	// texts calls put for each value of a column of text in the current rows. v is valid during the call.
 	texts(column int, put func(row int, v string, null bool) error) error
+}
+
+// wordLists is a table that may have lists of labels.
+type wordLists interface {
+	// lists calls put for each list of a column in the current rows, with its texts or whole numbers as texts. An entry that is null is "". null says
+	// that there is no list.
+	lists(column int, put func(row int, items []string, null bool) error) error
 }
 
 // singleLists is a table that may have lists of float32 as they are in memory.
@@ -72,7 +80,7 @@ const tableLabel = "label"
 // tableFormat returns a format whose files are tables.
 func tableFormat(f format, open func(*content) (table, error)) format {
 	f.files, f.label = 1, tableLabel
-	f.keys = []string{"label", "targets", "weight", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
 	f.open = func(files []*content, o Options) (reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -149,6 +157,9 @@ func (r *tableReader) checkTypes() error {
 		f := r.fields[i]
 		isText, isNumber := f.kind == text || f.kind == whole, f.kind == numeric || f.kind == whole
 		switch {
+		case c.role == label && r.options.several() && (f.kind == list || f.kind == textList):
+		case c.role == indicator && f.kind != whole:
+			return r.fail(i, fmt.Errorf("a column of a label of type %s: expected booleans, or whole numbers that are 0 or 1", f.typ))
 		case c.role == label && !isText:
 			return r.fail(i, fmt.Errorf("labels of type %s: expected text or whole numbers", f.typ))
 		case c.role == target && !isNumber:

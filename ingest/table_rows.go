@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -22,8 +23,11 @@ func (r *tableReader) next() (rows *schemas.ExampleRows, err error) {
 	from, to, size := r.emitted, r.emitted, len(r.tableText)
 	for ; to < b.Rows; to++ {
 		label := ""
-		if len(b.Words) > 0 {
+		switch {
+		case len(b.Words) > 0:
 			label = b.Words[to]
+		case len(b.LabelLists) > 0:
+			label = strings.Join(b.LabelLists[to], ",")
 		}
 		row, err := r.rowBytes(label)
 		if err != nil {
@@ -37,6 +41,9 @@ func (r *tableReader) next() (rows *schemas.ExampleRows, err error) {
 	r.batch = schemas.ExampleRows{Rows: to - from, Cols: b.Cols, Columns: r.layout.table, Floats: b.Floats[from*b.Cols : to*b.Cols]}
 	if len(b.Words) > 0 {
 		r.batch.Words = b.Words[from:to]
+	}
+	if len(b.LabelLists) > 0 {
+		r.batch.LabelLists = b.LabelLists[from:to]
 	}
 	if len(b.Numbers) > 0 {
 		r.batch.Numbers = b.Numbers[from:to]
@@ -74,13 +81,15 @@ func (r *tableReader) readBlock() error {
 		b.Floats = make([]float32, n*b.Cols)
 	}
 	b.Words, b.Numbers, b.Weights = b.Words[:0], b.Numbers[:0], b.Weights[:0]
-	b.Targets = b.Targets[:0]
+	b.Targets, b.LabelLists = b.Targets[:0], b.LabelLists[:0]
 	for i, c := range r.cells {
 		switch c.role {
 		case feature:
 			err = r.readFeatures(i, c)
 		case category:
 			err = r.readCategories(i, c)
+		case indicator:
+			err = r.readIndicators(i)
 		case label:
 			err = r.readLabels(i)
 		case target:
@@ -194,7 +203,64 @@ func (r *tableReader) readWeights(column int) error {
 	})
 }
 
+// readIndicators reads a column that has 1 in the rows with a label.
+func (r *tableReader) readIndicators(column int) error {
+	for len(r.block.LabelLists) < r.block.Rows {
+		r.block.LabelLists = append(r.block.LabelLists, []string{})
+	}
+	return r.table.wholes(column, func(row int, v int64, null bool) error {
+		field := strconv.FormatInt(v, 10)
+		if null {
+			field = ""
+		}
+		has, err := indicate(field)
+		if err != nil {
+			return r.failAt(row, err)
+		}
+		if has {
+			r.block.LabelLists[row] = append(r.block.LabelLists[row], r.indicated[column])
+		}
+		return nil
+	})
+}
+
+// readLists reads the labels of rows that may have several: lists, or texts with separators.
+func (r *tableReader) readLists(column int) error {
+	if k := r.fields[column].kind; k == text || k == whole {
+		return r.texts(column, func(row int, field string, null bool) error {
+			labels, err := r.split(strings.TrimSpace(field))
+			if err != nil {
+				return r.failAt(row, err)
+			}
+			r.block.LabelLists = append(r.block.LabelLists, labels)
+			return nil
+		})
+	}
+	t, ok := r.table.(wordLists)
+	if !ok {
+		return errors.New("lists of labels are read from arrow: write that, or a text with separators, or a column of 0 and 1 for each label")
+	}
+	return t.lists(column, func(row int, items []string, null bool) error {
+		labels := make([]string, 0, len(items))
+		for i, item := range items {
+			word, err := r.word(item)
+			if err != nil {
+				return r.failAt(row, fmt.Errorf("label %d of the list: %w", i, err))
+			}
+			labels = append(labels, word)
+		}
+		if null {
+			labels = nil
+		}
+		r.block.LabelLists = append(r.block.LabelLists, labels)
+		return nil
+	})
+}
+
 func (r *tableReader) readLabels(column int) error {
+	if r.options.several() {
+		return r.readLists(column)
+	}
 	noLabel := errors.New("no label")
 	if r.fields[column].kind == text {
 		return r.table.texts(column, func(row int, text string, null bool) error {

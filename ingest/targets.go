@@ -13,7 +13,7 @@ import (
 
 // Task returns what a model of the examples predicts.
 func (o Options) Task() schemas.Task {
-	return (&schemas.Plan{Targets: o.Targets}).Task()
+	return (&schemas.Plan{Targets: o.Targets, Labels: o.PlanLabels()}).Task()
 }
 
 // checkTargets finds impossible targets, and what is impossible beside them, of examples in these files.

@@ -49,3 +49,23 @@ func CheckLink[S ~string](task schemas.Task, name S) (problems []schemas.Problem
 	}
 	return []schemas.Problem{{Key: "link", Value: string(name), Want: want + of}}
 }
+
+// Threshold returns the least probability of the labels that rows are given, of a model of several labels a row.
+func (m *Model) Threshold() float64 {
+	if t := m.Manifest.Thresholds; t != nil {
+		return t.MicroF1
+	}
+	return 0.5
+}
+
+// Given returns the labels that a row with these probabilities (k) is given by a model of several labels a row: none, or some in the order of
+// [Model.Labels].
+func (m *Model) Given(probabilities []float32) []string {
+	given, threshold := []string{}, m.Threshold()
+	for c, p := range probabilities {
+		if float64(p) >= threshold {
+			given = append(given, m.Labels()[c])
+		}
+	}
+	return given
+}

@@ -16,7 +16,7 @@ import (
 // messages without a source.
 func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, r retention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
-		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: p.archiveTopic(),
 	}
@@ -89,7 +89,7 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 
 func inputOf(o ingest.Options) schemas.Input {
 	input := schemas.Input{
-		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), Header: o.Header, Delimiter: o.Delimiter,
+		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header, Delimiter: o.Delimiter,
 		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
 	}
 	if o.Text != "" {

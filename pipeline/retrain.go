@@ -474,7 +474,7 @@ func (e *NewClassError) Error() string {
 func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
 	plan = &schemas.Plan{
-		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: r.archiveTopic(), Spans: spans,
 		Chain: &schemas.Chain{Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},

@@ -35,12 +35,13 @@ type ExampleRows struct {
 	Floats     []float32 // features; a missing one is NaN
 	Bytes      []uint8   // features that are small whole numbers, as in images; they take a quarter of the space
 	Sparse     *SparseRows
-	Words      []string  // labels that are text
-	Numbers    []int64   // labels that are whole numbers
-	Targets    []float64 // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
-	Weights    []float32 // nil: every row has weight 1
-	Splits     []Split   // nil: every row is Train
-	Columns    Columns   // of the table that the features are of, with Cols features; nil: not known
+	Words      []string   // labels that are text
+	Numbers    []int64    // labels that are whole numbers
+	LabelLists [][]string // labels of rows that may have several, in place of Words and Numbers; a row that is nil has none that are known
+	Targets    []float64  // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
+	Weights    []float32  // nil: every row has weight 1
+	Splits     []Split    // nil: every row is Train
+	Columns    Columns    // of the table that the features are of, with Cols features; nil: not known
 }
 
 // metadataColumns is the key in the metadata of the schema that has the columns. Other producers may write it too.
@@ -68,6 +69,8 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.BinaryTypes.String, Nullable: true})
 	case r.Numbers != nil:
 		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.PrimitiveTypes.Int64, Nullable: true})
+	case r.LabelLists != nil:
+		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.ListOf(arrow.BinaryTypes.String), Nullable: true})
 	}
 	if r.Targets != nil {
 		fields = append(fields, arrow.Field{Name: columnTargets, Type: arrow.FixedSizeListOf(int32(len(r.Targets)/max(r.Rows, 1)), arrow.PrimitiveTypes.Float64), Nullable: true})
@@ -94,6 +97,9 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		next++
 	case r.Numbers != nil:
 		b.Field(next).(*array.Int64Builder).AppendValues(r.Numbers, nil)
+		next++
+	case r.LabelLists != nil:
+		r.appendLists(b.Field(next).(*array.ListBuilder))
 		next++
 	}
 	if r.Targets != nil {
@@ -189,7 +195,8 @@ type Examples struct {
 	indices func(i int) int64
 	first   int // index of the first dense value in its array
 	missing bool
-	labels  values
+	labels  values         // of the rows, or if there are lists of all their entries
+	sets    array.ListLike // of the labels of each row; nil: a row has one label
 	weights arrow.Array
 	weight  func(row int) float64
 	splits  values
@@ -360,27 +367,6 @@ func (e *Examples) takeValues(column arrow.Array) (ok bool, err error) {
 	return true, nil
 }
 
-// LabelListError says that each row of a message has a list of labels.
-type LabelListError struct{}
-
-// Error implements error.
-func (LabelListError) Error() string {
-	return "a list of labels for each example: expected one label"
-}
-
-func (e *Examples) takeLabels(column arrow.Array) error {
-	switch column.(type) {
-	case *array.List, *array.LargeList, *array.FixedSizeList:
-		return LabelListError{}
-	}
-	labels, ok := valuesOf(column)
-	if !ok {
-		return fmt.Errorf("type %v, expected text or a whole number that int64 holds", column.DataType())
-	}
-	e.labels = labels
-	return nil
-}
-
 // check checks the values of all columns.
 func (e *Examples) check() error {
 	for i := range e.Rows {
@@ -397,11 +383,14 @@ func (e *Examples) check() error {
 				return &ValueError{i, -1, err.Error()}
 			}
 		}
-		if e.labels.words != nil && !e.labels.isNull(i) {
+		if e.sets == nil && e.labels.words != nil && !e.labels.isNull(i) {
 			if label := e.labels.words(i); len(label) > MaxLabel || !utf8.ValidString(label) {
 				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
 			}
 		}
+	}
+	if err := e.checkLists(); err != nil {
+		return err
 	}
 	switch {
 	case e.Sparse:
@@ -534,11 +523,14 @@ func (e *Examples) Split(row int) Split {
 
 // Labelled reports whether a row has a label.
 func (e *Examples) Labelled(row int) bool {
+	if e.sets != nil {
+		return !e.sets.IsNull(row)
+	}
 	return e.labels.isNull != nil && !e.labels.isNull(row)
 }
 
 // Label returns the label of a labelled row as text. The text stays valid after Release. Label panics on a row without a
-// label column.
+// label column. It is not for messages with lists of labels.
 func (e *Examples) Label(row int) string {
 	if e.labels.words != nil {
 		return strings.Clone(e.labels.words(row))

@@ -42,6 +42,7 @@ func samples(t testing.TB) map[string]Message {
 	kinds := rowsOfAllColumns(3)
 	manifest, _ := model()
 	update, window := updatePlan(), windowAfter(updatePlan())
+	manifest.Thresholds = &Thresholds{0.5, 0.25, 0.25, 0.75}
 	manifest.Window, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 12
 	p := plan()
 	stage := stageReport()
@@ -88,6 +89,8 @@ func samples(t testing.TB) map[string]Message {
 		Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldQuality, 3, 2, numbered[float64](6)),
 		{Name: FieldBins, Shape: []int{3, 15, 3}, Data: numbered[float64](135)}, {Name: FieldConfusion, Shape: []int{3, 2, 2}, Data: numbered[float64](12)},
 	}
+	several := Tensors[float64]{Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldHits, Shape: []int{3, 100, 2, 2}, Data: numbered[float64](1200)},
+		Matrix(FieldSubset, 3, 101, numbered[float64](303)), Matrix(FieldRanks, 3, 3, numbered[float64](9)), Vector(FieldCalibrated, []float64{12, 9})}
 	for name, r := range map[string]*Record[float64]{
 		"visit": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
@@ -109,6 +112,8 @@ func samples(t testing.TB) map[string]Message {
 			Shift: []float32{0.5}, Labels: []string{}}).Record(),
 		"seal-numbers": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
 			Sums: Tensors[float64]{Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldDistances, Shape: []int{3, 2, 4}, Data: numbered[float64](24)}}}).Record(),
+		"visit-calibration": (&Visit{id(KindVisit, 0, 1, 1), covered, several}).Record(),
+		"seal-several":      (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: several[:4:4]}).Record(),
 		"visit-update": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), {Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)},
 			Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
@@ -193,9 +198,10 @@ func report() *Report {
 	stage := stageReport()
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
-		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights",
+		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights", Thresholds: &Thresholds{0.5, 0.25, 0.25, 0.75},
 		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, PrequentialRMSE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
-		Splits:  map[string]SplitReport{"holdout": {Rows: 9, Error: 25, Loss: 0.125, RMSE: new(1.5), MAE: new(1.25), R2: new(0.75), Targets: map[string]Distances{"y": {1.5, 1.25, 0.75}}}, "train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: new(0.0625), Brier: new(0.25), ECE: new(0.125), Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
+		Splits: map[string]SplitReport{"holdout": {Rows: 9, Error: 25, Loss: 0.125, RMSE: new(1.5), MAE: new(1.25), R2: new(0.75), Targets: map[string]Distances{"y": {1.5, 1.25, 0.75}}},
+			"test": {Rows: 30, Error: 5, Loss: 0.5, LogLoss: new(0.25), Brier: new(0.125), ECE: new(0.0625), Hamming: new(0.05), MicroF1: new(0.75), MacroF1: new(0.5), SubsetAccuracy: new(0.25), PrecisionAt: map[string]float64{"1": 0.75, "3": 0.5, "5": 0.25}}, "train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: new(0.0625), Brier: new(0.25), ECE: new(0.125), Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
 	}
 }
 

@@ -42,6 +42,9 @@ func layouts() []layout {
 				{FieldSums, "[d], survey without `warm`"}, {FieldSquares, "[d], survey without `warm`"}, {FieldPresent, "[d], survey without `warm`"},
 				{tensorShift, "[d], survey: the point that sums and squares are taken about"}, {FieldLabels, "text, survey"}, {FieldTargets, "[3, k], survey of a plan with targets, without `warm`: Σw, Σ w y and Σ w y² of the numbers of the training rows"},
 				{FieldDistances, "[3, k, 4], survey of an update with targets: for each split and number Σ w e², Σ w\\|e\\|, Σ w y and Σ w y² of standardised numbers y, and e = y − prediction"},
+				{FieldHits, "[3, 100, 2, k], survey of an update of several labels: for each split Σw of rows by the hundredth of a label's probability, and whether they lack the label or have it"},
+				{FieldSubset, "[3, 101], as that: Σw of rows whose labels are all right from a threshold on, less those from it on no longer"}, {FieldRanks, "[3, 3], as that: Σ w·(the part of the 1, 3 and 5 most probable labels that the row has)"},
+				{FieldCalibrated, "[2], several labels: Σ w\\|y\\|² and Σw of the holdout rows that a calibration is fitted to"},
 				{FieldLabelRows, "[n], survey of a plan with balanced classes: how many training rows each of these labels has"}, {tensorColumns, "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
 			notes: []part{{noteCovered, "what the sums cover"}, {noteQuarantined, "survey: messages in quarantine"}, {notePassedOver, "survey: messages and rows that do not count, by the reason, as JSON"}, {noteSkipped, "survey of a chain: the spans of messages that do not count, as JSON"}, {noteProgress, "survey of a chain: how far sources are counted in the partition, as JSON"}, {noteUnknown, "survey of a chain: the rows of each label that is no class, as JSON"}, {noteBad, "survey of a chain: how many messages of the newest increment can't be used, of how many, and the first, as JSON"}},
@@ -63,7 +66,8 @@ func layouts() []layout {
 			kind: KindSeal, topic: "statistics", writer: "worker", reader: "worker, solver",
 			tensors: []part{
 				{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
-				{FieldBins, "[3, 15, 3]"}, {FieldDistances, "[3, k, 4], plan with targets, in place of these two: as in `visit`"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
+				{FieldBins, "[3, 15, 3]"}, {FieldDistances, "[3, k, 4], plan with targets, in place of these two: as in `visit`"},
+				{FieldHits, "[3, 100, 2, k], last stage, several labels: as in `visit`"}, {FieldSubset, "[3, 101], as that"}, {FieldRanks, "[3, 3], as that"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
 				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 5], chain: as in `visit`"},
 			},
 			notes: []part{

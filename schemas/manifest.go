@@ -7,18 +7,20 @@ const KindManifest Kind = "manifest"
 
 // Manifest describes a finished version. It is published last, so a version with a manifest is complete.
 type Manifest struct {
-	Name          string             `json:"name"`              // of the pipeline
-	Version       int                `json:"version"`           // 1, 2, … in the order of the runs
-	Run           string             `json:"run"`               // id of the run that made it
-	Plan          *Plan              `json:"plan"`              // of that run
-	Labels        []string           `json:"labels"`            // the classes, in order
-	Columns       Columns            `json:"columns,omitempty"` // of the table that the features are of; none: not known
-	Rows          map[string]int64   `json:"rows"`              // labelled rows of each split, by its name
-	Prepare       Digest             `json:"prepare"`           // of the survey's result
-	Blocks        []BlockDigest      `json:"blocks"`            // in the order of the stages
-	Metrics       map[string]float64 `json:"metrics"`           // of the final predictions, by name
-	WeightsDigest Digest             `json:"weights_digest"`    // see [WeightsDigest]
-	Window        *StatePlace        `json:"window,omitempty"`  // of a run of a chain: where its window is on the state topic
+	Name    string           `json:"name"`              // of the pipeline
+	Version int              `json:"version"`           // 1, 2, … in the order of the runs
+	Run     string           `json:"run"`               // id of the run that made it
+	Plan    *Plan            `json:"plan"`              // of that run
+	Labels  []string         `json:"labels"`            // the classes, in order
+	Columns Columns          `json:"columns,omitempty"` // of the table that the features are of; none: not known
+	Rows    map[string]int64 `json:"rows"`              // labelled rows of each split, by its name
+	Prepare Digest           `json:"prepare"`           // of the survey's result
+	Blocks  []BlockDigest    `json:"blocks"`            // in the order of the stages
+	// Thresholds are those of a version of several labels a row.
+	Thresholds    *Thresholds        `json:"thresholds,omitempty"`
+	Metrics       map[string]float64 `json:"metrics"`          // of the final predictions, by name
+	WeightsDigest Digest             `json:"weights_digest"`   // see [WeightsDigest]
+	Window        *StatePlace        `json:"window,omitempty"` // of a run of a chain: where its window is on the state topic
 	// PlansFrom is an offset of the plans topic that the plans come after from which a version of a chain can be made again: the plan of
 	// its last full run, and those of the updates since. 0 for a version of no chain.
 	PlansFrom int64 `json:"plans_from,omitempty"`

@@ -76,10 +76,11 @@ type Since struct {
 
 // Input says how files of examples are read.
 type Input struct {
-	Format string `json:"format,omitempty"` // empty: told by the file's content
-	Label  string `json:"label,omitempty"`  // column of a table, such as a CSV file
-	Weight string `json:"weight,omitempty"` // column of a table
-	Header *bool  `json:"header,omitempty"` // whether a CSV file has one; nil: told by its content
+	Format       string   `json:"format,omitempty"`        // empty: told by the file's content
+	Label        string   `json:"label,omitempty"`         // column of a table, such as a CSV file
+	Weight       string   `json:"weight,omitempty"`        // column of a table
+	LabelColumns []string `json:"label_columns,omitempty"` // columns of a table that have 1 in the rows with a label
+	Header       *bool    `json:"header,omitempty"`        // whether a CSV file has one; nil: told by its content
 
 	Delimiter     string   `json:"delimiter,omitempty"`      // of a CSV file; empty: told by its content
 	Use           []string `json:"use,omitempty"`            // columns of a table that become features; none: all that are not dropped

@@ -14,7 +14,7 @@ func plan() *Plan {
 	return &Plan{
 		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: Spans{{1, 3, 6}}, Topic: "images.examples", Outside: Spans{{1, 6, 8}},
 		Input: Input{
-			Format: "csv", Label: "y", Weight: "w", Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
+			Format: "csv", Label: "y", Weight: "w", LabelColumns: []string{"l"}, Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
 			MissingValues: []string{"?"},
 		},
 		Classes: []string{"a", "<b>"}, Targets: []string{"x"}, Labels: LabelsSeveral, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},

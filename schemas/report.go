@@ -5,22 +5,23 @@ const KindReport Kind = "report"
 
 // Report describes a finished run. It is published as JSON. Errors are in percent.
 type Report struct {
-	Name          string                 `json:"name"`              // of the pipeline
-	Version       int                    `json:"version"`           // number of the version
-	Run           string                 `json:"run"`               // id of the run
-	Rows          int64                  `json:"rows"`              // training rows; see Splits for the others
-	Classes       int                    `json:"classes"`           // number of classes
-	Labels        []string               `json:"labels"`            // of the classes, in order
-	Quarantined   int64                  `json:"quarantined"`       // messages in quarantine
-	PassedOver    PassedOver             `json:"passed_over"`       // messages that the run leaves out, by the reason; of those that are forgotten, rows
-	IngestSeconds float64                `json:"ingest_seconds"`    // before the plan
-	Seconds       float64                `json:"seconds"`           // from the plan to the last weights on their topic
-	Stages        []StageReport          `json:"stages"`            // in their order
-	TrainError    float64                `json:"train_error"`       // of the last stage, percent
-	TestError     *float64               `json:"test_error"`        // null without test rows
-	Splits        map[string]SplitReport `json:"splits"`            // by the split's name
-	Retrain       *RetrainReport         `json:"retrain,omitempty"` // of a run of a chain
-	WeightsDigest Digest                 `json:"weights_digest"`    // see Digests in FORMAT.md, Version
+	Name          string                 `json:"name"`                 // of the pipeline
+	Version       int                    `json:"version"`              // number of the version
+	Run           string                 `json:"run"`                  // id of the run
+	Rows          int64                  `json:"rows"`                 // training rows; see Splits for the others
+	Classes       int                    `json:"classes"`              // number of classes
+	Labels        []string               `json:"labels"`               // of the classes, in order
+	Quarantined   int64                  `json:"quarantined"`          // messages in quarantine
+	PassedOver    PassedOver             `json:"passed_over"`          // messages that the run leaves out, by the reason; of those that are forgotten, rows
+	IngestSeconds float64                `json:"ingest_seconds"`       // before the plan
+	Seconds       float64                `json:"seconds"`              // from the plan to the last weights on their topic
+	Stages        []StageReport          `json:"stages"`               // in their order
+	TrainError    float64                `json:"train_error"`          // of the last stage, percent
+	TestError     *float64               `json:"test_error"`           // null without test rows
+	Thresholds    *Thresholds            `json:"thresholds,omitempty"` // of several labels a row: of the metrics of the splits
+	Splits        map[string]SplitReport `json:"splits"`               // by the split's name
+	Retrain       *RetrainReport         `json:"retrain,omitempty"`    // of a run of a chain
+	WeightsDigest Digest                 `json:"weights_digest"`       // see Digests in FORMAT.md, Version
 }
 
 // RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
@@ -56,17 +57,22 @@ const (
 
 // SplitReport measures the final predictions of one split.
 type SplitReport struct {
-	Rows      int64                `json:"rows"`               // labelled rows
-	Error     float64              `json:"error"`              // percent: of wrong rows; of numbers, of the variance of the training rows that the squared error is, a mean over the numbers
-	Loss      float64              `json:"loss"`               // of the last stage's link
-	LogLoss   *float64             `json:"log_loss,omitempty"` // mean of −ln p of the true class, p at least 1e-6; not of numbers
-	Brier     *float64             `json:"brier,omitempty"`    // Brier score; not of numbers
-	ECE       *float64             `json:"ece,omitempty"`      // expected calibration error, 15 bins of confidence; not of numbers
-	RMSE      *float64             `json:"rmse,omitempty"`     // of numbers: root of the mean squared error, a mean over the numbers
-	MAE       *float64             `json:"mae,omitempty"`      // of numbers: mean absolute error, a mean over the numbers
-	R2        *float64             `json:"r2,omitempty"`       // of numbers: 1 − mean squared error / variance of the split's rows, a mean over the numbers
-	Targets   map[string]Distances `json:"targets,omitempty"`  // of numbers: the same for each of them, by its name
-	Confusion [][]int64            `json:"confusion"`          // rows by true class, then by predicted class; null with more than 724 classes, and for numbers
+	Rows           int64                `json:"rows"`                      // labelled rows
+	Error          float64              `json:"error"`                     // percent: of wrong rows; of numbers, of the variance of the training rows that the squared error is, a mean over the numbers
+	Loss           float64              `json:"loss"`                      // of the last stage's link
+	LogLoss        *float64             `json:"log_loss,omitempty"`        // mean of −ln p of the true class, p at least 1e-6; not of numbers
+	Brier          *float64             `json:"brier,omitempty"`           // Brier score; not of numbers
+	ECE            *float64             `json:"ece,omitempty"`             // expected calibration error, 15 bins of confidence; not of numbers
+	RMSE           *float64             `json:"rmse,omitempty"`            // of numbers: root of the mean squared error, a mean over the numbers
+	MAE            *float64             `json:"mae,omitempty"`             // of numbers: mean absolute error, a mean over the numbers
+	R2             *float64             `json:"r2,omitempty"`              // of numbers: 1 − mean squared error / variance of the split's rows, a mean over the numbers
+	Hamming        *float64             `json:"hamming,omitempty"`         // of several labels a row: the part of the labels of rows that is wrong
+	MicroF1        *float64             `json:"micro_f1,omitempty"`        // of several labels: F1 over all labels of all rows
+	MacroF1        *float64             `json:"macro_f1,omitempty"`        // of several labels: the mean of the labels' F1, 0 for a label that no row has or is given
+	SubsetAccuracy *float64             `json:"subset_accuracy,omitempty"` // of several labels: the part of the rows whose labels are all right, and no others
+	PrecisionAt    map[string]float64   `json:"precision_at,omitempty"`    // of several labels: the part of the 1, 3 and 5 most probable labels that rows have
+	Targets        map[string]Distances `json:"targets,omitempty"`         // of numbers: the same for each of them, by its name
+	Confusion      [][]int64            `json:"confusion"`                 // rows by true class, then by predicted class; null with more than 724 classes, and for numbers
 	// Reliability says how often predictions of like confidence are right: a bin for each fifteenth of the confidence that has rows, in order.
 	Reliability []ReliabilityBin `json:"reliability,omitempty"`
 }

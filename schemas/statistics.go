@@ -3,33 +3,37 @@ package schemas
 // Names of the tensors of statistics. Σ is over rows, and w are their weights. Only training rows are part of cross and
 // gram.
 const (
-	FieldSplits    = "splits"     // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
-	FieldCross     = "cross"      // [p, k]: Σ w x rᵀ
-	FieldGram      = "gram"       // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
-	FieldLeave     = "leave"      // as gram, of the rows that leave the window of a chain, times the weights of their increments
-	FieldOffered   = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
-	FieldGramRows  = "gram_rows"  // [1]: Σw of the rows that gram sums
-	FieldTrace     = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
-	FieldDiagonal  = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
-	FieldBounds    = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
-	FieldResidual  = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
-	FieldSums      = "sums"       // [d]: Σ w x of the survey
-	FieldSquares   = "squares"    // [d]: Σ w x² of the survey
-	FieldPresent   = "present"    // [d]: Σ w of the rows in which the feature is present
-	FieldQuality   = "quality"    // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
-	FieldBins      = "bins"       // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
-	FieldConfusion = "confusion"  // [3, k, k]: rows by true and predicted class
-	FieldTargets   = "targets"    // [3, k]: Σw, Σ w y and Σ w y² of the training rows' numbers, in the survey
-	FieldDistances = "distances"  // [3, k, 4]: for each split and number Σ w e², Σ w|e|, Σ w y and Σ w y², of e = y − prediction
-	FieldLabels    = "labels"     // text: the labels that the survey found
-	FieldLabelRows = "label_rows" // [n]: how many training rows each of these labels has
-	FieldSample    = "sample"     // [n, d] of a sample record: raw rows
-	FieldDraws     = "draws"      // text, of a sample record: each row's hash, 16 hexadecimal digits
+	FieldSplits     = "splits"     // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
+	FieldCross      = "cross"      // [p, k]: Σ w x rᵀ
+	FieldGram       = "gram"       // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
+	FieldLeave      = "leave"      // as gram, of the rows that leave the window of a chain, times the weights of their increments
+	FieldOffered    = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
+	FieldGramRows   = "gram_rows"  // [1]: Σw of the rows that gram sums
+	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
+	FieldDiagonal   = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
+	FieldBounds     = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
+	FieldResidual   = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
+	FieldSums       = "sums"       // [d]: Σ w x of the survey
+	FieldSquares    = "squares"    // [d]: Σ w x² of the survey
+	FieldPresent    = "present"    // [d]: Σ w of the rows in which the feature is present
+	FieldQuality    = "quality"    // [3, 2]: for each split Σw·log loss and Σw·Brier score of the probabilities
+	FieldBins       = "bins"       // [3, 15, 3]: for each bin of confidence Σw, Σw·confidence, Σw of right rows
+	FieldConfusion  = "confusion"  // [3, k, k]: rows by true and predicted class
+	FieldTargets    = "targets"    // [3, k]: Σw, Σ w y and Σ w y² of the training rows' numbers, in the survey
+	FieldDistances  = "distances"  // [3, k, 4]: for each split and number Σ w e², Σ w|e|, Σ w y and Σ w y², of e = y − prediction
+	FieldHits       = "hits"       // [3, 100, 2, k]: for each split Σw of rows by the hundredth of a label's probability, and whether they lack or have it
+	FieldSubset     = "subset"     // [3, 101]: for each split Σw of rows whose labels are all right from a threshold on, less those from it on no longer
+	FieldRanks      = "ranks"      // [3, 3]: for each split Σ w·(the part of the 1, 3 and 5 most probable labels that the row has)
+	FieldCalibrated = "calibrated" // [2]: Σ w|y|² and Σw of the holdout rows that a calibration is fitted to
+	FieldLabels     = "labels"     // text: the labels that the survey found
+	FieldLabelRows  = "label_rows" // [n]: how many training rows each of these labels has
+	FieldSample     = "sample"     // [n, d] of a sample record: raw rows
+	FieldDraws      = "draws"      // text, of a sample record: each row's hash, 16 hexadecimal digits
 )
 
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
-	TensorFactors     = "factors"      // [d], survey of sparse rows: the factor of each column; 0: it is left out
+	TensorFactors      = "factors"       // [d], survey of sparse rows: the factor of each column; 0: it is left out
 	TensorCenter       = "center"        // [d], survey: the mean of each scaled feature
 	TensorScale        = "scale"         // [d], survey: the factor of each centred feature; 0 for a constant feature
 	TensorBasis        = "basis"         // [d, m], survey: principal directions; absent without PCA

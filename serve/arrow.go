@@ -13,12 +13,15 @@ import (
 // metadataVersion is the key in the metadata of an answer's schema that has the version.
 const metadataVersion = "stagewise.version"
 
-// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order; of numbers
-// the column predictions, a list of them in the order of the targets.
+// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order; of several labels a row
+// the column labels, a list of those that a row is given, in place of label; of numbers the column predictions, a list of them in the order of the targets.
 func (p *predictions) arrow(labels []string) ([]byte, error) {
 	metadata := arrow.NewMetadata([]string{metadataVersion}, []string{strconv.Itoa(p.version)})
 	list := arrow.FixedSizeListOf(int32(len(labels)), arrow.PrimitiveTypes.Float32)
 	fields := []arrow.Field{{Name: "label", Type: arrow.BinaryTypes.String}, {Name: "probabilities", Type: list}}
+	if p.given != nil {
+		fields[0] = arrow.Field{Name: "labels", Type: arrow.ListOf(arrow.BinaryTypes.String)}
+	}
 	if p.numbers {
 		fields = []arrow.Field{{Name: "predictions", Type: list}}
 	}
@@ -27,8 +30,13 @@ func (p *predictions) arrow(labels []string) ([]byte, error) {
 	defer b.Release()
 	lists := b.Field(len(fields) - 1).(*array.FixedSizeListBuilder)
 	lists.Reserve(len(p.classes))
-	for _, class := range p.classes {
-		if !p.numbers {
+	for i, class := range p.classes {
+		switch {
+		case p.given != nil:
+			given := b.Field(0).(*array.ListBuilder)
+			given.Append(true)
+			given.ValueBuilder().(*array.StringBuilder).AppendValues(p.given(p.probabilities[i*len(labels):(i+1)*len(labels)]), nil)
+		case !p.numbers:
 			b.Field(0).(*array.StringBuilder).Append(labels[class])
 		}
 		lists.Append(true)

@@ -283,6 +283,11 @@ func (p *predictions) appendJSON(dst []byte, quoted [][]byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
+			if p.given != nil {
+				text, _ := json.Marshal(p.given(p.probabilities[i*len(quoted) : (i+1)*len(quoted)])) // texts have JSON
+				dst = append(dst, text...)
+				continue
+			}
 			dst = append(dst, quoted[class]...)
 		}
 		dst = append(dst, `],"probabilities":[`...)

@@ -41,9 +41,10 @@ const HeaderVersion = "Stagewise-Version"
 // predictions are the answer to the rows of a request.
 type predictions struct {
 	version       int
-	numbers       bool      // the probabilities are numbers, and the classes say nothing
-	classes       []int     // the most probable one of each row
-	probabilities []float32 // n × k
+	numbers       bool                                   // the probabilities are numbers, and the classes say nothing
+	classes       []int                                  // the most probable one of each row
+	probabilities []float32                              // n × k
+	given         func(probabilities []float32) []string // of several labels a row: those that a row has; nil: it has one
 }
 
 // add adds the answer to n rows of features (n × d), by a model. limit is how many rows there may be.
@@ -107,7 +108,7 @@ func (s *Server) answer(ctx context.Context, work *workspace, body []byte, sent,
 	}
 	p := &work.predictions
 	p.version, p.classes, p.probabilities = v.Manifest.Version, p.classes[:0], p.probabilities[:0]
-	p.numbers = v.predictsNumbers()
+	p.numbers, p.given = v.predictsNumbers(), v.given()
 	if sent == typeArrow {
 		err = p.addArrow(ctx, v, body, s.options.MaxRows, int(s.options.MaxBody))
 	} else {

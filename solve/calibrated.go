@@ -27,6 +27,16 @@ type calibrated struct {
 	done  bool
 }
 
+// heldOutRidge is that of a calibration to rows that the weights have not seen, which are few: their residuals must not be fitted.
+const heldOutRidge = 1e-3
+
+// NoHoldoutError says that there are no rows to calibrate on.
+type NoHoldoutError struct{}
+
+func (NoHoldoutError) Error() string {
+	return "link calibrated: no holdout row has labels: with several labels a row, the calibration is fitted to rows that the weights have not seen: set examples.holdout"
+}
+
 // calibrationRidge keeps the 3k × 3k system solvable if classes are empty. Its scores are of the order of 1.
 const calibrationRidge = 1e-6
 
@@ -39,7 +49,10 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Eva
 	if err != nil {
 		return nil, err
 	}
-	loss := losses[schemas.Train].MeanLoss()
+	if losses[c.shape.Calibration].Weight <= 0 {
+		return nil, NoHoldoutError{}
+	}
+	loss := losses[c.shape.Calibration].MeanLoss()
 	c.passes++
 	evaluation := &Evaluation{Number: c.passes, Objective: loss, Accepted: v == 0 || loss < c.loss}
 	if !evaluation.Accepted {
@@ -78,38 +91,49 @@ func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
+	weight, square, ridge := c.weight, 1.0, float64(calibrationRidge) // Ê|y|² is 1 if y is the indicator of a class
+	if c.shape.Calibration != schemas.Train {
+		calibrated, err := sums.Shaped(schemas.FieldCalibrated, 2)
+		if err != nil {
+			return err
+		}
+		if weight = calibrated[1]; weight <= 0 {
+			return NoHoldoutError{}
+		}
+		square, ridge = calibrated[0]/weight, heldOutRidge
+	}
 	full := make([]float64, p*p)
 	for i, at := 0, 0; i < p; i++ {
 		for j := 0; j <= i; j++ {
-			full[j*p+i] = gram[at] / c.weight
+			full[j*p+i] = gram[at] / weight
 			at++
 		}
-		full[i*p+i] += calibrationRidge
+		full[i*p+i] += ridge
 	}
 	moment := make([]float64, len(cross))
 	for i, v := range cross {
-		moment[i] = v / c.weight
+		moment[i] = v / weight
 	}
 	var factor mat.Cholesky
 	if !finite(mat.Trace(mat.NewSymDense(p, full))) {
 		return fmt.Errorf("calibrate: %w", &NotFiniteError{"the Gram matrix of the predictions"})
 	}
 	if !factor.Factorize(mat.NewSymDense(p, full)) {
-		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: c.weight, Lambda: calibrationRidge})
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge})
 	}
 	solution := mat.NewDense(p, k, make([]float64, p*k))
 	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
-		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: c.weight, Lambda: calibrationRidge, Cond: factor.Cond()})
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
 	}
 	calibration := make([]float32, p*k)
 	for i, x := range solution.RawMatrix().Data {
 		calibration[i] = float32(x)
 	}
-	// The bound is ½ Ê|y − Mᵀ G|² = ½(1 − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩), as Ê|y|² = 1. The clip projects on the simplex, in
+	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩). The clip projects on a convex region, in
 	// which y lies, so it only lowers the loss.
 	var product mat.Dense
 	product.Mul(mat.NewSymDense(p, full), solution)
-	c.bound = 0.5
+	c.bound = square / 2
 	for i, m := range solution.RawMatrix().Data {
 		c.bound += m * (product.RawMatrix().Data[i]/2 - moment[i])
 	}

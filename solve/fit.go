@@ -16,6 +16,8 @@ type Shape struct {
 	Classes   int // k
 	// Sparse says that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
 	Sparse bool
+	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are fitted to training rows.
+	Calibration schemas.Split
 }
 
 // Step is the content of one weights record: what a visit is made with, or the end of a stage.

@@ -362,7 +362,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("the defaults: %v", problems)
 	}
 	for key, change := range map[string]func(*schemas.Stage){
-		"link":          func(s *schemas.Stage) { s.Link = "logistic" },
+		"link":          func(s *schemas.Stage) { s.Link = "probit" },
 		"passes":        func(s *schemas.Stage) { s.Passes = 0 },
 		"ridge":         func(s *schemas.Stage) { s.Ridge = schemas.Ridge(math.NaN()) },
 		"method":        func(s *schemas.Stage) { s.Method = "newton" },

@@ -120,6 +120,17 @@ func checkLabels(labels []string, task schemas.Task) error {
 	return CheckClasses(len(labels))
 }
 
+// maxSeveral bounds the number of labels of which a row may have several: the sums of their metrics take 5 kB each.
+const maxSeveral = 2000
+
+// CheckSeveral returns an error if there are too many labels of which a row may have several.
+func CheckSeveral(labels int) error {
+	if labels > maxSeveral {
+		return fmt.Errorf("%d different labels, of which a row may have several: expected at most %d: examples.classes says which there may be", labels, maxSeveral)
+	}
+	return nil
+}
+
 // Survey finds the preparation: the centre of each feature, its factor, and the principal directions of as many components
 // as are asked for (0: none). If standardize is set, the factor of a feature is 1 over its standard deviation, otherwise 1.
 // Errors are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.

@@ -50,6 +50,14 @@ func TestPythonPredictsAsGo(t *testing.T) {
 			})
 		}
 	}
+	several := options{"train": []string{"rows.csv"}, "labels": "several", "label": "kind", "categorical": []string{"colour"}, "header": true, "missing": "mean"}
+	for _, first := range []string{link.Identity, link.Logistic, link.Calibrated} {
+		for _, last := range []string{link.Identity, link.Logistic, link.Calibrated} {
+			p.train(fmt.Sprint("several-", first, "-", last), options{"examples": several, "prepare": options{"scale": "standard"}, "stages": []options{
+				{"features": options{"size": 40}, "link": first, "passes": 3, "ridge": 1e-2}, {"features": options{"size": 60}, "link": last, "scores": true, "passes": 3, "ridge": 1e-2},
+			}})
+		}
+	}
 	numbers := options{"train": []string{"rows.csv"}, "targets": []string{"h", "i"}, "categorical": []string{"kind", "colour"}, "header": true, "missing": "mean"}
 	for _, scores := range []bool{false, true} {
 		p.train(fmt.Sprint("numbers-", scores), options{"examples": numbers, "prepare": options{"scale": "standard"}, "stages": []options{

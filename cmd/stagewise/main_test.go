@@ -77,7 +77,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"ingest -c topic.yaml --set examples.train=[a.csv]", "topic.yaml:2: examples.from_topic: clicks: expected no files under examples.train and examples.test beside it: ingest files first, or follow the topic"},
 		{"train -c syntax.yaml", "syntax.yaml:2: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
 		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
-			"bad.yaml:2: stages.0.link: probit: expected identity, softmax or calibrated\n" +
+			"bad.yaml:2: stages.0.link: probit: expected identity, softmax, logistic or calibrated\n" +
 			"bad.yaml:3: seed: x: expected a whole number from 0 to 2^64-1"},
 		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage: the list has those from 0 to 1"},
 		{"check -c good.yaml --set stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},

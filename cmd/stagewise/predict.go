@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -86,10 +87,10 @@ func readModel(path string) (*model.Model, error) {
 }
 
 // predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
-// of all classes; of a model of numbers, the numbers.
+// of all classes; of a model of several labels a row, the labels that it is given and the probabilities; of a model of numbers, the numbers.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
 	out := csv.NewWriter(w)
-	decision := decisionOf(m)
+	decision := decision{m}
 	fields := append(decision.heads(), m.Labels()...)
 	if err := out.Write(fields); err != nil {
 		return err
@@ -124,37 +125,39 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
-// decision is what stands before the probabilities of a row.
-type decision struct{ labels []string }
-
-// decisionOf returns what stands before the probabilities of a model: the label. Before numbers stands nothing.
-func decisionOf(m *model.Model) decision {
-	if m.Task() == schemas.Numbers {
-		return decision{}
-	}
-	return decision{m.Labels()}
-}
+// decision is what stands before the probabilities of a row: the most probable label, or the labels that it is given. Before numbers stands
+// nothing.
+type decision struct{ model *model.Model }
 
 // heads returns the names of the columns.
 func (d decision) heads() []string {
-	if d.labels == nil {
+	switch d.model.Task() {
+	case schemas.Numbers:
 		return nil
+	case schemas.SeveralLabels:
+		return []string{"labels"}
 	}
 	return []string{"label"}
 }
 
+// labelSeparator stands between the labels of a row.
+const labelSeparator = ";"
+
 // decide writes the fields of a row with these probabilities.
 func (d decision) decide(fields []string, probabilities []float32) {
-	if d.labels == nil {
-		return
-	}
-	best := 0
-	for c, v := range probabilities {
-		if v > probabilities[best] {
-			best = c
+	switch d.model.Task() {
+	case schemas.Numbers:
+	case schemas.SeveralLabels:
+		fields[0] = strings.Join(d.model.Given(probabilities), labelSeparator)
+	default:
+		best := 0
+		for c, v := range probabilities {
+			if v > probabilities[best] {
+				best = c
+			}
 		}
+		fields[0] = d.model.Labels()[best]
 	}
-	fields[0] = d.labels[best]
 }
 
 // fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.

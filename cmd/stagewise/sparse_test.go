@@ -100,6 +100,35 @@ func TestTrainSparse(t *testing.T) {
 	}
 }
 
+// Sparse rows may have several labels each. Their metrics are those of the same rows as a table, and predict gives the labels.
+func TestTrainSparseOfSeveralLabels(t *testing.T) {
+	for _, link := range []string{"identity", "logistic"} {
+		train, table := counted(900, 1)
+		test, testTable := counted(300, 2)
+		several := strings.NewReplacer("topic0", "a", "topic1", "a,b", "topic2", "c,b") // each class has labels that it shares
+		inFolder(t, map[string]string{
+			"train.libsvm": several.Replace(train), "test.libsvm": several.Replace(test),
+			"train.csv": tabbed(table, several), "test.csv": tabbed(testTable, several), "counted.yaml": countedConfig,
+		})
+		set := []string{"--set", "examples.labels=several", "--set", "prepare.min_rows=0", "--set", "prepare.values=none", "--set", "prepare.idf=0", "--set", "prepare.scale=none", "--set", "stages.0.ridge=0.01", "--set", "stages.0.link=" + link}
+		sparse := reportOf(t, append(set, "--set", "stages.0.method=auto", "--set", "stages.0.passes=60", "--model", "model")...)
+		dense := reportOf(t, append(set, "--set", "name=dense", "--set", "stages.0.method=auto", "--set", "examples.train=train.csv", "--set", "examples.test=test.csv")...)
+		got, want := sparse.Splits["test"], dense.Splits["test"]
+		if *got.MicroF1 < 0.9 || math.Abs(*got.MicroF1-*want.MicroF1) > 0.02 || math.Abs(*got.Hamming-*want.Hamming) > 0.02 {
+			t.Errorf("%s: micro-F1 %v and Hamming loss %v, as a table %v and %v", link, *got.MicroF1, *got.Hamming, *want.MicroF1, *want.Hamming)
+		}
+		code, stdout, stderr := stagewise("predict", "--model", "model", "-i", "test.libsvm")
+		if lines := strings.Split(stdout, "\n"); code != exitDone || len(lines) != 302 || lines[0] != "labels,a,b,c" {
+			t.Errorf("%s: exit code %d: %.100s%s", link, code, stdout, stderr)
+		}
+	}
+}
+
+// tabbed returns a CSV with other labels, and tabs between its columns, as the labels have commas.
+func tabbed(table string, labels *strings.Replacer) string {
+	return labels.Replace(strings.ReplaceAll(table, ",", "\t"))
+}
+
 // However much stays in memory, the weights are the same to the bit; a batch is read again or not.
 func TestSparseDigest(t *testing.T) {
 	digests := map[string]bool{}

@@ -10,7 +10,7 @@ func calibrated() Link {
 		Doc:        "learnt from the data by Algorithm 2, squared loss",
 		Smoothness: 1,
 		Learnt:     true,
-		Regions:    []Region{Simplex},
+		Regions:    []Region{Simplex, Hypercube},
 		unit:       predictions,
 		project:    true,
 		measure:    squaredLoss,

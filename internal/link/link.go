@@ -40,7 +40,7 @@ type Link struct {
 	unit    unit
 	predict transform // none: a score is its own prediction
 	invert  transform // the inverse of predict; none if that is none
-	project bool      // predictions may lie outside their region
+	project bool      // predictions may lie outside of their region
 	region  Region
 	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
 }
@@ -70,11 +70,12 @@ type unit string
 const (
 	predictions unit = "predictions"
 	logits      unit = "logits"
+	odds        unit = "logarithms of odds"
 )
 
 // All returns the links, in the order of the documentation.
 func All() []Link {
-	return []Link{identity(), softmax(), calibrated()}
+	return []Link{identity(), softmax(), logistic(), calibrated()}
 }
 
 // Names returns the names of all links, in the order of the documentation.

@@ -129,7 +129,13 @@ func TestProbabilities(t *testing.T) {
 		l.Predict(got)
 		l.Probabilities(got, new(Scratch))
 		for i := range got.Rows {
-			want := oracle.Simplex(oracle.Wide(score.Row(i)))
+			predicted := oracle.Wide(score.Row(i))
+			if l.unit == odds {
+				for c, v := range predicted {
+					predicted[c] = 1 / (1 + math.Exp(-v))
+				}
+			}
+			want := oracle.Simplex(predicted)
 			if l.unit == logits {
 				sum := 0.0
 				for _, v := range score.Row(i) {
@@ -148,16 +154,20 @@ func TestProbabilities(t *testing.T) {
 
 // naive returns the loss of one row in float64.
 func naive(l Link, row []float64, class int32) float64 {
-	sum, squared := 0.0, 0.0
+	sum, squared, each := 0.0, 0.0, -row[class]
 	for c, v := range row {
 		sum += math.Exp(v)
+		each += math.Log(1 + math.Exp(v))
 		if int32(c) == class {
 			v--
 		}
 		squared += v * v / 2
 	}
-	if l.unit == logits {
+	switch l.unit {
+	case logits:
 		return math.Log(sum) - row[class]
+	case odds:
+		return each
 	}
 	return squared
 }

@@ -111,6 +111,9 @@ func (c *Chain) accept(r *schemas.Record[float32]) error {
 	return nil
 }
 
+// Earlier returns the version that the run starts from; nil if it starts from none.
+func (c *Chain) Earlier() *model.Model { return c.earlier }
+
 // Head returns the digest of the newest accepted record: the parent of the next.
 func (c *Chain) Head() schemas.Digest {
 	if len(c.digests) == 0 {

@@ -45,6 +45,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if holdout := report.Stages[len(report.Stages)-1].HoldoutError; holdout != nil {
 		manifest.Metrics["holdout_error"] = *holdout
 	}
+	manifest.Thresholds = report.Thresholds
 	for name, split := range report.Splits {
 		manifest.Rows[name] = split.Rows
 	}
@@ -88,11 +89,25 @@ func (s *Solver) report(version int) *schemas.Report {
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError = last.TrainError, last.TestError
+	r.Thresholds = s.thresholds()
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
 		r.Splits[split.String()] = s.splitReport(split, metrics)
 	}
 	s.chained.report(s.plan, r)
 	return r
+}
+
+// thresholds returns the thresholds of the version, of several labels a row: those that are best for the holdout rows, whose scores no weights have
+// seen. An update keeps those of the version before it.
+func (s *Solver) thresholds() *schemas.Thresholds {
+	if s.plan.Task() != schemas.SeveralLabels {
+		return nil
+	}
+	if s.plan.Update() != nil && s.chain.Earlier() != nil && s.chain.Earlier().Manifest.Thresholds != nil {
+		return s.chain.Earlier().Manifest.Thresholds
+	}
+	t := s.last.ThresholdsOf(schemas.Holdout, s.chain.Prepared.Labels.Len())
+	return &t
 }
 
 // splitReport returns how good the final predictions of a split are.
@@ -110,7 +125,14 @@ func (s *Solver) splitReport(split schemas.Split, metrics event.Metrics) schemas
 		}
 		return r
 	}
-	q := s.last.QualityOf(split, s.chain.Prepared.Labels.Len())
+	k := s.chain.Prepared.Labels.Len()
+	if t := s.thresholds(); t != nil {
+		if m := s.last.LabelsAt(split, k, *t); m != nil {
+			r.Hamming, r.MicroF1, r.MacroF1, r.SubsetAccuracy = finite(m.Hamming), finite(m.MicroF1), finite(m.MacroF1), finite(m.SubsetAccuracy)
+			r.PrecisionAt = s.last.PrecisionOf(split)
+		}
+	}
+	q := s.last.QualityOf(split, k)
 	r.LogLoss, r.Brier, r.ECE = finite(q.LogLoss), finite(q.Brier), finite(q.ECE)
 	r.Confusion, r.Reliability = q.Confusion, finiteBins(q.Bins)
 	return r

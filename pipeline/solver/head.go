@@ -115,7 +115,7 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 	if err != nil {
 		return solve.Shape{}, err
 	}
-	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes}, nil
+	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes, Calibration: s.calibrationSplit()}, nil
 }
 
 // readState calls with for the records of a kind that are at a place of the state topic, until with returns true.

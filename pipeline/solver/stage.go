@@ -80,7 +80,19 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	if err != nil {
 		return nil, solve.Shape{}, err
 	}
-	return stage, solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes, Sparse: stage.Features.Sparse()}, nil
+	return stage, solve.Shape{
+		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
+		Sparse: stage.Features.Sparse(), Calibration: s.calibrationSplit(),
+	}, nil
+}
+
+// calibrationSplit returns the split that a link is learnt on: of several labels a row the holdout, as calibrations to the rows that the weights were
+// fitted to made two of three data sets worse.
+func (s *Solver) calibrationSplit() schemas.Split {
+	if s.plan.Task() == schemas.SeveralLabels {
+		return schemas.Holdout
+	}
+	return schemas.Train
 }
 
 // observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram

@@ -155,6 +155,11 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	case len(labels) == 0:
 		labels = found.labels.Text()
 	}
+	if s.plan.Task() == schemas.SeveralLabels {
+		if err := solve.CheckSeveral(len(labels)); err != nil {
+			return nil, err
+		}
+	}
 	open := s.plan.Chain != nil && s.plan.Chain.Open
 	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.labels, open)
 	if err != nil {

@@ -38,6 +38,8 @@ func checkExamples(plan *schemas.Plan, examples *schemas.Examples, rows *shape) 
 	switch {
 	case examples.Sparse && plan.Chain != nil:
 		return errSparse
+	case examples.HasLists() && plan.Task() == schemas.OneLabel:
+		return schemas.LabelListError{}
 	case rows != nil && examples.Sparse != rows.sparse:
 		kinds := map[bool]string{false: "dense", true: "sparse"}
 		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", schemas.ErrDamaged, kinds[examples.Sparse], kinds[rows.sparse])

@@ -39,7 +39,7 @@ func (w *Worker) newestPlace() int {
 }
 
 // judge adds the loss of the version that subscribers have, of the rows that the gate is about. A row of a class that the version does not
-// have is left out. numbers are those of the rows if the run predicts numbers; their losses are added apart, each in its own unit, as the version
+// have is left out; of several labels a row, a version with other labels judges nothing. numbers are those of the rows if the run predicts numbers; their losses are added apart, each in its own unit, as the version
 // may have standardised them otherwise than the run does. A version of another task judges nothing.
 func (p *surveyProcessor) judge(sum *accumulate.Sum, examples *schemas.Examples, rows accumulate.Rows, numbers []float64) {
 	split, _ := p.gateSplit()
@@ -47,10 +47,15 @@ func (p *surveyProcessor) judge(sum *accumulate.Sum, examples *schemas.Examples,
 	if !slices.Contains(rows.Splits, split) || m.Task() != p.plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.plan.Targets) {
 		return
 	}
+	if rows.Targets.Rows > 0 && !slices.Equal(m.Labels(), p.labels.Text()) { // losses of other labels don't compare
+		return
+	}
 	n := examples.Rows
 	truth := link.Truth{Classes: rows.Classes}
 	if numbers != nil {
 		truth.Targets = standardized(m, numbers, len(p.plan.Targets))
+	} else if rows.Targets.Rows > 0 {
+		truth.Targets = rows.Targets
 	} else {
 		truth.Classes = make([]int32, n)
 		examples.KnownClasses(truth.Classes, schemas.NewLabels(m.Labels()), func(string) {})

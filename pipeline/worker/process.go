@@ -79,14 +79,22 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
 	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
-	if p.plan.Task() == schemas.Numbers {
+	ignore := func(string) {}
+	switch p.plan.Task() {
+	case schemas.Numbers:
 		numbers, err := numbersOf(p.plan, examples, b.Rows)
 		if err != nil {
 			return nil, err
 		}
 		b.Rows.Targets = standardized(prepared, numbers, prepared.Labels.Len())
-	} else if err := labelsOf(p.plan, examples, b.Rows, prepared.Labels, func(string) {}); err != nil {
-		return nil, err
+	case schemas.SeveralLabels:
+		if err := setsOf(p.plan, examples, &b.Rows, prepared.Labels, ignore); err != nil {
+			return nil, err
+		}
+	default:
+		if err := labelsOf(p.plan, examples, b.Rows, prepared.Labels, ignore); err != nil {
+			return nil, err
+		}
 	}
 	for i, class := range b.Rows.Classes {
 		switch {
@@ -252,11 +260,38 @@ func (p *stageProcessor) calibrate(ctx context.Context, batches []*partition.Bat
 		p.shown(p.score, b.Score, block)
 		sink.Cubic(&p.cubic, p.score)
 		b.Rows.Write(p.score)
-		p.exact.Add(p.cubic, p.score, b.Fitted)
+		weights := b.Fitted
+		if p.plan.Task() == schemas.SeveralLabels { // those of rows that the weights have not seen
+			weights = heldOut(b.Rows)
+			addCalibrated(sum, p.score, weights)
+		}
+		p.exact.Add(p.cubic, p.score, weights)
 		sum.Count(b.Inputs.Rows, b.Checksum)
 	}
 	p.exact.End(sum)
 	return sum
+}
+
+// heldOut returns the weights of the labelled holdout rows, and 0 for the others.
+func heldOut(rows accumulate.Rows) []float32 {
+	weights := make([]float32, len(rows.Weights))
+	for i, w := range rows.Weights {
+		if rows.Splits[i] == schemas.Holdout && rows.Classes[i] != schemas.Unlabelled {
+			weights[i] = w
+		}
+	}
+	return weights
+}
+
+// addCalibrated adds the squared lengths of targets, and the weights of their rows.
+func addCalibrated(sum *accumulate.Sum, targets kernel.Dense, weights []float32) {
+	sums := sum.Field(schemas.FieldCalibrated, 2)
+	for i, w := range weights {
+		if w != 0 {
+			sums[0] += float64(w) * float64(kernel.SquaredLength(targets.Row(i)))
+			sums[1] += float64(w)
+		}
+	}
 }
 
 // shown writes into dst the score that the predictions of some rows are made of.

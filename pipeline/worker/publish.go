@@ -221,5 +221,7 @@ func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, sco
 	}
 	rows.Residuals(residual)
 	stage.Link.Probabilities(p.score, p.workspace.Link())
-	sum.AddQuality(rows, p.score, p.predicted)
+	if last := len(p.plan.Stages) - 1; p.plan.Task() != schemas.SeveralLabels || p.visit.Stage == last { // of several labels the sums are large
+		sum.AddQuality(rows, p.score, p.predicted)
+	}
 }

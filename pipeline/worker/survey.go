@@ -356,6 +356,10 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 		if numbers, err = numbersOf(p.plan, examples, rows); err != nil {
 			return 0, err
 		}
+	case p.plan.Task() == schemas.SeveralLabels && p.labels != nil:
+		if err := setsOf(p.plan, examples, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+			return 0, err
+		}
 	case p.labels != nil:
 		if err := labelsOf(p.plan, examples, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
 			return 0, err
@@ -375,7 +379,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 			if fitted[i] > 0 {
 				rows = 1
 			}
-			found.labels.Add(examples.Label(i), rows)
+			for label := range examples.Labels(i) {
+				found.labels.Add(label, rows)
+			}
 		}
 	}
 	if p.plan.Prepares() {

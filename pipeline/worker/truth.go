@@ -32,6 +32,18 @@ func standardized(by standardizer, targets []float64, k int) kernel.Dense {
 	return dst
 }
 
+// setsOf finds the labels of a message's rows that may have several (n × k). What unknown labels do is as in labelsOf.
+func setsOf(plan *schemas.Plan, examples *schemas.Examples, rows *accumulate.Rows, labels *schemas.Labels, unknown func(label string)) error {
+	rows.Targets = kernel.NewDense(examples.Rows, labels.Len())
+	return examples.LabelSets(rows.Targets.Data, rows.Classes, labels, func(row int, label string) error {
+		if plan.Chain == nil || !plan.Chain.Open {
+			return &schemas.UnknownLabelError{Row: row, Label: label}
+		}
+		unknown(label)
+		return nil
+	})
+}
+
 // labelsOf finds the classes of a message's rows among labels, or marks them as unlabelled. unknown is called with each label that is no class, of
 // a chain that may learn it later. Otherwise such a label is an error.
 func labelsOf(plan *schemas.Plan, examples *schemas.Examples, rows accumulate.Rows, labels *schemas.Labels, unknown func(label string)) error {

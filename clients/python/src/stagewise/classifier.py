@@ -11,7 +11,8 @@ import numpy.typing as npt
 from .task import Task, mean_r2
 
 Labels = npt.NDArray[np.str_]
-Predictions = Labels | npt.NDArray[np.float32]
+Given = npt.NDArray[np.int64]
+Predictions = Labels | Given | npt.NDArray[np.float32]
 
 
 class Classifier(ABC):
@@ -56,12 +57,18 @@ class Classifier(ABC):
 
     @abstractmethod
     def predict(self, X: Any) -> Predictions:
-        """Returns the most probable label of each row (n), or the numbers of each row (n × k; n if there is one)."""
+        """Returns the most probable label of each row (n), or the numbers of each row (n × k; n if there is one).
+
+        Of a model of several labels a row it returns 1 for each label that a row is given, and 0 for the others (n × k).
+        """
 
     def score(self, X: Any, y: Any) -> float:
-        """Returns the fraction of rows that are predicted right, of numbers R². Labels are compared as texts."""
+        """Returns the fraction of rows that are predicted right, of numbers R². Of several labels a row
+        is right if all are, and y is as predict returns it. Labels are compared as texts."""
         if self.task is Task.NUMBERS:
             return mean_r2(y, np.asarray(self.predict(X), dtype=np.float32))
+        if self.task is Task.LABELS:
+            return float(np.mean((np.asarray(self.predict(X)) == np.asarray(y)).all(axis=1)))
         return float(np.mean(self.predict(X) == np.asarray(y).astype(str)))
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -96,7 +103,7 @@ class Classifier(ABC):
             )
         return Tags(
             estimator_type="classifier",
-            target_tags=TargetTags(required=False),
-            classifier_tags=ClassifierTags(),
+            target_tags=TargetTags(required=False, multi_output=self.task is Task.LABELS),
+            classifier_tags=ClassifierTags(multi_label=self.task is Task.LABELS),
             input_tags=InputTags(allow_nan=True, string=True, categorical=True),
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .classifier import Classifier, Labels, Predictions
+from .classifier import Classifier, Given, Labels, Predictions
 from .errors import DamagedError
 from .preparation import Preparation
 from .stage import Block, Pass, Stage
@@ -84,6 +84,11 @@ class Model(Classifier):
         return self._classes
 
     @property
+    def threshold(self) -> float:
+        """The least probability of the labels that rows are given, of a model of several labels a row."""
+        return float((self.manifest.get("thresholds") or {}).get("micro_f1", 0.5))
+
+    @property
     def targets_(self) -> Labels:
         if self._task is not Task.NUMBERS:
             raise AttributeError("the model predicts labels: it has classes_, and no targets")
@@ -104,6 +109,9 @@ class Model(Classifier):
         answers = self._answers(X)
         if self._task is Task.NUMBERS:
             return answers[:, 0] if answers.shape[1] == 1 else answers
+        if self._task is Task.LABELS:
+            given: Given = (answers.astype(np.float64) >= self.threshold).astype(np.int64)
+            return given
         labels: Labels = self._classes[np.argmax(answers, axis=1)]
         return labels
 

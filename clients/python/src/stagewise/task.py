@@ -17,6 +17,7 @@ class Task(Enum):
     """What a model predicts for a row."""
 
     LABEL = "one of k labels"
+    LABELS = "any of k labels"
     NUMBERS = "k numbers"
 
     @staticmethod
@@ -24,16 +25,21 @@ class Task(Enum):
         """Returns the task of a plan."""
         if plan.get("targets"):
             return Task.NUMBERS
-        if plan.get("labels"):
-            raise DamagedError(
-                f"a model of rows with {plan['labels']} labels: install the stagewise package of the release that trained the model"
-            )
+        labels = plan.get("labels")
+        if labels not in (None, "", "several"):
+            raise DamagedError(f"a model of {labels} labels: install the stagewise package of the release that trained the model")
+        if labels:
+            return Task.LABELS
         return Task.LABEL
 
     @property
     def project(self) -> Callable[[Matrix], Matrix]:
         """What moves predictions to the nearest ones that there may be."""
-        return {Task.LABEL: simplex, Task.NUMBERS: _stay}[self]
+        return {Task.LABEL: simplex, Task.LABELS: _clip, Task.NUMBERS: _stay}[self]
+
+
+def _clip(prediction: Matrix) -> Matrix:
+    return np.clip(prediction, 0, 1)
 
 
 def _stay(prediction: Matrix) -> Matrix:

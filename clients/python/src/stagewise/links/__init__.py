@@ -6,12 +6,13 @@ from ..errors import DamagedError
 from .calibrated import Calibrated
 from .identity import Identity
 from .link import Link
+from .logistic import Logistic
 from .simplex import simplex
 from .softmax import Softmax
 
 __all__ = ["LINKS", "Link", "named", "simplex"]
 
-LINKS: dict[str, Link] = {link.name: link for link in (Identity(), Softmax(), Calibrated())}
+LINKS: dict[str, Link] = {link.name: link for link in (Identity(), Softmax(), Logistic(), Calibrated())}
 
 
 def named(name: str) -> Link:

@@ -1,0 +1,68 @@
+package link
+
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+)
+
+// Logistic predicts the logistic function of each score by itself, and measures the sum of their log losses. With one label a row it is
+// one-versus-rest regression, and the predictions are projected on the simplex.
+const Logistic = "logistic"
+
+func logistic() Link {
+	return Link{
+		Name:       Logistic,
+		Doc:        "the logistic function of each score by itself, log loss",
+		Smoothness: 0.25, // the Hessian is diag(p(1−p))
+		Regions:    []Region{Simplex, Hypercube},
+		unit:       odds,
+		predict: transform{
+			rows: func(score kernel.Dense, _ *Scratch) { kernel.Sigmoid(score.Data) },
+			node: func(g *onnx.Graph, score onnx.Value, _ int) onnx.Value { return g.Node("Sigmoid", score) },
+		},
+		invert:  transform{rows: logarithmsOfOdds, node: addLogarithmsOfOdds},
+		project: true,
+		measure: logLosses,
+	}
+}
+
+// logarithmsOfOdds makes log(p/(1−p)) of predictions. None is certain, as in logarithms.
+func logarithmsOfOdds(prediction kernel.Dense, _ *Scratch) {
+	least := threshold(prediction.Cols)
+	for i, v := range prediction.Data {
+		p := max(least, min(float64(v), 1-least))
+		prediction.Data[i] = float32(math.Log(p / (1 - p)))
+	}
+}
+
+func addLogarithmsOfOdds(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value {
+	least := float32(threshold(k))
+	p := g.Node("Min", g.Node("Max", prediction, g.Number(least)), g.Number(1-least))
+	return g.Node("Log", g.Node("Div", p, g.Node("Sub", g.Number(1), p)))
+}
+
+// logLosses is Σ log(1 + exp(s)) − y·s over the scores s of a row.
+func logLosses(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
+	for i, class := range truth.Classes {
+		row := score.Row(i)
+		if predicted[i] = largest(row); class < 0 {
+			loss[i] = 0
+			continue
+		}
+		sum := 0.0
+		for c, v := range row {
+			s := float64(v)
+			sum += max(s, 0) + math.Log1p(math.Exp(-math.Abs(s)))
+			switch {
+			case truth.Targets.Rows > 0:
+				sum -= float64(truth.Targets.Row(i)[c]) * s
+			case int32(c) == class:
+				sum -= s
+			}
+		}
+		loss[i] = float32(sum)
+	}
+	kernel.Sigmoid(score.Data)
+}
