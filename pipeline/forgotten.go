@@ -65,8 +65,8 @@ func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, 
 	return more, nil
 }
 
-// haveLearnt returns the versions that have learnt from forgotten rows, in ascending order: a run that they go back to has read such rows,
-// and its plan does not leave them out. If a plan is gone that one goes back to, it has learnt from what was forgotten after it.
+// haveLearnt returns the versions that have learnt from forgotten rows, in ascending order: a run that they go back to has read such rows, its
+// plan does not leave them out, and no later update takes them away. If a plan is gone that one goes back to, it has learnt from what was forgotten after it.
 func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schemas.Place, err error) {
 	if len(f.rows) == 0 {
 		return nil, nil
@@ -82,18 +82,39 @@ func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schem
 		if err != nil {
 			has, runs = v.Written.Before(f.newest), []earlierRun{{plan: v.Plan}}
 		}
-		for _, r := range runs {
-			if r.plan.Topic != p.archiveTopic() { // offsets of another topic
-				continue
-			}
-			has = has || !r.plan.Forgotten.Covers(f.rows.Within(r.plan.Spans))
-		}
+		has = has || p.haveRead(plansOf(runs), f.rows)
 		place, err := past.ledger.Find(v.Run)
 		if has && err == nil {
 			learnt = append(learnt, place)
 		}
 	}
 	return learnt, nil
+}
+
+// haveRead reports whether runs, each of which goes on from the one before, have learnt any of these rows: one of them has read it, and neither its
+// plan nor that of a later update that takes rows away has it among the forgotten ones.
+func (p *pipeline) haveRead(plans []*schemas.Plan, rows schemas.Forgotten) bool {
+	var taken schemas.Forgotten
+	for _, plan := range slices.Backward(plans) {
+		if plan.Topic != p.archiveTopic() { // offsets of another topic
+			continue
+		}
+		if u := plan.Update(); u != nil && len(u.Forget) > 0 {
+			taken = taken.Union(plan.Forgotten)
+		}
+		if !plan.Forgotten.Union(taken).Covers(rows.Within(plan.Spans)) {
+			return true
+		}
+	}
+	return false
+}
+
+// plansOf returns the plans of runs.
+func plansOf(runs []earlierRun) (plans []*schemas.Plan) {
+	for _, r := range runs {
+		plans = append(plans, r.plan)
+	}
+	return plans
 }
 
 // removeLearnt removes versions that have learnt from forgotten rows, and what their runs have left on the state topic. It leaves those that

@@ -373,7 +373,12 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if r.window != nil && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
 			r.window = nil // there is nothing to fit anew: the next version is the first again
 		}
-		if r.window != nil && !r.restarts() && (r.fullIsDue() || r.hasLearnt(r.head.Run)) {
+		due := r.window != nil && !r.restarts() && r.fullIsDue()
+		waits, err := r.waitsToForget(ctx, bounds)
+		if err != nil {
+			return nil, err
+		}
+		if due || r.window != nil && !r.restarts() && r.hasLearnt(r.head.Run) && !waits {
 			return r.fullPlan(ctx, l, sealed, sources)
 		}
 		if !r.backlog.knows(sources) {
@@ -394,11 +399,17 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			}
 			return r.updatePlan(ctx, l, sealed, sources, spans, found)
 		}
+		if waits && untilEnd {
+			return r.fullPlan(ctx, l, sealed, sources)
+		}
 		if untilEnd {
 			return nil, nil
 		}
-		if len(spans) > 0 && first.IsZero() {
+		if (len(spans) > 0 || waits) && first.IsZero() {
 			first = time.Now()
+		}
+		if waits && (r.job.Retrain.After == 0 || time.Since(first) >= r.job.Retrain.After) { // no update has come
+			return r.fullPlan(ctx, l, sealed, sources)
 		}
 		if err := r.await(ctx, l, sealed, first); err != nil {
 			return nil, err
@@ -637,6 +648,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 		c.Increment.Weight *= o.Decay
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}
+	r.takeAway(plan, window)
 	plan.Chain.Merge = merges(window, plan.Chain.Update.Refresh, r.mostTerms())
 	return plan, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -29,6 +30,67 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	}
 	r.learnt, err = r.haveLearnt(ctx, r.forgotten)
 	return err
+}
+
+// waitsToForget reports whether the newest version has learnt from what is forgotten, and the next update can take it away: the sums of a stage with
+// the link identity are the same as if the rows had never come, wherever its weights have been. bounds are those of the examples topic.
+func (r *runner) waitsToForget(ctx context.Context, bounds []schemas.Span) (bool, error) {
+	if r.window == nil || !r.hasLearnt(r.head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic || !updatable(r.job.Stages) {
+		return false, nil
+	}
+	rows := r.forgotten.rows.Within(r.windowWith(nil))
+	for _, i := range touched(r.window.Increments, rows.Without(r.head.Plan.Forgotten)) {
+		if expires(&r.window.Increments[i].Increment, bounds) { // what it has learnt can't be summed again
+			return false, nil
+		}
+	}
+	past, err := r.past(ctx)
+	if err != nil {
+		return false, err
+	}
+	runs, err := past.runs(r.head)
+	if err != nil {
+		return false, nil // a plan is gone: nobody knows what it has read
+	}
+	without := &schemas.Plan{Topic: r.archiveTopic(), Forgotten: rows, Chain: &schemas.Chain{Update: &schemas.Update{Forget: make([]schemas.Increment, 1)}}}
+	return !r.haveRead(append(plansOf(runs), without), r.forgotten.rows), nil
+}
+
+// takeAway adds to the plan of an update the increments of its window that have forgotten rows which the version before has learnt.
+func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
+	u, at := plan.Chain.Update, touched(window.Increments, plan.Forgotten.Without(r.head.Plan.Forgotten))
+	decayed := func(i int) schemas.Increment {
+		c := window.Increments[i].Increment
+		c.Weight *= u.Decay
+		return c
+	}
+	for _, i := range at {
+		u.Forget = append(u.Forget, decayed(i))
+	}
+	for _, group := range window.Groups() { // merged increments are visited together
+		first := window.Increments[group[0]].Increment.Number
+		if slices.ContainsFunc(u.Refresh, func(c schemas.Increment) bool { return c.Number == first }) {
+			continue
+		}
+		if slices.ContainsFunc(group, func(i int) bool { return slices.Contains(at, i) }) {
+			for _, i := range group {
+				u.Refresh = append(u.Refresh, decayed(i))
+			}
+		}
+	}
+}
+
+// touched returns the places of the increments that have some of these rows.
+func touched(increments []schemas.WindowIncrement, rows schemas.Forgotten) (at []int) {
+	for i := range increments {
+		for _, covered := range increments[i].Increment.Covered {
+			if len(rows.Within(covered.Spans)) > 0 {
+				at = append(at, i)
+				break
+			}
+		}
+	}
+	return at
 }
 
 // hasLearnt reports whether the version of a run has learnt from what is forgotten.

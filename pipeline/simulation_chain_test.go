@@ -107,6 +107,9 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	if s.numbers[id] = plan.Chain.Number; len(plan.Chain.Merge) > 0 {
 		s.log.count(merging)
 	}
+	if u := plan.Update(); u != nil && len(u.Forget) > 0 {
+		s.log.count(takingAway)
+	}
 	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)
 	if plan.Chain.Parent != nil {
 		turn = fmt.Sprint(*plan.Chain.Parent, plan.Chain.Attempt)
@@ -224,6 +227,13 @@ func forgetfulExamples() *simExamples {
 
 // forgottenAfter is the version of a chain after which rows are forgotten that it has learnt.
 const forgottenAfter = 3
+
+// wideOptions make a chain whose updates take forgotten rows away: these are in its window, and no full run is due.
+func wideOptions() RetrainOptions {
+	o := chainOptions()
+	o.Rows, o.Window, o.Full = simRows, WindowOptions{Increments: 6}, FullOptions{Every: 6}
+	return o
+}
 
 // mergingOptions make a chain whose state topic has room for few terms, so that neighbouring increments are merged.
 func mergingOptions() RetrainOptions {

@@ -16,6 +16,7 @@ const (
 	overtaking   move = "another run has the turn in a chain"
 	lateSeal     move = "a source is sealed that a chain has passed over"
 	forgetting   move = "rows are forgotten"
+	takingAway   move = "an update takes forgotten rows away"
 	merging      move = "increments of a chain are merged"
 	warming      move = "a run starts from a version"
 	truncation   move = "offsets are used again"
@@ -27,7 +28,7 @@ const (
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, merging, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

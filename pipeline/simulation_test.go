@@ -60,7 +60,7 @@ var (
 //
 // Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
 // happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports. A source
-// is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, and in the end no version is left that
+// is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
 // has learnt from them. Increments are merged.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
@@ -89,6 +89,7 @@ func TestSimulation(t *testing.T) {
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
 		newChainScenario(t, forgetfulExamples(), 100, chainOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, forgetfulExamples(), 100, wideOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }

@@ -52,6 +52,9 @@ type Update struct {
 	Decay   float64     `json:"decay"`             // what the weights of all earlier increments are multiplied by
 	Refresh []Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
 	Leave   []Increment `json:"leave,omitempty"`   // that leave the window
+	// Forget are those of Refresh that have forgotten rows which the version before has learnt: their share of S leaves as it was, and
+	// comes back as it is without these rows.
+	Forget []Increment `json:"forget,omitempty"`
 	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
 	Restart bool `json:"restart,omitempty"`
 }
@@ -60,8 +63,13 @@ type Update struct {
 // stay. Earlier visits have their sum, which is all that a step needs.
 func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
-// TakesAway reports whether an update takes increments away from the sums.
-func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave) > 0 }
+// TakesAway reports whether an update takes rows away from the sums.
+func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave)+len(u.Forget) > 0 }
+
+// Forgets returns the place of an increment among those with forgotten rows, or −1.
+func (u *Update) Forgets(number int) int {
+	return slices.IndexFunc(u.Forget, func(c Increment) bool { return c.Number == number })
+}
 
 // Increment is the examples that one run of a chain added.
 type Increment struct {
@@ -202,6 +210,16 @@ func (p *Plan) Added() (added Spans) {
 		}
 	}
 	return added
+}
+
+// checkForget returns an error unless what has forgotten rows is visited again.
+func (u *Update) checkForget() error {
+	for _, c := range u.Forget {
+		if !slices.ContainsFunc(u.Refresh, func(r Increment) bool { return r.Number == c.Number }) {
+			return fmt.Errorf("increment %d has forgotten rows: expected it among those that are visited again", c.Number)
+		}
+	}
+	return nil
 }
 
 // increments returns the increments whose rows the run reads, beside new ones.

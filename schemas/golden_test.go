@@ -121,11 +121,12 @@ func samples(t testing.TB) map[string]Message {
 			Skipped: Spans{{1, 3, 4}}, Progress: []PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Unknown: []LabelRows{{"c", 2}}, Bad: BadMessages{1, 3, 1, 3, "damaged"}, Increments: []Coverage{covered}, Messages: []MessageLosses{{Offset: 2, Losses: Losses{10, 10, 1, 2}}}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
 			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2}))}).Record(),
-		"leave":      (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
-		"moments":    (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
-		"terms":      (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),
-		"gram-exact": (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
-		"seal":       (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
+		"leave-forgotten": (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3), Weight: 2.5}).ExactRecord(),
+		"leave":           (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
+		"moments":         (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
+		"terms":           (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),
+		"gram-exact":      (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
+		"seal":            (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {
 		all[name] = must(r.Encode(mem))(t)[0]
 	}
@@ -168,7 +169,8 @@ func updatePlan() *Plan {
 	p.Chain = &Chain{
 		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Merge: [][2]int{{1, 2}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
-			Leave: []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}}},
+			Leave:  []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}},
+			Forget: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}}},
 	}
 	p.Forgotten = Forgotten{{1, 0, 1, 2, 5}}
 	p.Submission = "update"
@@ -314,7 +316,11 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 			var err error
 			switch {
 			case r.Kind == KindGram, r.Kind == KindLeave:
-				return ExactGramOf(r).ExactRecord().Encode(mem)
+				g, err := ExactGramOf(r)
+				if err != nil {
+					return nil, err
+				}
+				return g.ExactRecord().Encode(mem)
 			case r.Kind == KindMoments:
 				decoded, err = MomentsOf(r, 2, 2)
 			case r.Kind == KindTerms:

@@ -13,8 +13,8 @@ const KindLeave Kind = "leave"
 type Gram struct {
 	Identity
 	Matrix []float64 // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
-	// Weight is Σw of the rows that the matrix sums. It is 0 in the survey's and a calibration's records, whose visits
-	// have it.
+	// Weight is Σw of the rows that the matrix sums; of rows that leave, of the forgotten ones alone, as a window says that of increments. It is 0
+	// in the survey's and a calibration's records, whose visits have it.
 	Weight float64
 }
 
@@ -37,10 +37,14 @@ func (g *Gram) BlockRecord() *Record[float32] {
 	}
 }
 
-// ExactRecord makes the record of a Gram matrix of the survey or of a calibration, in double precision and without a
-// weight. Such a matrix may be nearly singular.
+// ExactRecord makes the record of a Gram matrix of the survey, of a calibration, or of rows that leave, in double precision. Such a matrix may be
+// nearly singular.
 func (g *Gram) ExactRecord() *Record[float64] {
-	return &Record[float64]{Identity: g.Identity, Tensors: g.tensors()}
+	r := &Record[float64]{Identity: g.Identity, Tensors: g.tensors()}
+	if g.Weight != 0 {
+		r.Notes = []Header{{noteWeight, strconv.FormatFloat(g.Weight, 'g', -1, 64)}}
+	}
+	return r
 }
 
 // BlockGramOf is the inverse of [Gram.BlockRecord]. It calls get for the memory of the matrix: a slice of size values.
@@ -60,10 +64,17 @@ func BlockGramOf(r *Record[float32], get func(size int) []float64) (*Gram, error
 	return g, nil
 }
 
-// ExactGramOf is the inverse of [Gram.ExactRecord].
-func ExactGramOf(r *Record[float64]) *Gram {
+// ExactGramOf is the inverse of [Gram.ExactRecord]. An error wraps [ErrDamaged].
+func ExactGramOf(r *Record[float64]) (*Gram, error) {
 	matrix, _ := r.Tensors.Find(FieldGram)
-	return &Gram{Identity: r.Identity, Matrix: matrix.Data}
+	g := &Gram{Identity: r.Identity, Matrix: matrix.Data}
+	if weight := r.Note(noteWeight); weight != "" {
+		var err error
+		if g.Weight, err = strconv.ParseFloat(weight, 64); err != nil {
+			return nil, r.damaged(err)
+		}
+	}
+	return g, nil
 }
 
 // narrow converts tensors to single precision.

@@ -56,7 +56,8 @@ func layouts() []layout {
 		},
 		{
 			kind: KindLeave, topic: "statistics", writer: "worker", reader: "solver",
-			tensors: []part{{FieldGram, "[p(p+1)/2]: as in `gram`, of the rows that leave the window, times the weights of their increments; absent if there are none"}},
+			tensors: []part{{FieldGram, "[p(p+1)/2]: as in `gram`, of the rows that leave the window, times the weights of their increments, and of forgotten rows that the version before has learnt; absent if there are none"}},
+			notes:   []part{{noteWeight, "Σw of the forgotten rows, times the weights of their increments; absent if it is 0"}},
 		},
 		{
 			kind: KindSample, topic: "statistics", writer: "worker", reader: "solver",

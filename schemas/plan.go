@@ -221,6 +221,11 @@ func (p *Plan) Check() error {
 				return err
 			}
 		}
+		if u := p.Chain.Update; u != nil {
+			if err := u.checkForget(); err != nil {
+				return err
+			}
+		}
 	}
 	return CheckLabels(p.Classes)
 }

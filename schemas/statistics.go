@@ -7,6 +7,7 @@ const (
 	FieldCross      = "cross"      // [p, k]: Σ w x rᵀ
 	FieldGram       = "gram"       // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
 	FieldLeave      = "leave"      // as gram, of the rows that leave the window of a chain, times the weights of their increments
+	FieldLeaveRows  = "leave_rows" // [1]: Σw of the forgotten rows of leave, times the weights of their increments
 	FieldOffered    = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
 	FieldGramRows   = "gram_rows"  // [1]: Σw of the rows that gram sums
 	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows

@@ -148,8 +148,8 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 }
 
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of increments that leave, the
-// field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows. It factors the
-// matrix of the update's steps.
+// field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows, leave_rows that of
+// the forgotten ones, which leave increments that stay. It factors the matrix of the update's steps.
 func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 	for _, part := range []struct {
 		field  string
@@ -170,6 +170,13 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 	}
 	if u.visited[0].Rows = rows[0]; u.restarts {
 		u.visited[0].Rows = max(rows[0]-u.weight, 0)
+	}
+	if _, any := sums.Find(schemas.FieldLeaveRows); any {
+		forgotten, err := sums.Shaped(schemas.FieldLeaveRows, 1)
+		if err != nil {
+			return err
+		}
+		u.weight -= forgotten[0]
 	}
 	return u.begin()
 }

@@ -24,7 +24,7 @@ func newForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Let no later version learn from some examples",
 		Long: "Forget examples: no run that is submitted later learns from them. A row is given as TOPIC/PARTITION/OFFSET/ROW, all rows of a message without\n" +
-			"/ROW; offset and row may be ranges, as 3-7. The next version of run is full, and then the versions are removed that have learnt from\n" +
+			"/ROW; offset and row may be ranges, as 3-7. The next version of run has not learnt them, and then the versions are removed that have learnt from\n" +
 			"the examples. This can't be taken back. It prints how long the topics keep what they have of the examples.",
 		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
   stagewise forget -c clicks.yaml --key user-4711 --now   all messages with this key; no version stays that has learnt from them
@@ -72,7 +72,7 @@ func writeForgot(w io.Writer, done *pipeline.Forgot, now bool) error {
 	switch {
 	case len(done.Learnt) == 0:
 	case now:
-		fmt.Fprintf(w, "versions that have learnt from forgotten rows stay, as unfinished runs need them: %s; run removes them after its next full run\n", listOf(done.Learnt))
+		fmt.Fprintf(w, "versions that have learnt from forgotten rows stay, as unfinished runs need them: %s; run removes them after its next version\n", listOf(done.Learnt))
 	default:
 		fmt.Fprintf(w, "versions that have learnt from forgotten rows: %s; train or run removes them after its next version, --now at once\n", listOf(done.Learnt))
 	}

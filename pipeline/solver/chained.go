@@ -477,6 +477,10 @@ func (s *Solver) window() *schemas.Window {
 				if increment.Increment.Weight *= u.Decay; u.Restart {
 					increment.Increment.Weight = 1
 				}
+				if u.Forgets(increment.Increment.Number) >= 0 {
+					at := slices.IndexFunc(u.Refresh, func(c schemas.Increment) bool { return c.Number == increment.Increment.Number })
+					increment.Fitted = c.fitted[1+at]
+				}
 				w.Increments = append(w.Increments, increment)
 			}
 		}

@@ -54,7 +54,10 @@ func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 			return nil, err
 		}
 		if withGram {
-			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			gram, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			if err != nil {
+				return nil, err
+			}
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		return s.sumOf(visit.Identity, span, visit.Covered, visit.Sums)
@@ -87,10 +90,13 @@ func (s *Solver) blockGram(v run.Visit) part {
 		weight := schemas.Vector(schemas.FieldGramRows, []float64{g.Weight})
 		fields := append(gramFields(g), weight)
 		if leaves {
-			leave := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindLeave, v, span.Partition)))
+			leave, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindLeave, v, span.Partition)))
+			if err != nil {
+				return nil, err
+			}
 			for _, field := range gramFields(leave) {
 				field.Name = schemas.FieldLeave
-				fields = append(fields, field)
+				fields = append(fields, field, schemas.Vector(schemas.FieldLeaveRows, []float64{leave.Weight}))
 			}
 		}
 		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, fields), nil

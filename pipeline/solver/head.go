@@ -273,7 +273,11 @@ func (s *Solver) readGrams(ctx context.Context, id string, partition int, from i
 				return err
 			}
 			seen[r.Identity] = true
-			if gram = gramFields(schemas.ExactGramOf(r)); gram != nil {
+			g, err := schemas.ExactGramOf(r)
+			if err != nil {
+				return err
+			}
+			if gram = gramFields(g); gram != nil {
 				gram[0].Name = schemas.FieldLeave
 			}
 		}

@@ -120,7 +120,10 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			found.sample.MergeRecord(sample)
 		}
 		if hasGram {
-			gram := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			gram, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			if err != nil {
+				return nil, err
+			}
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift, found.columns = visit.Shift, visit.Columns

@@ -77,7 +77,7 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 
 // rowsOf returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
 // are fitted (n): 0 for those that are not for training. Forgotten rows have weight 0. number is the message's partition.
-func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
+func rowsOf(plan *schemas.Plan, forgotten schemas.Forgotten, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
 	n := examples.Rows
 	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
 	fitted = make([]float32, n)
@@ -90,7 +90,7 @@ func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Exam
 			fitted[i] = rows.Weights[i]
 		}
 	}
-	plan.Forgotten.In(number, offset, n, func(first, end int) {
+	forgotten.In(number, offset, n, func(first, end int) {
 		clear(rows.Weights[first:end])
 		clear(fitted[first:end])
 	})

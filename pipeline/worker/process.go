@@ -53,7 +53,7 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		b, err := p.prepare(l.partition.Partition(), m, p.weightOf(segment))
+		b, err := p.prepare(l.partition.Partition(), m, p.weightOf(segment), p.forgottenOf(segment))
 		if err != nil {
 			continue // the survey has put the message into quarantine and has not counted it
 		}
@@ -69,8 +69,8 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 	return batches, nil
 }
 
-// prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
-func (p *stageProcessor) prepare(number int, m partition.Message, weight float64) (*partition.Batch, error) {
+// prepare decodes and prepares one message, whose rows' weights it multiplies by weight, and by 0 if they are forgotten. Its error says why the message can't be used.
+func (p *stageProcessor) prepare(number int, m partition.Message, weight float64, forgotten schemas.Forgotten) (*partition.Batch, error) {
 	prepared := p.chain.Prepared
 	examples, err := decode(p.Codec, p.plan, m, &shape{prepared.Factors != nil, prepared.Width()})
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 	}
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
-	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
+	b.Rows, b.Fitted = rowsOf(p.plan, forgotten, number, m.Offset, examples)
 	ignore := func(string) {}
 	switch p.plan.Task() {
 	case schemas.Numbers:

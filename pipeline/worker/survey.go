@@ -349,7 +349,7 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if p.shape == nil {
 		return 0, nil // no message of the run has rows
 	}
-	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
+	rows, fitted := rowsOf(p.plan, p.plan.Forgotten, number, m.Offset, examples)
 	var numbers []float64
 	switch {
 	case p.plan.Task() == schemas.Numbers:

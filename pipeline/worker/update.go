@@ -68,14 +68,24 @@ func (w *Worker) weightOf(s *partition.Segment) float64 {
 	return w.plan.Chain.Increments[s.Increment].Weight
 }
 
-// partsOf reports what a round of an update sums of a segment: the Gram matrix of new rows and of those that leave, the rest of new rows
-// and of those that are visited again.
+// forgottenOf returns which rows of a segment have weight 0. Rows that leave have the weights that they had when they came: those of the version
+// before.
+func (w *Worker) forgottenOf(s *partition.Segment) schemas.Forgotten {
+	if s.Leaves {
+		return w.earlier.Manifest.Plan.Forgotten
+	}
+	return w.plan.Forgotten
+}
+
+// partsOf reports what a round of an update sums of a segment: the Gram matrix of new rows, of those that leave, and of what is left of
+// increments with forgotten rows; the rest of new rows and of those that are visited again.
 func (p *stageProcessor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) {
 	switch {
 	case s.Leaves:
 		return gram, false
 	case s.Past:
-		return gram && p.plan.Update().Restart, rest
+		u := p.plan.Update()
+		return gram && (u.Restart || u.Forgets(p.increment(s).Number) >= 0), rest
 	}
 	return gram, rest
 }
@@ -112,6 +122,8 @@ func scoresOf(increment int) string  { return fmt.Sprintf("scores/%d", increment
 func crossOf(increment int) string   { return fmt.Sprintf("cross/%d", increment) }
 func visitedOf(increment int) string { return fmt.Sprintf("visited/%d", increment) }
 func leavesOf(increment int) string  { return fmt.Sprintf("leaves/%d", increment) }
+func staysOf(increment int) string   { return fmt.Sprintf("stays/%d", increment) } // of an increment with forgotten rows
+func rowsLeft(of string) string      { return of + "/rows" }
 
 // endTerms adds the terms of a segment to a sum.
 func (p *stageProcessor) endTerms(sum, residuals *accumulate.Sum, increment int) {
@@ -128,10 +140,16 @@ func (p *stageProcessor) rename(to, from *accumulate.Sum, name, as string) {
 
 // nameSums gives what was summed of a segment the names of its increment.
 func (p *stageProcessor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
-	if s.Leaves {
-		p.rename(sum, sum, schemas.FieldGram, leavesOf(s.Increment))
-		sum.Take(schemas.FieldGramRows)
-		return
+	as := ""
+	switch {
+	case s.Leaves:
+		as = leavesOf(s.Increment)
+	case s.Past && !p.plan.Update().Restart:
+		as = staysOf(p.plan.Update().Forgets(p.increment(s).Number)) // or nothing was summed
+	}
+	if as != "" {
+		p.rename(sum, sum, schemas.FieldGram, as)
+		p.rename(sum, sum, schemas.FieldGramRows, rowsLeft(as))
 	}
 	if rest {
 		p.endTerms(sum, sum, s.Increment)
@@ -210,21 +228,32 @@ func (w *Worker) visitedWeights(visit int) (weights []float64, apart bool) {
 }
 
 // publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight. Each is rounded as it
-// was when the rows came, so that what was added is what goes.
+// was when the rows came, so that what was added is what goes. Of an increment with forgotten rows all goes that was added, less what comes back: that
+// is rounded as if the forgotten rows had never come.
 func (w *Worker) publishLeaving(ctx context.Context, v *stageVisit, p *partition.State, sum *accumulate.Sum) error {
-	var matrix []float64
-	for i, c := range w.plan.Update().Leave {
-		field, any := sum.Take(leavesOf(i))
-		if !any {
-			continue
+	r, u := schemas.Gram{Identity: w.identity(schemas.KindLeave, v.Visit, p)}, w.plan.Update()
+	add := func(weight float64, of string) (rows float64) {
+		if field, any := sum.Take(rowsLeft(of)); any {
+			rows = field.Data[0]
 		}
-		if matrix == nil {
-			matrix = make([]float64, len(field.Data))
+		field, any := sum.Take(of)
+		if !any {
+			return 0
+		}
+		if r.Matrix == nil {
+			r.Matrix = make([]float64, len(field.Data))
 		}
 		for j, x := range field.Data {
-			matrix[j] += c.Weight * float64(float32(x))
+			r.Matrix[j] += weight * float64(float32(x))
 		}
+		return rows
 	}
-	r := schemas.Gram{Identity: w.identity(schemas.KindLeave, v.Visit, p), Matrix: matrix}
+	for i, c := range u.Leave {
+		add(c.Weight, leavesOf(i))
+	}
+	for i, c := range u.Forget {
+		before := add(c.Weight, leavesOf(len(u.Leave)+i))
+		r.Weight += c.Weight * (before - add(-c.Weight, staysOf(i)))
+	}
 	return publish(ctx, w, r.ExactRecord())
 }

@@ -375,11 +375,11 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 		for i := range u.Refresh {
 			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
 		}
-		for i := range u.Leave {
-			if u.Restart {
-				break // nothing of the sums that they are in stays
-			}
-			p.AddPast(&u.Leave[i], i, true, w.plan.Segment)
+		if u.Restart {
+			return p // nothing stays of the sums that rows could leave
+		}
+		for i, c := range slices.Concat(u.Leave, u.Forget) {
+			p.AddPast(&c, i, true, w.plan.Segment)
 		}
 	}
 	return p
@@ -388,7 +388,10 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 // increment returns the increment of a segment of the past.
 func (w *Worker) increment(s *partition.Segment) *schemas.Increment {
 	u := w.plan.Update()
-	if s.Leaves {
+	switch {
+	case s.Leaves && s.Increment >= len(u.Leave):
+		return &u.Forget[s.Increment-len(u.Leave)]
+	case s.Leaves:
 		return &u.Leave[s.Increment]
 	}
 	return &u.Refresh[s.Increment-1]

@@ -11,7 +11,7 @@ import (
 type Segment struct {
 	Span schemas.Span // the offsets
 	// Increment is the place of the segment's increment: among those of the plan if the run is full, and in an update among those that it
-	// visits, of which the new one is the first, or if Leaves is set among those that leave.
+	// visits, of which the new one is the first, or if Leaves is set among those that leave, of which those with forgotten rows are the last.
 	Increment int
 	Leaves    bool
 	Past      bool // the increment is not of this run's spans
