@@ -59,6 +59,17 @@ func (r recipe) model(t testing.TB) *model.Model {
 	if n := r.prepare.PCA; n > 0 {
 		preparation = append(preparation, schemas.Matrix(schemas.TensorBasis, width, n, draw(width*n, 1/math.Sqrt(width))))
 	}
+	preparation = append(preparation, schemas.Vector(schemas.TensorImage, []float32{7, 5, 2}))
+	for t, s := range r.stages {
+		if f := s.Features; f.Kind == stages.Patches {
+			q, p := 2*f.Patch*f.Patch, 2*f.Filters*f.Grid*f.Grid
+			preparation = append(preparation,
+				schemas.Matrix(schemas.OfStage(schemas.TensorWhitening, t), q, q, draw(q*q, 1)), schemas.Vector(schemas.OfStage(schemas.TensorOffset, t), draw(q, 0.1)),
+				schemas.Matrix(schemas.OfStage(schemas.TensorFilters, t), q, f.Filters, draw(q*f.Filters, 1/math.Sqrt(float64(q)))),
+				schemas.Vector(schemas.OfStage(schemas.TensorContrast, t), []float32{0.1}),
+				schemas.Vector(schemas.OfStage(schemas.TensorMean, t), draw(p, 1)), schemas.Vector(schemas.OfStage(schemas.TensorFactor, t), draw(p, 0.3)))
+		}
+	}
 	prepared, err := stages.NewPreparation(r.prepare, preparation)
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +117,9 @@ func everyRecipe(t testing.TB) (all []recipe) {
 	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
 		for _, components := range []int{0, 4} {
 			for _, features := range everyFeatures(t) {
+				if stages.CheckInputs(features, schemas.Prepare{Scale: scale, PCA: components}) != nil {
+					continue
+				}
 				if components > 0 && features.Kind == stages.Columns && !features.Replacement {
 					features.Size = min(features.Size, components)
 				}
@@ -148,6 +162,10 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 		f := stages.DefaultsOf(kind)
 		f.Size, f.BandwidthScale, f.Degree = 65, 2, 4
 		all = append(all, f)
+		if kind == stages.Patches {
+			f.Size, f.Patch, f.Filters, f.Grid, f.Mirror = 0, 3, 4, 2, true
+			all[len(all)-1] = f
+		}
 		if kind == stages.Columns {
 			f.Size = 0
 			all = append(all, f)

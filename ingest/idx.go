@@ -120,6 +120,19 @@ func (f *idxArray) cols(maxCols int) int {
 	return int(cols)
 }
 
+// image returns the shape of a row as an image: height and width, and the number of channels if there is a third dimension. An array
+// with other dimensions has no images.
+func (f *idxArray) image() (shape schemas.Image) {
+	if n := len(f.shape); n != 2 && n != 3 {
+		return shape
+	}
+	shape[2] = 1
+	for i, d := range f.shape {
+		shape[i] = int(d)
+	}
+	return shape
+}
+
 // describe says what the array looks like, for people who gave the wrong file.
 func (f *idxArray) describe() string {
 	if len(f.shape) == 0 {
@@ -224,6 +237,7 @@ func newIDXReader(images *content, o Options) (*idxReader, error) {
 		return nil, f.fail(8, fmt.Errorf("%s: an example does not fit a message of %d bytes", f.describe(), schemas.MaxMessage))
 	}
 	r.batchRows = min(o.BatchRows, maxBatchBytes/rowBytes)
+	r.batch.Image = f.image()
 	return r, nil
 }
 

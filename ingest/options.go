@@ -72,6 +72,9 @@ type Options struct {
 	// MissingValues are words that say that a value is missing, as an empty field
 	// does. In a file with types they are looked for in columns of words.
 	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
+	// Image is the shape of examples that are images: height, width and channels,
+	// where 2 numbers mean one channel. None: the file says it, or they are no images.
+	Image []string `mapstructure:"image" yaml:"image"`
 	// Holdout is the fraction of the training examples that are scored but not
 	// fitted, in [0, 1). It does not change what is published: the workers choose
 	// these examples when they read them.
@@ -112,6 +115,25 @@ func Defaults() Options {
 	return Options{
 		Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText(),
 	}
+}
+
+// Shape returns the shape that Image gives; zero if it gives none.
+func (o Options) Shape() schemas.Image {
+	shape := schemas.Image{0, 0, 1}
+	if n := len(o.Image); n != 2 && n != 3 {
+		return schemas.Image{}
+	}
+	for i, text := range o.Image {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return schemas.Image{}
+		}
+		shape[i] = n
+	}
+	if _, err := schemas.ParseImage(shape.Text()); err != nil {
+		return schemas.Image{}
+	}
+	return shape
 }
 
 // Column names a column by its number, from 0, or by its name in the header. A
@@ -199,6 +221,9 @@ func (o Options) check(files []string) []schemas.Problem {
 	problems = append(problems, o.checkLabels(files)...)
 	if o.Missing != MissingError && o.Missing != MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")
+	}
+	if len(o.Image) > 0 && o.Shape() == (schemas.Image{}) {
+		wrong("image", fmt.Sprint(o.Image), "height, width and channels, each from 1 to 65536, such as [28, 28, 1]")
 	}
 	if !(o.Holdout >= 0 && o.Holdout < 1) { // also refuses NaN
 		wrong("holdout", o.Holdout, "a fraction, at least 0 and less than 1")

@@ -183,6 +183,9 @@ func (s *Source) describe(ctx context.Context) error {
 		s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
 	}
 	s.Width, s.Columns = r.width(), r.columns()
+	if shape := s.options.Shape(); shape != (schemas.Image{}) && shape.Size() != s.Width {
+		return wholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected as many", s.Width, s.options.Image, shape.Size()))
+	}
 	if s.format.inspect == nil || s.Split != schemas.Train { // a few rows to test on show nothing
 		return nil
 	}
@@ -240,6 +243,9 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 			if err != nil {
 				yield(nil, err)
 				return
+			}
+			if shape := s.options.Shape(); shape != (schemas.Image{}) {
+				rows.Image = shape
 			}
 			if s.Split != schemas.Train {
 				for len(splits) < rows.Rows {

@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -72,10 +71,8 @@ func stageOf(manifest *schemas.Manifest, stage int, tensors schemas.Tensors[floa
 
 // preparationOf returns the tensors of a file that are the survey's result, in the order of the file, which the digest depends on.
 func preparationOf(tensors schemas.Tensors[float32]) (preparation schemas.Tensors[float32]) {
-	names := []string{schemas.TensorFactors, schemas.TensorCenter, schemas.TensorScale, schemas.TensorBasis, schemas.TensorSpread, schemas.TensorClassWeight,
-		schemas.TensorTargetCenter, schemas.TensorTargetScale, schemas.TensorLabels}
 	for _, t := range tensors {
-		if slices.Contains(names, t.Name) {
+		if schemas.OfPreparation(t.Name) {
 			preparation = append(preparation, t)
 		}
 	}

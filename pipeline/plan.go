@@ -91,6 +91,7 @@ func inputOf(o ingest.Options) schemas.Input {
 	input := schemas.Input{
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header, Delimiter: o.Delimiter,
 		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
+		Image: o.Shape(),
 	}
 	if o.Text != "" {
 		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -12,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Candidate is a run of a search.
@@ -83,6 +85,11 @@ type surveys map[schemas.Digest]*schemas.SurveyResult
 func surveyOf(plan *schemas.Plan) schemas.Digest {
 	p := *plan
 	p.Stages, p.Intercept = nil, false
+	if slices.ContainsFunc(plan.Stages, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
+		for _, s := range plan.Stages {
+			p.Stages = append(p.Stages, schemas.Stage{Features: s.Features})
+		}
+	}
 	return p.Content()
 }
 

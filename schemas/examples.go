@@ -42,10 +42,14 @@ type ExampleRows struct {
 	Weights    []float32  // nil: every row has weight 1
 	Splits     []Split    // nil: every row is Train
 	Columns    Columns    // of the table that the features are of, with Cols features; nil: not known
+	Image      Image      // of the images that the rows are, with Cols features; zero: they are none, or it is not known
 }
 
 // metadataColumns is the key in the metadata of the schema that has the columns. Other producers may write it too.
 const metadataColumns = "stagewise.columns"
+
+// metadataImage is the key in the metadata of the schema that has the shape of images. Other producers may write it too.
+const metadataImage = "stagewise.image"
 
 // Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length, or have other features.
 func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
@@ -55,14 +59,7 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
-	var metadata *arrow.Metadata
-	if r.Columns != nil {
-		if n := r.Columns.Features(); n != r.Cols {
-			panic(fmt.Sprintf("schemas: columns of %d features for %d", n, r.Cols))
-		}
-		known := arrow.NewMetadata([]string{metadataColumns}, []string{r.Columns.Text()})
-		metadata = &known
-	}
+	metadata := r.metadata()
 	fields := []arrow.Field{{Name: columnFeatures, Type: r.featuresType()}}
 	switch {
 	case r.Words != nil:
@@ -142,6 +139,28 @@ func (r *ExampleRows) appendDense(lists *array.FixedSizeListBuilder) {
 	case *array.Uint8Builder:
 		values.AppendValues(r.Bytes, nil)
 	}
+}
+
+// metadata returns what the schema of the rows says about the features; nil if that is nothing.
+func (r *ExampleRows) metadata() *arrow.Metadata {
+	var keys, values []string
+	if r.Columns != nil {
+		if n := r.Columns.Features(); n != r.Cols {
+			panic(fmt.Sprintf("schemas: columns of %d features for %d", n, r.Cols))
+		}
+		keys, values = append(keys, metadataColumns), append(values, r.Columns.Text())
+	}
+	if r.Image != (Image{}) {
+		if n := r.Image.Size(); n != r.Cols {
+			panic(fmt.Sprintf("schemas: images of %d features for %d", n, r.Cols))
+		}
+		keys, values = append(keys, metadataImage), append(values, r.Image.Text())
+	}
+	if keys == nil {
+		return nil
+	}
+	known := arrow.NewMetadata(keys, values)
+	return &known
 }
 
 // present returns which floats are not NaN, or nil if all are not.
@@ -448,6 +467,14 @@ func (e *Examples) checkSparse() error {
 func (e *Examples) Columns() string {
 	metadata := e.record.Schema().Metadata()
 	text, _ := metadata.GetValue(metadataColumns)
+	return text
+}
+
+// Image returns the shape of the images that the examples are, as [Image.Text] has it; "" if the message does not say. Read it with
+// [ParseImage].
+func (e *Examples) Image() string {
+	metadata := e.record.Schema().Metadata()
+	text, _ := metadata.GetValue(metadataImage)
 	return text
 }
 

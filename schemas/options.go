@@ -41,6 +41,17 @@ type Features struct {
 	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
 	Degree         int     `json:"degree"`      // polynomial: the maximum degree
 	Replacement    bool    `json:"replacement"` // columns: they are drawn with replacement
+
+	// What follows is of the kind patches; see package stages. Other kinds have zeros.
+
+	Patch    int     `json:"patch,omitempty"`    // patches: height and width of a patch, in pixels
+	Filters  int     `json:"filters,omitempty"`  // number of filters
+	Grid     int     `json:"grid,omitempty"`     // responses are summed over grid × grid cells
+	Rectify  float64 `json:"rectify,omitempty"`  // threshold α of a response z: max(z − α, 0) and max(−z − α, 0)
+	Whiten   float64 `json:"whiten,omitempty"`   // added to the variances of patches before they are whitened
+	Contrast float64 `json:"contrast,omitempty"` // added to the variance of a patch, as part of the mean variance
+	Mirror   bool    `json:"mirror,omitempty"`   // adds the responses of the mirrored image
+	Source   string  `json:"source,omitempty"`   // where filters are from: data, gaussian or kmeans
 }
 
 // Link is the name of a link of package internal/link. A link makes predictions from scores and defines their unit.

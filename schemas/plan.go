@@ -87,6 +87,7 @@ type Input struct {
 	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
 	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
+	Image         Image    `json:"image,omitzero"`           // shape of the images that the examples are; zero: they are none, or the messages say it
 
 	Text        string `json:"text,omitempty"`         // column of texts of a table, whose words are counted
 	WordColumns int    `json:"word_columns,omitempty"` // how many columns the words are hashed to; 0 without texts

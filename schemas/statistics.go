@@ -1,5 +1,10 @@
 package schemas
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Names of the tensors of statistics. Σ is over rows, and w are their weights. Only training rows are part of cross and
 // gram.
 const (
@@ -42,6 +47,13 @@ const (
 	TensorClassWeight  = "class_weight"  // [k], survey: the factor of the weights of training rows of each class; absent: 1
 	TensorTargetCenter = "target_center" // [k], survey: the mean of each number that is predicted
 	TensorTargetScale  = "target_scale"  // [k], survey: its standard deviation: a stage predicts the standardised number
+	TensorImage        = "image"         // [3], survey: height, width and channels of the images; absent if the examples are none
+	TensorWhitening    = "whitening"     // [q, q], survey, of a stage of patches: see [OfStage]
+	TensorOffset       = "offset"        // [q], as whitening: the whitened mean of patches
+	TensorFilters      = "filters"       // [q, f], as whitening: one a column
+	TensorContrast     = "contrast"      // [1], as whitening: what is added to the variance of a patch
+	TensorMean         = "mean"          // [p], as whitening: of each pooled response
+	TensorFactor       = "factor"        // [p], as whitening: of each centred pooled response
 	TensorLabels       = "labels"        // text, survey: the classes
 	TensorCovered      = "covered"       // text, survey: the coverage of each span of the plan, as JSON
 	TensorW            = "W"             // [p, k], a visit's weights
@@ -84,3 +96,17 @@ func LossesOf(t Tensors[float64]) (losses [Splits]Losses) {
 	}
 	return losses
 }
+
+// OfPreparation reports whether a tensor of that name, in a model file or in the survey's result, is part of the preparation.
+func OfPreparation(name string) bool {
+	of, _, _ := strings.Cut(name, "/")
+	switch of {
+	case TensorFactors, TensorCenter, TensorScale, TensorBasis, TensorSpread, TensorImage, TensorClassWeight, TensorTargetCenter, TensorTargetScale, TensorLabels,
+		TensorWhitening, TensorOffset, TensorFilters, TensorContrast, TensorMean, TensorFactor:
+		return true
+	}
+	return false
+}
+
+// OfStage returns the name of a tensor of the survey's result that belongs to one stage, counted from 0, such as filters/2.
+func OfStage(name string, stage int) string { return fmt.Sprintf("%s/%d", name, stage) }

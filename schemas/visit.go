@@ -45,6 +45,7 @@ type SurveyVisit struct {
 	Columns     Columns // of the run's first message; nil: it doesn't say
 	Sparse      bool    // whether the rows are sparse; then there is no Shift
 	ColumnRows  []ColumnRows
+	Image       Image // of the run's first message; zero: it doesn't say
 	Skipped     Spans // of a chain: messages in the span that do not count
 	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
 	Progress []PartitionProgress
@@ -74,6 +75,7 @@ const (
 	tensorShift      = "shift"
 	tensorColumns    = "columns" // of a survey's result too
 	noteQuarantined  = "quarantined"
+	noteImage        = "image"
 	noteSkipped      = "skipped"
 	noteProgress     = "progress"
 	noteUnknown      = "unknown"
@@ -104,6 +106,9 @@ func (v *SurveyVisit) Record() *Record[float64] {
 	}
 	if v.Sparse {
 		r.Tensors = append(r.Tensors, columnRowsTensor(v.ColumnRows))
+	}
+	if v.Image != (Image{}) {
+		r.Notes = append(r.Notes, Header{noteImage, v.Image.Text()})
 	}
 	if v.Skipped != nil {
 		r.Notes = append(r.Notes, Header{noteSkipped, string(mustJSON(v.Skipped))})
@@ -144,6 +149,9 @@ func SurveyVisitOf(r *Record[float64]) (*SurveyVisit, error) {
 		return nil, r.damaged(err)
 	}
 	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
+		return nil, r.damaged(err)
+	}
+	if v.Image, err = ParseImage(r.Note(noteImage)); err != nil {
 		return nil, r.damaged(err)
 	}
 	if text := r.Note(noteUnknown); text != "" {

@@ -71,3 +71,12 @@ func CheckPrepare(p schemas.Prepare) (problems []schemas.Problem) {
 	}
 	return problems
 }
+
+// CheckInputs returns what is wrong with features beside a preparation, by the keys under `features`. Both must pass their own checks.
+func CheckInputs(f schemas.Features, p schemas.Prepare) []schemas.Problem {
+	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == ScaleUnit) {
+		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are made of pixels"
+		return []schemas.Problem{{Key: "kind", Value: f.Kind, Want: want}}
+	}
+	return nil
+}

@@ -13,7 +13,6 @@ import (
 // Map makes the features of one stage from prepared inputs. It is made by [NewMap], immutable, and safe for concurrent use.
 // The first call of [Map.Expand] or [Map.Add] makes the random draws, so a caller that only needs the shape does not wait for them.
 type Map struct {
-	kind      kind
 	features  schemas.Features
 	seed      uint64
 	stage     int
@@ -25,13 +24,15 @@ type Map struct {
 	scores int // of the extra columns, the previous predictions
 	sparse bool
 
+	make  func() drawn
 	once  sync.Once
 	drawn drawn
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
-// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError], or
-// a *[DenseError] if prepared is of sparse rows.
+// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError], a
+// *[DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a *[schemas.ShapeError] if the preparation lacks
+// what they have learnt, or says why the images have no such patches.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
 	k, ok := find(f.Kind)
 	if !ok {
@@ -40,7 +41,7 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	if err := checkSparse(f, prepared, scores); err != nil {
 		return nil, err
 	}
-	m := &Map{sparse: prepared.Factors != nil, kind: k, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	m := &Map{sparse: prepared.Factors != nil, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}
@@ -48,6 +49,13 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	if k.blockSize != nil {
 		var err error
 		if m.size, err = k.blockSize(f, m.inputs); err != nil {
+			return nil, err
+		}
+	}
+	m.make = func() drawn { return k.draw(m) }
+	if k.read != nil {
+		var err error
+		if m.make, err = k.read(m, prepared); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +75,7 @@ func (m *Map) Scores() int { return m.scores }
 func (m *Map) Size() int { return m.size + m.extra }
 
 // draw makes the random draws, once.
-func (m *Map) draw() { m.once.Do(func() { m.drawn = m.kind.draw(m) }) }
+func (m *Map) draw() { m.once.Do(func() { m.drawn = m.make() }) }
 
 // Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores copies
 // the previous predictions (n × k) into the block; another map ignores them. Some kinds reshape scratch and use it as

@@ -20,6 +20,14 @@ func Keys() []schemas.Key {
 		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
 		{Name: "degree", Meaning: meaning("degree")},
 		{Name: "replacement", Meaning: meaning("replacement")},
+		{Name: "patch", Meaning: meaning("patch")},
+		{Name: "filters", Meaning: meaning("filters")},
+		{Name: "grid", Meaning: meaning("grid")},
+		{Name: "rectify", Meaning: meaning("rectify")},
+		{Name: "whiten", Meaning: meaning("whiten")},
+		{Name: "contrast", Meaning: meaning("contrast")},
+		{Name: "mirror", Meaning: meaning("mirror")},
+		{Name: "source", Meaning: meaning("source")},
 	}
 }
 

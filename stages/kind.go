@@ -19,6 +19,7 @@ type kind struct {
 	keys    []key  // the keys that the kind reads, with what each means to it
 	sparse  bool   // sparse inputs are features of the kind, if it takes all of them
 	minSize int    // the smallest size that a configuration may ask for
+	pixels  bool   // the features are made of each raw feature, so the preparation must not mix them
 
 	// defaults changes the package's defaults where this kind has others. Nil changes nothing.
 	defaults func(*schemas.Features)
@@ -27,8 +28,12 @@ type kind struct {
 	// blockSize returns p, the number of features for that number of inputs, or a *[SizeError]. Nil means that p is
 	// Features.Size.
 	blockSize func(f schemas.Features, inputs int) (int, error)
-	// draw makes all random draws of a map.
+	// draw makes all random draws of a map. Nil for a kind that has read.
 	draw func(m *Map) drawn
+	// learn finds what the features depend on beside the draws in the survey's sample, for the survey's result. read reads it there, and
+	// returns a function as draw. Both are nil for a kind that learns nothing.
+	learn func(l Learner, f schemas.Features, stage int, prepared *Preparation) (schemas.Tensors[float32], error)
+	read  func(m *Map, prepared *Preparation) (func() drawn, error)
 }
 
 // drawn is the features of a map after its random draws.
@@ -61,6 +66,7 @@ func kinds() []kind {
 		logits(),
 		polynomial(),
 		columns(),
+		patches(),
 	}
 }
 

@@ -23,6 +23,7 @@ type Preparation struct {
 	Center []float32       // d means, subtracted from the features
 	Scale  []float32       // d factors that multiply them then; 0 for a constant feature
 	Basis  kernel.Dense    // d × m: the principal components, one a column; zero: the inputs are the d features
+	Image  schemas.Image   // shape of the examples; zero: they are no images
 	Spread float64         // median squared distance between prepared rows
 	Labels *schemas.Labels // the classes of the run
 	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
@@ -31,6 +32,8 @@ type Preparation struct {
 	TargetCenter, TargetScale []float32
 
 	Factors *Factors // of sparse rows, which have neither centre, scale, basis nor spread; nil: the rows are dense
+
+	learnt schemas.Tensors[float32] // what the survey found, for kinds that learn
 }
 
 // NewPreparation reads the survey's result. Its error is a *[schemas.ShapeError] for a tensor that is absent or has another
@@ -66,6 +69,12 @@ func NewPreparation(p schemas.Prepare, t schemas.Tensors[float32]) (*Preparation
 	if err := prepared.readClassWeights(t); err != nil {
 		return nil, err
 	}
+	if image, ok := t.Find(schemas.TensorImage); ok {
+		if prepared.Image, err = imageOf(image, width); err != nil {
+			return nil, err
+		}
+	}
+	prepared.learnt = t
 	if p.PCA > 0 {
 		basis, err := t.Shaped(schemas.TensorBasis, width, p.PCA)
 		if err != nil {
@@ -123,6 +132,23 @@ func labelsOf(t schemas.Tensors[float32]) (*schemas.Labels, error) {
 		return nil, fmt.Errorf("read labels of the survey: %w: %w", schemas.ErrDamaged, err)
 	}
 	return schemas.NewLabels(labels.Text), nil
+}
+
+// imageOf reads the shape of images of that many features.
+func imageOf(t schemas.Tensor[float32], features int) (image schemas.Image, err error) {
+	if len(t.Data) != len(image) {
+		return image, &schemas.ShapeError{Tensor: schemas.TensorImage, Got: t.Shape, Want: []int{len(image)}}
+	}
+	for i, v := range t.Data {
+		if !(v >= 1 && v <= float32(features)) {
+			return image, fmt.Errorf("%w: images of %v for %d features", schemas.ErrDamaged, t.Data, features)
+		}
+		image[i] = int(v)
+	}
+	if image.Size() != features {
+		return image, fmt.Errorf("%w: images of %v for %d features", schemas.ErrDamaged, image, features)
+	}
+	return image, nil
 }
 
 // NewInputs returns a preparation that can be applied, but has neither spread nor labels: the survey prepares its sample by it

@@ -35,10 +35,15 @@ func TestPythonPredictsAsGo(t *testing.T) {
 				first := links[before%len(links)] // so all links come before all others
 				before++
 				name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], features["size"], first, last, scores)
-				p.train(name, options{"prepare": options{"scale": "standard"}, "stages": []options{
+				o := options{"prepare": options{"scale": "standard"}, "stages": []options{
 					{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
 					{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
-				}})
+				}}
+				if features["kind"] == stages.Patches { // six columns are images of 2 × 3 pixels
+					o["examples"] = options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "batch_rows": 16, "partitions": 2,
+						"columns": options{"use": strings.Split("abcdef", "")}, "image": []int{2, 3, 1}}
+				}
+				p.train(name, o)
 			}
 		}
 	}
@@ -113,6 +118,10 @@ func kindsOfFeatures(t *testing.T) (kinds []options) {
 		if kind == stages.Columns {
 			size = 5
 			kinds = append(kinds, options{"kind": kind, "size": 2 * size, "replacement": true}, options{"kind": kind, "size": 0})
+		}
+		if kind == stages.Patches {
+			kinds = append(kinds, options{"kind": kind, "patch": 2, "filters": 6, "grid": 1, "mirror": true})
+			continue
 		}
 		kinds = append(kinds, options{"kind": kind, "size": size, "degree": 3, "bandwidth_scale": 2})
 	}

@@ -85,6 +85,7 @@ type findings struct {
 	shift       []float32
 	sparse      bool
 	columnRows  accumulate.ColumnRows
+	image       schemas.Image
 	columns     schemas.Columns
 	covered     map[int]schemas.Coverage // of each partition
 	quarantined int64
@@ -126,7 +127,7 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			}
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
-		found.shift, found.columns = visit.Shift, visit.Columns
+		found.shift, found.columns, found.image = visit.Shift, visit.Columns, visit.Image
 		found.sparse = visit.Sparse
 		found.columnRows.MergeRecord(visit.ColumnRows)
 		for i, label := range visit.Labels {
@@ -189,11 +190,39 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	if found.sparse {
 		return preparation.Tensors(0), nil
 	}
-	spread, err := solve.Spread(prepareSample(s.blas, prepare, preparation, found.sample.Rows()))
+	rows := prepareSample(s.blas, prepare, preparation, found.sample.Rows())
+	spread, err := solve.Spread(rows)
 	if err != nil {
 		return nil, err
 	}
-	return preparation.Tensors(spread), nil
+	tensors := preparation.Tensors(spread)
+	if s.plan.Input.Image != (schemas.Image{}) {
+		found.image = s.plan.Input.Image
+	}
+	if found.image != (schemas.Image{}) {
+		if n := found.image.Size(); n != len(found.shift) {
+			return nil, fmt.Errorf("the examples have %d features, but examples.image is %v, which has %d", len(found.shift), found.image, n)
+		}
+		tensors = append(tensors, schemas.Vector(schemas.TensorImage, []float32{float32(found.image[0]), float32(found.image[1]), float32(found.image[2])}))
+	}
+	return s.learn(tensors, rows)
+}
+
+// learn adds to a preparation what the stages learn of the sample, whose rows are prepared.
+func (s *Solver) learn(tensors schemas.Tensors[float32], rows kernel.Dense) (schemas.Tensors[float32], error) {
+	prepared, err := stages.NewPreparation(s.plan.Prepare, tensors)
+	if err != nil {
+		return nil, err
+	}
+	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: solve.Whiten}
+	for t, stage := range s.plan.Stages {
+		learnt, err := learner.Learn(stage.Features, t, prepared)
+		if err != nil {
+			return nil, fmt.Errorf("learn the features of stage %d: %w", t, err)
+		}
+		tensors = append(tensors, learnt...)
+	}
+	return tensors, nil
 }
 
 // prepareSample returns the rows of the sample (n × d) prepared (n × m), and overwrites the sample. It prepares one row at a time:

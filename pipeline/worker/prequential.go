@@ -14,7 +14,7 @@ func (w *Worker) surveyFirst(ctx context.Context) (*first, error) {
 		return w.first(ctx)
 	}
 	columns := w.earlier.Columns()
-	return &first{&shape{w.earlier.Sparse(), w.earlier.Width()}, make([]float32, w.earlier.Width()), columns, columns.Text()}, nil
+	return &first{&shape{w.earlier.Sparse(), w.earlier.Width()}, make([]float32, w.earlier.Width()), columns, columns.Text(), schemas.Image{}}, nil
 }
 
 // score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it is learnt.

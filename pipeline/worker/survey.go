@@ -41,6 +41,7 @@ type first struct {
 	shift       []float32       // the means of the features (d): the point that the moments are taken about; nil: the rows are sparse
 	columns     schemas.Columns // nil: the message doesn't say
 	columnsText string          // Columns.Text of columns
+	image       schemas.Image   // zero: the message doesn't say
 }
 
 // first finds the plan's first usable message. If no message can be used, it returns an empty first and a *run.NoExamplesError.
@@ -102,10 +103,14 @@ func (w *Worker) firstIn(examples *schemas.Examples) (*first, error) {
 	if err != nil || examples.Rows == 0 {
 		return nil, err
 	}
+	image, err := imageOf(examples)
+	if err != nil {
+		return nil, err
+	}
 	if err := stages.CheckRows(w.plan.Prepare, examples.Sparse); err != nil {
 		return nil, err
 	}
-	f := &first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text()}
+	f := &first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text(), image: image}
 	if !examples.Sparse {
 		var x kernel.Dense
 		features(&x, examples, examples.Width)
@@ -346,6 +351,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if err := p.checkColumns(examples); err != nil {
 		return 0, err
 	}
+	if err := p.checkImage(examples); err != nil {
+		return 0, err
+	}
 	if p.shape == nil {
 		return 0, nil // no message of the run has rows
 	}
@@ -451,6 +459,29 @@ func (p *surveyProcessor) countColumns(found *findings, examples *schemas.Exampl
 	}
 }
 
+// checkImage returns an error if a message has images of another shape than the run's first. A message that does not say their shape is
+// taken to have the same.
+func (p *surveyProcessor) checkImage(examples *schemas.Examples) error {
+	text := examples.Image()
+	if text == "" || text == p.image.Text() {
+		return nil
+	}
+	image, err := imageOf(examples)
+	if err == nil && p.image != (schemas.Image{}) && image != p.image {
+		err = fmt.Errorf("%w: images of %v, those of the first message of the run are of %v", schemas.ErrDamaged, image, p.image)
+	}
+	return err
+}
+
+// imageOf returns the shape of images that a message says; zero if it says none.
+func imageOf(examples *schemas.Examples) (schemas.Image, error) {
+	image, err := schemas.ParseImage(examples.Image())
+	if n := image.Size(); err == nil && n > 0 && n != examples.Width {
+		err = fmt.Errorf("%w: %d features, its images have %d", schemas.ErrDamaged, examples.Width, n)
+	}
+	return image, err
+}
+
 // moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
 // principal components.
 func (p *surveyProcessor) moments(sum *accumulate.Sum, found *findings, number int, offset int64, examples *schemas.Examples, fitted []float32) {
@@ -492,7 +523,7 @@ func (w *Worker) publishSurvey(ctx context.Context, v run.Visit, p *partition.St
 	gram, hasGram := sum.Take(schemas.FieldGram)
 	r := schemas.SurveyVisit{
 		Visit: schemas.Visit{Identity: w.identity(schemas.KindVisit, v, p), Covered: sum.Coverage, Sums: sum.Tensors()},
-		Shift: first.shift, Sparse: first.shape.sparse, ColumnRows: found.columns.Record(), Columns: first.columns, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
+		Shift: first.shift, Sparse: first.shape.sparse, ColumnRows: found.columns.Record(), Columns: first.columns, Image: first.image, Labels: found.labels.Text(), Quarantined: int64(found.bad), PassedOver: found.passedOver,
 		Skipped: found.skipped, Progress: found.progress, Unknown: labelRows(found.unknown), Bad: found.unusable, Messages: found.messages, Increments: found.increments,
 	}
 	if w.balances() {

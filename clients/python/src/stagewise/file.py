@@ -40,7 +40,7 @@ def _read(content: bytes) -> Model:
     manifest = json.loads(metadata[_MANIFEST])
     tensors = assemble([reader])
     passes = [_passes(manifest, number, tensors) for number in range(len(manifest["plan"]["stages"]))]
-    return Model(manifest, {name: tensor for name, tensor in tensors.items() if name in NAMES}, passes)
+    return Model(manifest, {name: tensor for name, tensor in tensors.items() if name.split("/")[0] in NAMES}, passes)
 
 
 def _passes(manifest: Mapping[str, Any], stage: int, tensors: Mapping[str, Tensor]) -> list[Pass]:

@@ -10,7 +10,10 @@ import numpy as np
 from .errors import DamagedError
 from .tensors import Matrix, Tensor, shaped
 
-NAMES = ("factors", "center", "scale", "basis", "spread", "class_weight", "target_center", "target_scale", "labels")  # of the tensors
+NAMES = (
+    *("factors", "center", "scale", "basis", "spread", "class_weight", "target_center", "target_scale", "image", "labels"),
+    *("whitening", "offset", "filters", "contrast", "mean", "factor"),  # of a stage of patches: followed by its number
+)
 
 
 class Preparation:
@@ -29,6 +32,12 @@ class Preparation:
         self._basis = shaped(tensors, "basis", self.width, options["pca"]) if options["pca"] else None
         self.inputs = self.width if self._basis is None else self._basis.shape[1]  # m
         self.spread = float(shaped(tensors, "spread", 1)[0])
+        self.center, self.scale, self.tensors = self._center, self._scale, tensors
+        self.image: tuple[int, ...] = ()
+        if "image" in tensors:
+            self.image = tuple(int(n) for n in shaped(tensors, "image", 3))
+            if min(self.image) < 1 or np.prod(self.image, dtype=object) != self.width:
+                raise DamagedError(f"images of {self.image} for {self.width} features")
         labels = tensors.get("labels")
         if not isinstance(labels, list) or not labels:
             raise DamagedError("the labels are absent")

@@ -30,7 +30,10 @@ class Block:
         options = plan["stages"][number]
         self.link = links.named(options["link"])
         self.project = Task.of(plan).project
-        setting = features.Setting(options["features"], plan["seed"], number, preparation.inputs, preparation.spread)
+        setting = features.Setting(
+            options["features"], plan["seed"], number, preparation.inputs, preparation.spread,
+            preparation.center, preparation.scale, preparation.image, preparation.tensors,
+        )
         self._features = features.draw(setting)
         self._scores = len(preparation.labels) if options["scores"] else 0
         self._intercept = bool(plan["intercept"]) and number == 0

@@ -89,7 +89,7 @@ class _Version:
                 raise self._gone("its manifest is")
             manifest = self._manifest
             survey = self._record(manifest["prepare"], "the survey's result is")
-            preparation = {name: tensor for name, tensor in survey.tensors.items() if name in NAMES}
+            preparation = {name: tensor for name, tensor in survey.tensors.items() if name.split("/")[0] in NAMES}
             return Model(manifest, preparation, [self._passes(stage) for stage in range(len(manifest["blocks"]))], before)
         except (AttributeError, IndexError, KeyError, TypeError) as reason:
             raise DamagedError(f"version {self._place.version} has a damaged manifest: {reason!r}") from reason

@@ -6,13 +6,14 @@ from ..errors import DamagedError
 from .columns import Columns
 from .kind import Kind, Matrix, Setting
 from .logits import Logits
+from .patches import Patches
 from .polynomial import Polynomial
 from .rff import RFF
 from .sorf import SORF
 
 __all__ = ["KINDS", "Kind", "Matrix", "Setting", "draw"]
 
-KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (RFF, SORF, Logits, Polynomial, Columns)}
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (RFF, SORF, Logits, Polynomial, Columns, Patches)}
 
 
 def draw(setting: Setting) -> Kind:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..draws import Stream
+from ..tensors import Tensor, shaped
 
 Matrix = npt.NDArray[np.float32]
 
@@ -29,9 +30,17 @@ class Setting:
     stage: int  # its number, from 0
     inputs: int  # m
     spread: float  # the median squared distance between the inputs of two rows
+    center: Matrix  # of the raw features (d), as the preparation has it
+    scale: Matrix  # of the raw features (d)
+    image: tuple[int, ...]  # height, width and channels of examples that are images; none: they are none
+    tensors: Mapping[str, Tensor]  # of the survey's result
 
     def stream(self, purpose: int) -> Stream:
         return Stream(self.seed, self.stage, purpose)
+
+    def learnt(self, name: str, *shape: int) -> Matrix:
+        """Returns a tensor of the survey's result that belongs to the stage."""
+        return shaped(self.tensors, f"{name}/{self.stage}", *shape)
 
     def deviation(self) -> float:
         """Returns σ = √(2/s), the standard deviation of a direction's components."""

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const imagesConfig = `
+name: images
+examples: {train: [train-idx3-ubyte, train-idx1-ubyte], test: [test-idx3-ubyte, test-idx1-ubyte], batch_rows: 32}
+stages: [{features: {kind: patches, patch: 3, filters: 12, grid: 2}, passes: 8, ridge: 1e-3, repeat: 2}]
+`
+
+// strokes are idx files of images of 9 × 8 pixels, each with a stroke somewhere: level, upright or slanting.
+func strokes(n, from int) (images, labels string) {
+	pixels, classes := []byte{0, 0, 8, 3, 0, 0, 0, byte(n), 0, 0, 0, 9, 0, 0, 0, 8}, []byte{0, 0, 8, 1, 0, 0, 0, byte(n)}
+	for i := range n {
+		image, class := make([]byte, 72), i%3
+		for k := range 4 {
+			y, x := i/3%6, (from+i/18)%5
+			switch class {
+			case 0:
+				x += k
+			case 1:
+				y += k
+			default:
+				x, y = x+k, y+k
+			}
+			image[8*y+x] = byte(150 + (i+from)%100)
+		}
+		for j := range image {
+			image[j] += byte((j*j + i*j + from) % 7)
+		}
+		pixels, classes = append(pixels, image...), append(classes, byte(class))
+	}
+	return string(pixels), string(classes)
+}
+
+func imageFiles() map[string]string {
+	files := map[string]string{"images.yaml": imagesConfig}
+	files["train-idx3-ubyte"], files["train-idx1-ubyte"] = strokes(180, 0)
+	files["test-idx3-ubyte"], files["test-idx1-ubyte"] = strokes(60, 7)
+	return files
+}
+
+// reportOfImages trains and returns its report.
+func reportOfImages(t *testing.T, args ...string) (report struct {
+	TestError     float64 `json:"test_error"`
+	WeightsDigest string  `json:"weights_digest"`
+}) {
+	t.Helper()
+	if code, _, stderr := stagewise(append([]string{"train", "--report", "report.json"}, args...)...); code != exitDone {
+		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+	}
+	text, err := os.ReadFile("report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// Files of idx say that they are images, so patches need no other key. The weights do not depend on how much memory there is, and a model
+// file predicts as the run did.
+func TestTrainPatches(t *testing.T) {
+	inFolder(t, imageFiles())
+	first := reportOfImages(t, "-c", "images.yaml", "--model", "model")
+	if first.TestError > 2 {
+		t.Errorf("the test error is %v %%", first.TestError)
+	}
+	if again := reportOfImages(t, "-c", "images.yaml", "--set", "memory=64MB", "--set", "data_dir=again"); again.WeightsDigest != first.WeightsDigest {
+		t.Error("a run with little memory has other weights")
+	}
+	labels, wrong := predicted(t, "-i", "test-idx3-ubyte"), 0
+	for i, label := range labels {
+		if label != []string{"0", "1", "2"}[i%3] {
+			wrong++
+		}
+	}
+	if got := 100 * float64(wrong) / 60; len(labels) != 60 || math.Abs(got-first.TestError) > 1e-9 {
+		t.Errorf("the model file predicts %d rows with an error of %v %%, the run %v %%", len(labels), got, first.TestError)
+	}
+	if code, _, stderr := stagewise("weights", "export", "-c", "images.yaml", "-o", "model.onnx"); code != exitDone {
+		t.Errorf("export: exit code %d: %s", code, stderr)
+	}
+}
+
+// A table has no shape of its own: examples.image says it.
+func TestPatchesOfTables(t *testing.T) {
+	digits, err := filepath.Abs("../../examples/digits/digits-train.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inFolder(t, map[string]string{"digits.yaml": `
+name: digits
+examples: {train: ["` + digits + `"], holdout: 0.3}
+stages: [{features: {kind: patches, patch: 3, filters: 16, grid: 2, source: kmeans}, passes: 10, ridge: 1e-3}]
+`})
+	code, _, stderr := stagewise("train", "-c", "digits.yaml")
+	if code != exitFailed || !strings.Contains(stderr, "set examples.image") {
+		t.Errorf("without examples.image: exit code %d: %s", code, stderr)
+	}
+	code, _, stderr = stagewise("train", "-c", "digits.yaml", "--set", "examples.image=[8, 9]", "--set", "data_dir=other")
+	if code == exitDone || !strings.Contains(stderr, "64 features, but examples.image") {
+		t.Errorf("another shape: exit code %d: %s", code, stderr)
+	}
+	reportOfImages(t, "-c", "digits.yaml", "--set", "examples.image=[8, 8, 1]", "--set", "data_dir=third")
+}
+
+func TestPatchesInConfigurations(t *testing.T) {
+	inFolder(t, imageFiles())
+	for set, want := range map[string]string{
+		"prepare.pca=5":                   "stages.0.features.kind: patches: expected another kind, or prepare.pca 0",
+		"examples.image=[28]":             "examples.image: [28]: expected height, width and channels",
+		"stages.0.features.source=noise":  "stages.0.features.source: noise: expected data, gaussian or kmeans",
+		"stages.0.features.patch=40":      "stages.0.features.patch: 40: expected a whole number from 1 to 32",
+		"stages.0.features.filters=10000": "stages.0.features.filters: 10000: expected a whole number",
+		"stages.0.features.whiten=0":      "stages.0.features.whiten: 0: expected a number > 0",
+		"stages.0.features.grid=[1]":      "stages.0.features.grid",
+		"stages.0.features.rectify=.inf":  "stages.0.features.rectify",
+	} {
+		code, _, stderr := stagewise("check", "-c", "images.yaml", "--set", set)
+		if lines := strings.Split(stderr, "\n"); code != exitWrong || !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {
+			t.Errorf("%s: exit code %d, expected %q: %s", set, code, want, stderr)
+		}
+	}
+}

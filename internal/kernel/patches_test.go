@@ -1,0 +1,66 @@
+package kernel
+
+import (
+	"math"
+	"testing"
+)
+
+func TestScaleRows(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, cols := range []int{1, 7, 8, 63, 81} {
+			x, factors, offset := NewDense(5, cols), []float32{1, 2, 0.5, -1, 0}, make([]float32, cols)
+			for i := range x.Data {
+				x.Data[i] = float32(math.Sin(float64(i)))
+			}
+			for j := range offset {
+				offset[j] = float32(math.Cos(float64(j)))
+			}
+			copy(x.Row(0), offset) // less the offset it is shorter than any length
+			want := make([]float64, len(x.Data))
+			for i, factor := range factors {
+				squares := 0.0
+				for j, v := range x.Row(i) {
+					d := float64(v)*float64(factor) - float64(offset[j])
+					want[i*cols+j] = d
+					squares += d * d
+				}
+				for j := range cols {
+					want[i*cols+j] *= 3 / max(math.Sqrt(squares), 1e-6)
+				}
+			}
+			ScaleRows(x, factors, offset, 3)
+			for i, v := range x.Data {
+				if math.Abs(float64(v)-want[i]) > 2e-6 {
+					t.Fatalf("%d columns: value %d is %v, expected %v", cols, i, v, want[i])
+				}
+			}
+		}
+	})
+}
+
+func TestAddRectified(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, cols := range []int{1, 15, 16, 33, 128} {
+			const rows, threshold = 3, 0.25
+			z := NewDense(rows, cols)
+			for i := range z.Data {
+				z.Data[i] = float32(math.Sin(float64(3 * i)))
+			}
+			above, below := make([]float32, cols), make([]float32, cols)
+			for j := range cols {
+				above[j], below[j] = 1, 2
+			}
+			AddRectified(above, below, z, threshold, make([]float32, cols+1))
+			for j := range cols {
+				up, down := 1.0, 2.0
+				for i := range rows {
+					up += max(float64(z.Row(i)[j]), threshold)
+					down += max(-float64(z.Row(i)[j]), threshold)
+				}
+				if math.Abs(float64(above[j])-up) > 1e-6 || math.Abs(float64(below[j])-down) > 1e-6 {
+					t.Fatalf("%d columns: column %d has %v and %v, expected %v and %v", cols, j, above[j], below[j], up, down)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package stages
+
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Values of the key `source`: where the filters are from.
+const (
+	SourceData     = "data"     // whitened patches of the sample
+	SourceGaussian = "gaussian" // random directions
+	SourceKMeans   = "kmeans"   // centroids of whitened patches by angle (Coates and Ng 2012)
+)
+
+func sources() []string { return []string{SourceData, SourceGaussian, SourceKMeans} }
+
+// learnPatches finds the whitening, the filters and the moments of pooled responses in the survey's sample.
+func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparation) (schemas.Tensors[float32], error) {
+	b, err := newFilterBank(f, prepared)
+	if err != nil {
+		return nil, err
+	}
+	sample, contrast := b.sample(l, stage)
+	q := b.values
+	mean, covariance := covarianceOf(l.BLAS, sample)
+	whitening, err := l.Whiten(covariance, q, f.Whiten)
+	if err != nil {
+		return nil, err
+	}
+	offset := kernel.NewDense(1, q)
+	l.BLAS.Mul(offset, kernel.Dense{Rows: 1, Cols: q, Data: mean}, kernel.Dense{Rows: q, Cols: q, Data: whitening}, false)
+	b.whitenBy(whitening, offset.Data, contrast)
+	filters := b.choose(l, stage, sample)
+	b.filterBy(filters)
+	pooled, factor := b.measurePooled(l)
+	of := func(name string) string { return schemas.OfStage(name, stage) }
+	return schemas.Tensors[float32]{
+		schemas.Matrix(of(schemas.TensorWhitening), q, q, whitening), schemas.Vector(of(schemas.TensorOffset), offset.Data),
+		schemas.Matrix(of(schemas.TensorFilters), q, f.Filters, filters.Data), schemas.Vector(of(schemas.TensorContrast), []float32{float32(contrast)}),
+		schemas.Vector(of(schemas.TensorMean), pooled), schemas.Vector(of(schemas.TensorFactor), factor),
+	}, nil
+}
+
+// sample draws patches (n × q) of the sample of images, each less its mean and divided by its deviation. It also returns what was added
+// to their variances.
+func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast float64) {
+	draws := NewStream(l.Seed, stage, drawPatches)
+	n, size := sampledPatches, b.features.Patch
+	if l.Rows.Rows == 0 {
+		n = 0
+	}
+	sample = kernel.NewDense(n, b.values)
+	pixels := make([]float32, b.image.Size())
+	variances := make([]float64, n)
+	var sums moments
+	total := 0.0
+	for i := range n {
+		b.pixels(pixels, l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows)))
+		sums.measure(pixels, b.image)
+		y, x := draws.Below(3*uint64(i)+1, len(b.down)), draws.Below(3*uint64(i)+2, len(b.across))
+		b.patch(sample.Row(i), pixels, y, x)
+		variances[i] = sums.variance(y, x, size, b.values)
+		total += variances[i]
+	}
+	if contrast = float64(float32(b.features.Contrast * total / float64(max(n, 1)))); contrast == 0 {
+		contrast = 1 // all patches are of one colour
+	}
+	for i, variance := range variances {
+		row, mean := sample.Row(i), 0.0
+		for _, v := range row {
+			mean += float64(v)
+		}
+		mean /= float64(len(row))
+		factor := 1 / math.Sqrt(variance+contrast)
+		for j, v := range row {
+			row[j] = float32((float64(v) - mean) * factor)
+		}
+	}
+	return sample, contrast
+}
+
+// rowsPerSum is how many patches are multiplied at once: sums of so few float32 products are exact enough.
+const rowsPerSum = 1000
+
+// covarianceOf returns the mean of patches, and their covariance (q × q, its lower triangle).
+func covarianceOf(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance []float64) {
+	q := x.Cols
+	sums, products := make([]float64, q), kernel.NewDense(q, q)
+	covariance = make([]float64, q*q)
+	for from := 0; from < x.Rows; from += rowsPerSum {
+		part := x.Slice(from, min(from+rowsPerSum, x.Rows))
+		for i := range part.Rows {
+			for j, v := range part.Row(i) {
+				sums[j] += float64(v)
+			}
+		}
+		blas.Gram(products, part, false)
+		for i := range q {
+			for j := range i + 1 {
+				covariance[i*q+j] += float64(products.Data[i*q+j])
+			}
+		}
+	}
+	n := float64(max(x.Rows, 1))
+	mean = make([]float32, q)
+	for i := range q {
+		mean[i] = float32(sums[i] / n)
+		for j := range i + 1 {
+			covariance[i*q+j] = covariance[i*q+j]/n - sums[i]/n*sums[j]/n
+		}
+	}
+	return mean, covariance
+}
+
+// choose returns the filters (q × f), each of length 1.
+func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.Dense {
+	q, f, draws := b.values, b.features.Filters, NewStream(l.Seed, stage, drawFilters)
+	rows := kernel.NewDense(f, q) // one filter a row
+	if b.features.Source == SourceGaussian || sample.Rows == 0 {
+		for j := range rows.Data {
+			rows.Data[j] = float32(draws.Normal(uint64(j)))
+		}
+		scaleToOne(rows)
+		return transpose(rows)
+	}
+	chosen := make([]int, sample.Rows)
+	for i := range chosen {
+		chosen[i] = i
+	}
+	for j := range min(f, sample.Rows) { // Fisher and Yates
+		k := j + draws.Below(uint64(j), sample.Rows-j)
+		chosen[j], chosen[k] = chosen[k], chosen[j]
+	}
+	for j := range f {
+		copy(rows.Row(j), sample.Row(chosen[j%len(chosen)]))
+	}
+	rows = b.whitened(l.BLAS, rows)
+	if b.features.Source == SourceKMeans {
+		rows = means(l.BLAS, b.whitened(l.BLAS, sample), rows)
+	}
+	return transpose(rows)
+}
+
+// whitened returns patches whitened, each of length 1.
+func (b *filterBank) whitened(blas *kernel.BLAS, x kernel.Dense) kernel.Dense {
+	white := kernel.NewDense(x.Rows, x.Cols)
+	blas.Mul(white, x, kernel.Dense{Rows: x.Cols, Cols: x.Cols, Data: b.whitening}, false)
+	for i := range white.Rows {
+		for j, v := range b.offset {
+			white.Row(i)[j] -= v
+		}
+	}
+	scaleToOne(white)
+	return white
+}
+
+// scaleToOne gives each row the length 1.
+func scaleToOne(x kernel.Dense) {
+	ones, zeros := make([]float32, x.Rows), make([]float32, x.Cols)
+	for i := range ones {
+		ones[i] = 1
+	}
+	kernel.ScaleRows(x, ones, zeros, 1)
+}
+
+// means returns centroids of the patches x (n × q, of length 1), one a row, beginning with those given. A patch counts, with its inner
+// product, for the centroid whose inner product with it has the largest absolute value (spherical k-means, Coates and Ng 2012).
+func means(blas *kernel.BLAS, x, centroids kernel.Dense) kernel.Dense {
+	var products kernel.Dense
+	for range roundsOfMeans {
+		columns, next := transpose(centroids), kernel.NewDense(centroids.Rows, centroids.Cols)
+		copy(next.Data, centroids.Data) // the old centroid counts as one patch, so none is ever empty
+		for from := 0; from < x.Rows; from += rowsPerSum {
+			part := x.Slice(from, min(from+rowsPerSum, x.Rows))
+			products.Reshape(part.Rows, centroids.Rows)
+			blas.Mul(products, part, columns, false)
+			for i := range part.Rows {
+				nearest, product := 0, float32(0)
+				for j, v := range products.Row(i) {
+					if v > max(product, -product) || -v > max(product, -product) {
+						nearest, product = j, v
+					}
+				}
+				centroid := next.Row(nearest)
+				for j, v := range part.Row(i) {
+					centroid[j] += product * v
+				}
+			}
+		}
+		centroids = next
+		scaleToOne(centroids)
+	}
+	return centroids
+}
+
+func transpose(x kernel.Dense) kernel.Dense {
+	t := kernel.NewDense(x.Cols, x.Rows)
+	for i := range x.Rows {
+		for j, v := range x.Row(i) {
+			t.Data[j*x.Rows+i] = v
+		}
+	}
+	return t
+}
+
+// measurePooled returns the mean of each pooled response over the sample, and the factor that scales it.
+func (b *filterBank) measurePooled(l Learner) (mean, factor []float32) {
+	p := patchColumns(b.features)
+	sums, squares := make([]float64, p), make([]float64, p)
+	var scratch kernel.Dense
+	row := kernel.NewDense(1, p)
+	for i := range l.Rows.Rows {
+		b.pool(l.BLAS, row, &scratch, l.Rows.Slice(i, i+1))
+		for j, v := range row.Data {
+			sums[j] += float64(v)
+			squares[j] += float64(v) * float64(v)
+		}
+	}
+	n, all := float64(max(l.Rows.Rows, 1)), 0.0
+	mean, factor = make([]float32, p), make([]float32, p)
+	variances := make([]float64, p)
+	for j := range variances {
+		average := sums[j] / n
+		mean[j], variances[j] = float32(average), max(squares[j]/n-average*average, 0)
+		all += variances[j] / float64(p)
+	}
+	for j, variance := range variances {
+		if all > 0 {
+			factor[j] = float32(1 / math.Sqrt(max(variance, rareResponse*rareResponse*all)))
+		}
+	}
+	return mean, factor
+}

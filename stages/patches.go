@@ -1,0 +1,456 @@
+package stages
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Patches is the kind of pooled responses of images to filters (Coates, Ng and Lee 2011). A patch is patch × patch pixels with all
+// channels. It loses its mean, is divided by its deviation, whitened, and scaled to length √q, q its number of values. Its response
+// z to a filter of length 1 is an inner product, and gives max(0, z − rectify) and max(0, −z − rectify). Each is summed over the cells
+// of a grid × grid partition of the positions. The sums are centred and scaled by their moments in the survey's sample.
+const Patches = "patches"
+
+// Purposes of the draws of patches.
+const (
+	drawPatches = 6 // which patches of the sample whitening and filters are made of: 3i the row, 3i+1 and 3i+2 the position
+	drawFilters = 7 // which of these are filters, or the components of directions
+)
+
+const (
+	sampledPatches = 50_000
+	// maxFilters bounds the filters so that 2 · filters · grid² features and the products of patches and filters stay small.
+	maxFilters = maxSize / 2
+	maxPatch   = 32
+	maxGrid    = 32
+	// rowsPerTile is about how many patches are multiplied at once, and filtersPerTile by how many filters: their responses stay in the
+	// cache until they are pooled.
+	rowsPerTile    = 128
+	filtersPerTile = 256
+	// roundsOfMeans is how often k-means assigns all patches. Coates and Ng (2012) find ten enough.
+	roundsOfMeans = 10
+	// rareResponse bounds how much a response is scaled up that hardly ever differs from its mean: a deviation counts as at least this part
+	// of the root mean square of all deviations.
+	rareResponse = 0.05
+)
+
+func patches() kind {
+	// A stage of another kind has zeros here, so that its plan does not mention patches.
+	ofPatches := func(valid func(f schemas.Features) bool) func(schemas.Features) bool {
+		return func(f schemas.Features) bool { return f.Kind != Patches || valid(f) }
+	}
+	whole := func(name, meaning string, maximum int, value func(schemas.Features) int) key {
+		return key{
+			Key:   schemas.Key{Name: name, Meaning: meaning},
+			value: func(f schemas.Features) any { return value(f) },
+			valid: ofPatches(func(f schemas.Features) bool { return value(f) >= 1 && value(f) <= maximum }),
+			want:  fmt.Sprintf("a whole number from 1 to %d", maximum),
+		}
+	}
+	number := func(name, meaning, want string, value func(schemas.Features) float64, valid func(v float64) bool) key {
+		return key{
+			Key:   schemas.Key{Name: name, Meaning: meaning},
+			value: func(f schemas.Features) any { return value(f) },
+			valid: ofPatches(func(f schemas.Features) bool { return valid(value(f)) && !math.IsInf(value(f), 1) }),
+			want:  want,
+		}
+	}
+	notNegative, positive := func(v float64) bool { return v >= 0 }, func(v float64) bool { return v > 0 }
+	return kind{
+		name:    Patches,
+		meaning: "responses of patches of images to filters, pooled over a grid",
+		keys: []key{
+			whole("patch", "height and width of a patch, in pixels; 9 if not given", maxPatch, func(f schemas.Features) int { return f.Patch }),
+			{
+				Key:   schemas.Key{Name: "filters", Meaning: "number of filters; the block has 2 · filters · grid² features, at most 32768; 128 if not given"},
+				value: func(f schemas.Features) any { return f.Filters },
+				valid: ofPatches(func(f schemas.Features) bool {
+					return f.Filters >= 1 && f.Filters <= maxFilters && (f.Grid < 1 || f.Grid > maxGrid || patchColumns(f) <= maxSize)
+				}),
+				want: fmt.Sprintf("a whole number ≥ 1, so that 2 · filters · grid² is at most %d", maxSize),
+			},
+			whole("grid", "the responses are summed over grid × grid cells; 4 if not given", maxGrid, func(f schemas.Features) int { return f.Grid }),
+			number("rectify", "what is taken from the absolute value of a response, which then is at least 0; 0.5 if not given", "a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
+			number("whiten", "what is added to the variances of patches before they are whitened; small: fine detail counts more; 0.3 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
+			number("contrast", "what is added to the variance of a patch before it is divided by its deviation, as part of the mean variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Contrast }, positive),
+			{
+				Key:   schemas.Key{Name: "mirror", Meaning: "adds the responses of the mirrored image, so that an image and its mirror image have the same features"},
+				value: func(f schemas.Features) any { return f.Mirror },
+			},
+			{
+				Key:   schemas.Key{Name: "source", Meaning: "where filters are from: `data` (patches of the survey's sample), `gaussian` (random directions) or `kmeans` (centroids of patches); `data` if not given"},
+				value: func(f schemas.Features) any { return f.Source },
+				valid: ofPatches(func(f schemas.Features) bool { return slices.Contains(sources(), f.Source) }),
+				want:  alternatives(sources()),
+			},
+		},
+		pixels: true,
+		defaults: func(f *schemas.Features) {
+			f.Size, f.Patch, f.Filters, f.Grid, f.Rectify, f.Whiten, f.Contrast, f.Source = 0, 9, 128, 4, 0.5, 0.3, 0.1, SourceData
+		},
+		describe: func(f schemas.Features) string {
+			text := fmt.Sprintf("%d %s %d×%[3]d grid %d", f.Filters, f.Kind, f.Patch, f.Grid)
+			if f.Mirror {
+				text += " mirrored"
+			}
+			return text
+		},
+		blockSize: func(f schemas.Features, _ int) (int, error) { return patchColumns(f), nil },
+		learn:     learnPatches,
+		read: func(m *Map, prepared *Preparation) (func() drawn, error) {
+			p, err := readPatches(m, prepared)
+			if err != nil {
+				return nil, err
+			}
+			return p.drawn, nil
+		},
+	}
+}
+
+// patchColumns returns the number of features of a block: for each cell of the grid, those of positive responses and then those of
+// negative ones.
+func patchColumns(f schemas.Features) int { return 2 * f.Filters * f.Grid * f.Grid }
+
+// filterBank is the features of a stage of patches.
+type filterBank struct {
+	features schemas.Features
+	image    schemas.Image
+	center   []float32 // what the preparation took from pixels
+	divided  []float32 // what it divided them by then; 0 for a constant one
+
+	across, down   []int // the cell of each position, from the left and from the top
+	values         int   // q, of a patch
+	whitening      []float32
+	centred        kernel.Dense // whitening that also takes the mean of a patch from it
+	offset         []float32    // the whitened mean of patches
+	filters        kernel.Dense // q × f
+	tiles          []filterTile // of the filters
+	contrast       float64      // added to the variance of a patch
+	mean, factor   []float32
+	sumOfThreshold []float32 // of each cell: positions · rectify
+}
+
+// A filterTile is some of the filters.
+type filterTile struct {
+	from    int // the first one
+	filters kernel.Dense
+}
+
+// newFilterBank returns a bank without filters. The error says why there are no such patches of the images.
+func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, error) {
+	image := prepared.Image
+	if image == (schemas.Image{}) {
+		return nil, ErrNoImages
+	}
+	if prepared.Unit || prepared.Basis.Cols > 0 {
+		return nil, errors.New("features of kind patches are made of pixels: expected prepare.scale none or standard, and prepare.pca 0")
+	}
+	b := &filterBank{features: f, image: image, center: prepared.Center, values: f.Patch * f.Patch * image.Channels()}
+	b.divided = make([]float32, len(b.center))
+	for j, factor := range prepared.Scale {
+		if factor != 0 {
+			b.divided[j] = 1 / factor
+		}
+	}
+	rows, cols := image.Height()-f.Patch+1, image.Width()-f.Patch+1
+	if min(rows, cols) < f.Grid {
+		return nil, fmt.Errorf("patches of %d × %[1]d pixels have %d × %d positions in images of %d × %d, fewer than the %d × %[6]d cells of the grid: choose a smaller patch or grid",
+			f.Patch, max(rows, 0), max(cols, 0), image.Height(), image.Width(), f.Grid)
+	}
+	b.down, b.across = cells(rows, f.Grid), cells(cols, f.Grid)
+	return b, nil
+}
+
+// cells returns the cell of each of n positions, if cells are as equal as can be.
+func cells(n, grid int) []int {
+	cell := make([]int, n)
+	for c := range grid {
+		for i := int(math.RoundToEven(float64(n*c) / float64(grid))); i < n; i++ {
+			cell[i] = c
+		}
+	}
+	return cell
+}
+
+// whitenBy sets the whitening, whose columns then also take the mean of a patch from it.
+func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
+	q := b.values
+	b.whitening, b.offset, b.contrast, b.centred = whitening, offset, contrast, kernel.NewDense(q, q)
+	for j := range q {
+		sum := 0.0
+		for i := range q {
+			sum += float64(whitening[i*q+j])
+		}
+		for i := range q {
+			b.centred.Data[i*q+j] = float32(float64(whitening[i*q+j]) - sum/float64(q))
+		}
+	}
+}
+
+// filterBy sets the filters (q × f).
+func (b *filterBank) filterBy(filters kernel.Dense) {
+	b.filters, b.tiles = filters, nil
+	for from := 0; from < filters.Cols; from += filtersPerTile {
+		to := min(from+filtersPerTile, filters.Cols)
+		part := kernel.NewDense(filters.Rows, to-from)
+		for i := range filters.Rows {
+			copy(part.Row(i), filters.Row(i)[from:to])
+		}
+		b.tiles = append(b.tiles, filterTile{from, part})
+	}
+	b.sumOfThreshold = make([]float32, b.features.Grid*b.features.Grid)
+	for _, y := range b.down {
+		for _, x := range b.across {
+			b.sumOfThreshold[y*b.features.Grid+x] += float32(b.features.Rectify)
+		}
+	}
+	if b.features.Mirror {
+		for c := range b.sumOfThreshold {
+			b.sumOfThreshold[c] *= 2
+		}
+	}
+}
+
+// rowsOfTile returns how many rows of positions are multiplied at once.
+func (b *filterBank) rowsOfTile() int {
+	return min((rowsPerTile+len(b.across)-1)/len(b.across), len(b.down))
+}
+
+// moments are the mean and the reciprocal deviation of patches at the positions of an image, by sums over rectangles of pixels: they
+// take four additions for a patch of any size.
+type moments struct {
+	stride       int
+	sums, square []float64 // of all pixels above and to the left
+}
+
+// measure sums the pixels of an image. The sums are of float64: exact for whole numbers.
+func (m *moments) measure(pixels []float32, image schemas.Image) {
+	m.stride = image.Width() + 1
+	n := (image.Height() + 1) * m.stride
+	if len(m.sums) != n {
+		m.sums, m.square = make([]float64, n), make([]float64, n)
+	}
+	channels, at := image.Channels(), 0
+	for y := range image.Height() {
+		sum, square := 0.0, 0.0
+		for x := range image.Width() {
+			for _, v := range pixels[at : at+channels] {
+				sum += float64(v)
+				square += float64(v) * float64(v)
+			}
+			at += channels
+			i := (y+1)*m.stride + x + 1
+			m.sums[i], m.square[i] = m.sums[i-m.stride]+sum, m.square[i-m.stride]+square
+		}
+	}
+}
+
+// variance returns the variance of the q values of the patch of that size whose upper left pixel is at (y, x).
+func (m *moments) variance(y, x, size, q int) float64 {
+	top, bottom := y*m.stride+x, (y+size)*m.stride+x
+	sum := m.sums[bottom+size] - m.sums[bottom] - m.sums[top+size] + m.sums[top]
+	square := m.square[bottom+size] - m.square[bottom] - m.square[top+size] + m.square[top]
+	return max(square-sum*sum/float64(q), 0) / float64(max(q-1, 1))
+}
+
+// patch copies the patch at (y, x) of an image.
+func (b *filterBank) patch(dst, pixels []float32, y, x int) {
+	n, stride := b.features.Patch*b.image.Channels(), b.image.Width()*b.image.Channels()
+	from := y*stride + x*b.image.Channels()
+	for len(dst) > 0 {
+		copy(dst[:n], pixels[from:from+n])
+		dst, from = dst[n:], from+stride
+	}
+}
+
+// pixels writes the pixels of prepared inputs.
+func (b *filterBank) pixels(dst, inputs []float32) {
+	for j, v := range inputs {
+		dst[j] = v*b.divided[j] + b.center[j]
+	}
+}
+
+// mirror exchanges left and right of an image.
+func (b *filterBank) mirror(pixels []float32) {
+	width, channels := b.image.Width(), b.image.Channels()
+	for y := range b.image.Height() {
+		row := pixels[y*width*channels : (y+1)*width*channels]
+		for left, right := 0, (width-1)*channels; left < right; left, right = left+channels, right-channels {
+			for c := range channels {
+				row[left+c], row[right+c] = row[right+c], row[left+c]
+			}
+		}
+	}
+}
+
+// pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only those of one tile of positions
+// and filters are in memory at a time.
+func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
+	q, tile := b.values, b.rowsOfTile()*len(b.across)
+	widest := min(b.filters.Cols, filtersPerTile)
+	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1)+widest)
+	free := scratch.Data
+	take := func(n int) []float32 {
+		part := free[:n:n]
+		free = free[n:]
+		return part
+	}
+	pixels, raw, white, factors := take(b.image.Size()), take(tile*q), take(tile*q), take(tile)
+	responses, rectified := take(tile*widest), take(widest)
+	var sums moments
+	columns := patchColumns(b.features)
+	for i := range inputs.Rows {
+		out := dst.Row(i)[:columns]
+		clear(out)
+		b.pixels(pixels, inputs.Row(i))
+		for range b.sides() {
+			sums.measure(pixels, b.image)
+			for top := 0; top < len(b.down); top += b.rowsOfTile() {
+				bottom, n := min(top+b.rowsOfTile(), len(b.down)), 0
+				for y := top; y < bottom; y++ {
+					for x := range b.across {
+						b.patch(raw[n*q:(n+1)*q], pixels, y, x)
+						factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, b.features.Patch, q)+b.contrast))
+						n++
+					}
+				}
+				whitened := kernel.Dense{Rows: n, Cols: q, Data: white[:n*q]}
+				blas.Mul(whitened, kernel.Dense{Rows: n, Cols: q, Data: raw[:n*q]}, b.centred, false)
+				kernel.ScaleRows(whitened, factors[:n], b.offset, float32(math.Sqrt(float64(q))))
+				for _, t := range b.tiles {
+					z := kernel.Dense{Rows: n, Cols: t.filters.Cols, Data: responses[:n*t.filters.Cols]}
+					blas.Mul(z, whitened, t.filters, false)
+					b.addTile(out, z, t, top, rectified)
+				}
+			}
+			b.mirror(pixels)
+		}
+		b.takeThresholds(out)
+	}
+}
+
+// sides returns how many images are pooled: the image, and its mirror image if the features have it.
+func (b *filterBank) sides() int {
+	if b.features.Mirror {
+		return 2
+	}
+	return 1
+}
+
+// addTile adds the responses z of positions from that row on, to some filters.
+func (b *filterBank) addTile(out []float32, z kernel.Dense, t filterTile, top int, scratch []float32) {
+	f, cols := b.features.Filters, len(b.across)
+	for y := range z.Rows / cols {
+		for x := 0; x < cols; {
+			end := x + 1
+			for end < cols && b.across[end] == b.across[x] {
+				end++
+			}
+			above := (b.down[top+y]*b.features.Grid + b.across[x]) * 2 * f
+			kernel.AddRectified(out[above+t.from:above+t.from+z.Cols], out[above+f+t.from:above+f+t.from+z.Cols],
+				z.Slice(y*cols+x, y*cols+end), float32(b.features.Rectify), scratch)
+			x = end
+		}
+	}
+}
+
+// takeThresholds turns sums of max(z, rectify) into sums of max(z − rectify, 0).
+func (b *filterBank) takeThresholds(out []float32) {
+	each := 2 * b.features.Filters
+	for c, sum := range b.sumOfThreshold {
+		for j := range out[c*each : (c+1)*each] {
+			out[c*each+j] -= sum
+		}
+	}
+}
+
+// readPatches reads what the features of a map have learnt.
+func readPatches(m *Map, prepared *Preparation) (*filterBank, error) {
+	b, err := newFilterBank(m.features, prepared)
+	if err != nil {
+		return nil, err
+	}
+	q, f := b.values, m.features.Filters
+	var found [6][]float32
+	for i, t := range []struct {
+		name  string
+		shape []int
+	}{
+		{schemas.TensorWhitening, []int{q, q}}, {schemas.TensorOffset, []int{q}}, {schemas.TensorFilters, []int{q, f}},
+		{schemas.TensorContrast, []int{1}}, {schemas.TensorMean, []int{m.size}}, {schemas.TensorFactor, []int{m.size}},
+	} {
+		if found[i], err = prepared.learnt.Shaped(schemas.OfStage(t.name, m.stage), t.shape...); err != nil {
+			return nil, err
+		}
+	}
+	b.whitenBy(found[0], found[1], float64(found[3][0]))
+	b.filterBy(kernel.Dense{Rows: q, Cols: f, Data: found[2]})
+	b.mean, b.factor = found[4], found[5]
+	return b, nil
+}
+
+func (b *filterBank) drawn() drawn {
+	return drawn{
+		expand: func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
+			b.pool(blas, dst, scratch, x)
+			for i := range dst.Rows {
+				row := dst.Row(i)
+				for j, factor := range b.factor {
+					row[j] = (row[j] - b.mean[j]) * factor
+				}
+			}
+		},
+		node: b.node,
+	}
+}
+
+// node adds the features of prepared inputs to a graph.
+func (b *filterBank) node(g *onnx.Graph, x onnx.Value) onnx.Value {
+	pixels := g.Node("Add", g.Node("Mul", x, g.Row(b.divided)), g.Row(b.center))
+	features := b.nodeOf(g, pixels, false)
+	if b.features.Mirror {
+		features = g.Node("Add", features, b.nodeOf(g, pixels, true))
+	}
+	return g.Node("Mul", g.Node("Sub", features, g.Row(b.mean)), g.Row(b.factor))
+}
+
+// nodeOf adds the sums of rectified responses of an image, or of its mirror image, to a graph.
+func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onnx.Value {
+	q, f, grid := b.values, b.features.Filters, b.features.Grid
+	positions := len(b.down) * len(b.across)
+	number := make([]float32, b.image.Size()) // the place of each pixel
+	for j := range number {
+		number[j] = float32(j)
+	}
+	if mirrored {
+		b.mirror(number)
+	}
+	places, pooling := make([]int64, 0, positions*q), make([]float32, grid*grid*positions)
+	patch := make([]float32, q)
+	for y, down := range b.down {
+		for x, across := range b.across {
+			pooling[(down*grid+across)*positions+y*len(b.across)+x] = 1
+			b.patch(patch, number, y, x)
+			for _, place := range patch {
+				places = append(places, int64(place))
+			}
+		}
+	}
+	patches := g.Node("Reshape", g.Along(1, "Gather", pixels, g.Integers(places...)), g.Integers(-1, int64(positions), int64(q)))
+	last := g.Integers(2)
+	centred := g.Node("Sub", patches, g.Node("ReduceMean", patches, last))
+	variance := g.Node("Mul", g.Node("ReduceSumSquare", centred, last), g.Number(1/float32(max(q-1, 1))))
+	white := g.Node("MatMul", g.Node("Div", centred, g.Node("Sqrt", g.Node("Add", variance, g.Number(float32(b.contrast))))), g.Floats(b.whitening, q, q))
+	white = g.Node("Sub", white, g.Row(b.offset))
+	length := g.Node("Max", g.Node("ReduceL2", white, last), g.Number(1e-6))
+	white = g.Node("Mul", g.Node("Div", white, length), g.Number(float32(math.Sqrt(float64(q)))))
+	z, threshold := g.Node("MatMul", white, g.Floats(b.filters.Data, q, f)), g.Number(float32(b.features.Rectify))
+	both := g.Along(2, "Concat", g.Node("Relu", g.Node("Sub", z, threshold)), g.Node("Relu", g.Node("Sub", g.Node("Neg", z), threshold)))
+	return g.Node("Reshape", g.Node("MatMul", g.Floats(pooling, grid*grid, positions), both), g.Integers(-1, int64(patchColumns(b.features))))
+}

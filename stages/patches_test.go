@@ -1,0 +1,288 @@
+package stages
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// photographs returns the preparation of images of that shape, and some of them, prepared. Pixel 1 never changes.
+func photographs(n int, image schemas.Image) (*Preparation, kernel.Dense) {
+	r, d := rand.New(rand.NewPCG(5, uint64(image.Size()))), image.Size()
+	p := &Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
+	for j := range d {
+		p.Center[j], p.Scale[j] = float32(100+10*r.NormFloat64()), 0.5
+	}
+	p.Scale[1] = 0
+	x := kernel.NewDense(n, d)
+	for i := range x.Data {
+		if i%d != 1 {
+			x.Data[i] = float32(20 * r.NormFloat64())
+		}
+	}
+	return p, x
+}
+
+// nearlyWhite stands in for package solve: it whitens by the variances alone.
+func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) {
+	w := make([]float32, n*n)
+	for i := range n {
+		w[i*n+i] = float32(1 / math.Sqrt(covariance[i*n+i]+ridge))
+	}
+	return w, nil
+}
+
+func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) schemas.Tensors[float32] {
+	t.Helper()
+	learnt, err := Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return learnt
+}
+
+func smallPatches(filters int, mirror bool, source string) schemas.Features {
+	f := DefaultsOf(Patches)
+	f.Patch, f.Filters, f.Grid, f.Mirror, f.Source = 3, filters, 2, mirror, source
+	return f
+}
+
+// responses computes the features of an image by their definition in FORMAT.md, in float64.
+func responses(f schemas.Features, p *Preparation, stage int, x []float32) []float64 {
+	find := func(name string) []float32 { t, _ := p.learnt.Find(schemas.OfStage(name, stage)); return t.Data }
+	whitening, offset, filters := find(schemas.TensorWhitening), find(schemas.TensorOffset), find(schemas.TensorFilters)
+	contrast, mean, factor := float64(find(schemas.TensorContrast)[0]), find(schemas.TensorMean), find(schemas.TensorFactor)
+	height, width, channels := p.Image.Height(), p.Image.Width(), p.Image.Channels()
+	q, n := f.Patch*f.Patch*channels, f.Filters
+	v := make([]float64, 2*n*f.Grid*f.Grid)
+	pixel := func(y, x0, c int, mirrored bool) float64 {
+		if mirrored {
+			x0 = width - 1 - x0
+		}
+		j := (y*width+x0)*channels + c
+		if p.Scale[j] == 0 {
+			return float64(p.Center[j])
+		}
+		return float64(x[j])/float64(p.Scale[j]) + float64(p.Center[j])
+	}
+	cell := func(position, positions int) int {
+		for c := f.Grid - 1; ; c-- {
+			if position >= int(math.RoundToEven(float64(positions*c)/float64(f.Grid))) {
+				return c
+			}
+		}
+	}
+	for _, mirrored := range []bool{false, true} {
+		if mirrored && !f.Mirror {
+			continue
+		}
+		for y := range height - f.Patch + 1 {
+			for x0 := range width - f.Patch + 1 {
+				var u []float64
+				sum, square := 0.0, 0.0
+				for dy := range f.Patch {
+					for dx := range f.Patch {
+						for c := range channels {
+							u = append(u, pixel(y+dy, x0+dx, c, mirrored))
+							sum += u[len(u)-1]
+						}
+					}
+				}
+				for j := range u {
+					u[j] -= sum / float64(q)
+					square += u[j] * u[j]
+				}
+				r, length := make([]float64, q), 0.0
+				for j := range r {
+					for i := range u {
+						r[j] += u[i] / math.Sqrt(square/float64(q-1)+contrast) * float64(whitening[i*q+j])
+					}
+					r[j] -= float64(offset[j])
+					length += r[j] * r[j]
+				}
+				at := (cell(y, height-f.Patch+1)*f.Grid + cell(x0, width-f.Patch+1)) * 2 * n
+				for i := range n {
+					z := 0.0
+					for j := range r {
+						z += r[j] * math.Sqrt(float64(q)/length) * float64(filters[j*n+i])
+					}
+					v[at+i] += max(z-f.Rectify, 0)
+					v[at+n+i] += max(-z-f.Rectify, 0)
+				}
+			}
+		}
+	}
+	for j := range v {
+		v[j] = (v[j] - float64(mean[j])) * float64(factor[j])
+	}
+	return v
+}
+
+// Features are what FORMAT.md defines, for images of one and three channels, whatever the filters are from, and for more filters than a
+// tile has. They are the same in blocks of any number of rows, and for a mirrored image if they should be.
+func TestPatches(t *testing.T) {
+	for _, c := range []struct {
+		image   schemas.Image
+		filters int
+		mirror  bool
+		source  string
+	}{
+		{schemas.Image{9, 8, 1}, 5, false, SourceData},
+		{schemas.Image{7, 10, 3}, 7, true, SourceGaussian},
+		{schemas.Image{8, 8, 1}, 6, true, SourceKMeans},
+		{schemas.Image{30, 30, 1}, filtersPerTile + 1, false, SourceData},
+	} {
+		f, stage := smallPatches(c.filters, c.mirror, c.source), 2
+		p, x := photographs(12, c.image)
+		p.learnt = learn(t, f, stage, p, x)
+		block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
+		if want := 8*c.filters + 1; block.Cols != want {
+			t.Fatalf("%v: %d columns, expected %d", c, block.Cols, want)
+		}
+		for i := range x.Rows {
+			for j, want := range responses(f, p, stage, x.Row(i)) {
+				if got := float64(block.Row(i)[j]); math.Abs(got-want) > 1e-3*(1+math.Abs(want)) {
+					t.Fatalf("%v: row %d, feature %d is %v, expected %v", c, i, j, got, want)
+				}
+			}
+		}
+		alone := expand(mustMap(t, f, stage, p, 0, true), x.Slice(3, 4), kernel.Dense{})
+		if !slices.Equal(alone.Data, block.Row(3)) {
+			t.Errorf("%v: a row alone has other features", c)
+		}
+		means, deviations := make([]float64, block.Cols), make([]float64, block.Cols)
+		for i := range block.Rows {
+			for j, v := range block.Row(i) {
+				means[j] += float64(v) / float64(block.Rows)
+				deviations[j] += float64(v) * float64(v) / float64(block.Rows)
+			}
+		}
+		for j := range block.Cols - 1 {
+			if math.Abs(means[j]) > 1e-3 || deviations[j] > 1.001 {
+				t.Errorf("%v: feature %d of the sample has mean %v and variance %v, expected 0 and at most 1", c, j, means[j], deviations[j])
+			}
+		}
+	}
+}
+
+// What a stage learns depends on its number and its sample alone.
+func TestLearnPatches(t *testing.T) {
+	p, x := photographs(9, schemas.Image{9, 8, 1})
+	for _, source := range sources() {
+		f := smallPatches(6, false, source)
+		first, again, other := learn(t, f, 0, p, x), learn(t, f, 0, p, x), learn(t, f, 1, p, x)
+		if schemas.WeightsDigest(first) != schemas.WeightsDigest(again) {
+			t.Errorf("%s: learnt twice, the filters differ", source)
+		}
+		a, _ := first.Find(schemas.OfStage(schemas.TensorFilters, 0))
+		b, _ := other.Find(schemas.OfStage(schemas.TensorFilters, 1))
+		if slices.Equal(a.Data, b.Data) {
+			t.Errorf("%s: two stages have the same filters", source)
+		}
+		for j := range f.Filters {
+			length := 0.0
+			for i := range 9 {
+				length += float64(a.Data[i*f.Filters+j]) * float64(a.Data[i*f.Filters+j])
+			}
+			if math.Abs(length-1) > 1e-5 {
+				t.Errorf("%s: filter %d has the squared length %v", source, j, length)
+			}
+		}
+	}
+	if !Learns(smallPatches(6, false, SourceData)) || Learns(Defaults()) {
+		t.Error("Learns is wrong")
+	}
+}
+
+// Images of one colour have no variance: their features are finite.
+func TestPatchesOfOneColour(t *testing.T) {
+	p, x := photographs(5, schemas.Image{6, 6, 1})
+	clear(x.Data)
+	for j := range p.Center {
+		p.Center[j] = 7
+	}
+	f := smallPatches(4, true, SourceData)
+	p.learnt = learn(t, f, 0, p, x)
+	for _, v := range expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{}).Data {
+		if math.Abs(float64(v)) > 1e-3 {
+			t.Fatalf("a feature is %v, expected 0", v)
+		}
+	}
+}
+
+func TestPatchesNeedImages(t *testing.T) {
+	f := smallPatches(4, false, SourceData)
+	p, _ := photographs(2, schemas.Image{6, 6, 1})
+	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.As(err, new(*schemas.ShapeError)) {
+		t.Errorf("a preparation without filters: %v", err)
+	}
+	small := *p
+	small.Image = schemas.Image{2, 18, 1}
+	if _, err := NewMap(f, seed, 0, &small, 0, false); err == nil {
+		t.Error("images smaller than a patch have features")
+	}
+	p.Image = schemas.Image{}
+	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.Is(err, ErrNoImages) {
+		t.Errorf("examples without a shape: %v", err)
+	}
+	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
+		if problems := CheckInputs(f, prepare); len(problems) != 1 {
+			t.Errorf("patches of inputs prepared by %+v: %v", prepare, problems)
+		}
+	}
+	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
+		t.Errorf("patches of standardized pixels: %v", problems)
+	}
+	for key, change := range map[string]func(*schemas.Features){
+		"patch": func(f *schemas.Features) { f.Patch = 0 }, "filters": func(f *schemas.Features) { f.Filters = 20_000 },
+		"grid": func(f *schemas.Features) { f.Grid = -1 }, "rectify": func(f *schemas.Features) { f.Rectify = math.NaN() },
+		"whiten": func(f *schemas.Features) { f.Whiten = 0 }, "contrast": func(f *schemas.Features) { f.Contrast = math.Inf(1) },
+		"source": func(f *schemas.Features) { f.Source = "noise" },
+	} {
+		f := DefaultsOf(Patches)
+		change(&f)
+		if problems := Check(f); len(problems) != 1 || problems[0].Key != key {
+			t.Errorf("%s: %v", key, problems)
+		}
+	}
+}
+
+// BenchmarkPatches compares the features of digits with the bare products of their shapes.
+func BenchmarkPatches(b *testing.B) {
+	blas, err := kernel.Open("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, x := photographs(16, schemas.Image{28, 28, 1})
+	f := DefaultsOf(Patches)
+	if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
+		b.Fatal(err)
+	}
+	m, err := NewMap(f, seed, 0, p, 0, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("features", func(b *testing.B) {
+		var block, scratch kernel.Dense
+		for b.Loop() {
+			m.Expand(blas, &block, &scratch, x, kernel.Dense{})
+		}
+	})
+	b.Run("products", func(b *testing.B) {
+		raw, white, z := normals(140, 81, 1), kernel.NewDense(140, 81), kernel.NewDense(140, 128)
+		whitening, filters := normals(81, 81, 1), normals(81, 128, 1)
+		for b.Loop() {
+			for range x.Rows {
+				for _, n := range []int{140, 140, 120} {
+					blas.Mul(white.Slice(0, n), raw.Slice(0, n), whitening, false)
+					blas.Mul(z.Slice(0, n), white.Slice(0, n), filters, false)
+				}
+			}
+		}
+	})
+}
