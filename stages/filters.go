@@ -47,21 +47,18 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 // to their variances.
 func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast float64) {
 	draws := NewStream(l.Seed, stage, drawPatches)
-	n, size := sampledPatches, b.features.Patch
+	n := sampledPatches
 	if l.Rows.Rows == 0 {
 		n = 0
 	}
 	sample = kernel.NewDense(n, b.values)
-	pixels := make([]float32, b.image.Size())
 	variances := make([]float64, n)
-	var sums moments
 	total := 0.0
 	for i := range n {
-		b.pixels(pixels, l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows)))
-		sums.measure(pixels, b.image)
+		row := l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows))
 		y, x := draws.Below(3*uint64(i)+1, len(b.down)), draws.Below(3*uint64(i)+2, len(b.across))
-		b.patch(sample.Row(i), pixels, y, x)
-		variances[i] = sums.variance(y, x, size, b.values)
+		b.patchOfInputs(sample.Row(i), row, y, x)
+		variances[i] = variance(sample.Row(i))
 		total += variances[i]
 	}
 	if contrast = float64(float32(b.features.Contrast * total / float64(max(n, 1)))); contrast == 0 {
@@ -79,6 +76,28 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 		}
 	}
 	return sample, contrast
+}
+
+// patchOfInputs writes the pixels of the patch at (y, x) of prepared inputs.
+func (b *filterBank) patchOfInputs(dst, inputs []float32, y, x int) {
+	n, stride := b.features.Patch*b.image.Channels(), b.image.Width()*b.image.Channels()
+	for from := y*stride + x*b.image.Channels(); len(dst) > 0; from += stride {
+		for j := range n {
+			dst[j] = inputs[from+j]*b.divided[from+j] + b.center[from+j]
+		}
+		dst = dst[n:]
+	}
+}
+
+// variance returns the variance of values.
+func variance(values []float32) float64 {
+	sum, square := 0.0, 0.0
+	for _, v := range values {
+		sum += float64(v)
+		square += float64(v) * float64(v)
+	}
+	n := float64(len(values))
+	return max(square-sum*sum/n, 0) / max(n-1, 1)
 }
 
 // rowsPerSum is how many patches are multiplied at once: sums of so few float32 products are exact enough.

@@ -294,7 +294,7 @@ func (b *filterBank) mirror(pixels []float32) {
 func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
 	q, tile := b.values, b.rowsOfTile()*len(b.across)
 	widest := min(b.filters.Cols, filtersPerTile)
-	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1)+widest)
+	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1))
 	free := scratch.Data
 	take := func(n int) []float32 {
 		part := free[:n:n]
@@ -302,7 +302,7 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 		return part
 	}
 	pixels, raw, white, factors := take(b.image.Size()), take(tile*q), take(tile*q), take(tile)
-	responses, rectified := take(tile*widest), take(widest)
+	responses := take(tile * widest)
 	var sums moments
 	columns := patchColumns(b.features)
 	for i := range inputs.Rows {
@@ -324,9 +324,7 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 				blas.Mul(whitened, kernel.Dense{Rows: n, Cols: q, Data: raw[:n*q]}, b.centred, false)
 				kernel.ScaleRows(whitened, factors[:n], b.offset, float32(math.Sqrt(float64(q))))
 				for _, t := range b.tiles {
-					z := kernel.Dense{Rows: n, Cols: t.filters.Cols, Data: responses[:n*t.filters.Cols]}
-					blas.Mul(z, whitened, t.filters, false)
-					b.addTile(out, z, t, top, rectified)
+					b.addResponses(blas, out, whitened, t, top, responses)
 				}
 			}
 			b.mirror(pixels)
@@ -343,8 +341,11 @@ func (b *filterBank) sides() int {
 	return 1
 }
 
-// addTile adds the responses z of positions from that row on, to some filters.
-func (b *filterBank) addTile(out []float32, z kernel.Dense, t filterTile, top int, scratch []float32) {
+// addResponses adds the rectified responses of whitened patches, of the rows of positions from top on, to some filters. Their responses,
+// which nobody needs, are in scratch.
+func (b *filterBank) addResponses(blas *kernel.BLAS, out []float32, whitened kernel.Dense, t filterTile, top int, scratch []float32) {
+	z := kernel.Dense{Rows: whitened.Rows, Cols: t.filters.Cols, Data: scratch[:whitened.Rows*t.filters.Cols]}
+	blas.Mul(z, whitened, t.filters, false)
 	f, cols := b.features.Filters, len(b.across)
 	for y := range z.Rows / cols {
 		for x := 0; x < cols; {
@@ -354,7 +355,7 @@ func (b *filterBank) addTile(out []float32, z kernel.Dense, t filterTile, top in
 			}
 			above := (b.down[top+y]*b.features.Grid + b.across[x]) * 2 * f
 			kernel.AddRectified(out[above+t.from:above+t.from+z.Cols], out[above+f+t.from:above+f+t.from+z.Cols],
-				z.Slice(y*cols+x, y*cols+end), float32(b.features.Rectify), scratch)
+				z.Slice(y*cols+x, y*cols+end), float32(b.features.Rectify))
 			x = end
 		}
 	}

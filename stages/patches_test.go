@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -252,37 +253,69 @@ func TestPatchesNeedImages(t *testing.T) {
 	}
 }
 
-// BenchmarkPatches compares the features of digits with the bare products of their shapes.
+// BenchmarkPatches measures the filters' product with rectifying and pooling inside, and the whole features, against the bare products of
+// their shapes. The two sides of each take turns, and the ratio is that of their fastest times, so that other load on the
+// machine matters less.
 func BenchmarkPatches(b *testing.B) {
 	blas, err := kernel.Open("")
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, x := photographs(16, schemas.Image{28, 28, 1})
-	f := DefaultsOf(Patches)
-	if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
-		b.Fatal(err)
-	}
-	m, err := NewMap(f, seed, 0, p, 0, false)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run("features", func(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		image   schemas.Image
+		patch   int
+		filters int
+		grid    int
+	}{{"digits", schemas.Image{28, 28, 1}, 9, 128, 4}, {"colours", schemas.Image{32, 32, 3}, 6, 256, 3}} {
+		p, x := photographs(16, c.image)
+		f := DefaultsOf(Patches)
+		f.Patch, f.Filters, f.Grid = c.patch, c.filters, c.grid
+		if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
+			b.Fatal(err)
+		}
+		bank, err := readPatches(&Map{features: f, size: patchColumns(f)}, p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		positions, q := len(bank.down)*len(bank.across), bank.values
+		raw, white := normals(positions, q, 1), kernel.NewDense(positions, q)
+		z, out := kernel.NewDense(positions, c.filters), make([]float32, patchColumns(f))
 		var block, scratch kernel.Dense
-		for b.Loop() {
-			m.Expand(blas, &block, &scratch, x, kernel.Dense{})
-		}
-	})
-	b.Run("products", func(b *testing.B) {
-		raw, white, z := normals(140, 81, 1), kernel.NewDense(140, 81), kernel.NewDense(140, 128)
-		whitening, filters := normals(81, 81, 1), normals(81, 128, 1)
-		for b.Loop() {
-			for range x.Rows {
-				for _, n := range []int{140, 140, 120} {
-					blas.Mul(white.Slice(0, n), raw.Slice(0, n), whitening, false)
-					blas.Mul(z.Slice(0, n), white.Slice(0, n), filters, false)
+		block.Reshape(x.Rows, patchColumns(f))
+		multiply := func() { blas.Mul(z, white, bank.filters, false) }
+		b.Run(c.name+"/filters", func(b *testing.B) {
+			race(b, 2*positions*q*c.filters, func() {
+				step := bank.rowsOfTile()
+				for top := 0; top < len(bank.down); top += step {
+					part := white.Slice(top*len(bank.across), min(top+step, len(bank.down))*len(bank.across))
+					for _, t := range bank.tiles {
+						bank.addResponses(blas, out, part, t, top, z.Data)
+					}
 				}
-			}
+			}, multiply)
+		})
+		b.Run(c.name+"/features", func(b *testing.B) {
+			race(b, x.Rows*2*positions*q*(q+c.filters), func() { bank.pool(blas, block, &scratch, x) }, func() {
+				for range x.Rows {
+					blas.Mul(white, raw, bank.centred, false)
+					multiply()
+				}
+			})
+		})
+	}
+}
+
+// race reports the speed of work that multiplies and adds so many numbers, and what part it is of the speed of its bare products.
+func race(b *testing.B, operations int, work, products func()) {
+	least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
+	for b.Loop() {
+		for i, do := range []func(){work, products} {
+			begin := time.Now()
+			do()
+			least[i] = min(least[i], time.Since(begin))
 		}
-	})
+	}
+	b.ReportMetric(float64(operations)/least[0].Seconds()/1e9, "GFLOP/s")
+	b.ReportMetric(least[1].Seconds()/least[0].Seconds(), "of-products")
 }

@@ -32,6 +32,14 @@ func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) {
 	}
 }
 
+func addRectified(above, below, z *float32, threshold float32, n, p int) {
+	if hasAVX512() {
+		addRectifiedAVX512(above, below, z, threshold, n, p)
+	} else {
+		addRectifiedAVX2(above, below, z, threshold, n, p)
+	}
+}
+
 func cosineRows(x, offsets, constants *float32, n, p int) {
 	if hasAVX512() {
 		cosineRowsAVX512(x, offsets, constants, n, p)
@@ -45,6 +53,14 @@ func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n,
 		softmaxRowsAVX512(x, highest, sums, first, constants, n, k)
 	} else {
 		softmaxRowsAVX2(x, highest, sums, first, constants, n, k)
+	}
+}
+
+func scaleRows(x, factors, offset, constants *float32, n, p int) {
+	if hasAVX512() {
+		scaleRowsAVX512(x, factors, offset, constants, n, p)
+	} else {
+		scaleRowsAVX2(x, factors, offset, constants, n, p)
 	}
 }
 

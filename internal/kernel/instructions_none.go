@@ -9,11 +9,13 @@ func withoutAVX2()    {}
 
 const missing = "kernel: the loops of this processor are in Go"
 
-func mulNarrow(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
-func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
-func cosineRows(x, offsets, constants *float32, n, p int)           { panic(missing) }
-func bytesToFloats(dst *float32, src *uint8, n int)                 { panic(missing) }
-func standardizeRow(x, center, scale *float32, n int)               { panic(missing) }
+func mulNarrow(dst, x, w *float32, n, p, k, stride int)                  { panic(missing) }
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int)      { panic(missing) }
+func scaleRows(x, factors, offset, constants *float32, n, p int)         { panic(missing) }
+func cosineRows(x, offsets, constants *float32, n, p int)                { panic(missing) }
+func bytesToFloats(dst *float32, src *uint8, n int)                      { panic(missing) }
+func standardizeRow(x, center, scale *float32, n int)                    { panic(missing) }
+func addRectified(above, below, z *float32, threshold float32, n, p int) { panic(missing) }
 func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)
 }

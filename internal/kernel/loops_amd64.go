@@ -12,6 +12,11 @@ func mulNarrowAVX512(dst *float32, x *float32, w *float32, n int, p int, k int, 
 //go:noescape
 func crossNarrowAVX512(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
+// addRectifiedAVX512 adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.
+//
+//go:noescape
+func addRectifiedAVX512(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+
 // cosineRowsAVX512 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func cosineRowsAVX512(x *float32, offsets *float32, constants *float32, n int, p
 //
 //go:noescape
 func softmaxRowsAVX512(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int, k int)
+
+// scaleRowsAVX512 replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
+//
+//go:noescape
+func scaleRowsAVX512(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
 
 // bytesToFloatsAVX512 converts n values of src into dst.
 //
@@ -47,6 +57,11 @@ func mulNarrowAVX2(dst *float32, x *float32, w *float32, n int, p int, k int, st
 //go:noescape
 func crossNarrowAVX2(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
+// addRectifiedAVX2 adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.
+//
+//go:noescape
+func addRectifiedAVX2(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+
 // cosineRowsAVX2 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
 //
 //go:noescape
@@ -56,6 +71,11 @@ func cosineRowsAVX2(x *float32, offsets *float32, constants *float32, n int, p i
 //
 //go:noescape
 func softmaxRowsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int, k int)
+
+// scaleRowsAVX2 replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
+//
+//go:noescape
+func scaleRowsAVX2(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
 
 // bytesToFloatsAVX2 converts n values of src into dst.
 //

@@ -512,6 +512,138 @@ done:
 	VZEROUPPER
 	RET
 
+// func addRectifiedAVX512(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+// Requires: AVX, AVX512F
+TEXT ·addRectifiedAVX512(SB), NOSPLIT, $0-48
+	MOVQ         z+16(FP), AX
+	MOVQ         p+40(FP), DX
+	MOVQ         above+0(FP), BX
+	MOVQ         below+8(FP), SI
+	VBROADCASTSS threshold+24(FP), Z0
+	VPXORD       Z1, Z1, Z1
+	VSUBPS       Z0, Z1, Z1
+	MOVQ         DX, DI
+	SHLQ         $0x02, DI
+	MOVQ         DX, CX
+	ANDQ         $0x0f, CX
+	MOVQ         $0x00000001, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+
+several:
+	CMPQ    DX, $0x40
+	JLT     less_than_several
+	VMOVUPS (BX), Z2
+	VMOVUPS 64(BX), Z3
+	VMOVUPS 128(BX), Z4
+	VMOVUPS 192(BX), Z5
+	VMOVUPS (SI), Z6
+	VMOVUPS 64(SI), Z7
+	VMOVUPS 128(SI), Z8
+	VMOVUPS 192(SI), Z9
+	MOVQ    n+32(FP), R8
+	MOVQ    AX, CX
+
+rows_of_several:
+	VMOVUPS (CX), Z10
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z10, Z0, Z11
+	VADDPS  Z11, Z2, Z2
+	VMINPS  Z10, Z1, Z11
+	VSUBPS  Z11, Z6, Z6
+	VMOVUPS 64(CX), Z10
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z10, Z0, Z11
+	VADDPS  Z11, Z3, Z3
+	VMINPS  Z10, Z1, Z11
+	VSUBPS  Z11, Z7, Z7
+	VMOVUPS 128(CX), Z10
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z10, Z0, Z11
+	VADDPS  Z11, Z4, Z4
+	VMINPS  Z10, Z1, Z11
+	VSUBPS  Z11, Z8, Z8
+	VMOVUPS 192(CX), Z10
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z10, Z0, Z11
+	VADDPS  Z11, Z5, Z5
+	VMINPS  Z10, Z1, Z11
+	VSUBPS  Z11, Z9, Z9
+	ADDQ    DI, CX
+	DECQ    R8
+	JNZ     rows_of_several
+	VMOVUPS Z2, (BX)
+	VMOVUPS Z3, 64(BX)
+	VMOVUPS Z4, 128(BX)
+	VMOVUPS Z5, 192(BX)
+	VMOVUPS Z6, (SI)
+	VMOVUPS Z7, 64(SI)
+	VMOVUPS Z8, 128(SI)
+	VMOVUPS Z9, 192(SI)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, BX
+	ADDQ    $0x00000100, SI
+	SUBQ    $0x40, DX
+	JMP     several
+
+less_than_several:
+one:
+	CMPQ    DX, $0x10
+	JLT     less_than_one
+	VMOVUPS (BX), Z2
+	VMOVUPS (SI), Z3
+	MOVQ    n+32(FP), R8
+	MOVQ    AX, CX
+
+rows_of_one:
+	VMOVUPS (CX), Z4
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z4, Z0, Z5
+	VADDPS  Z5, Z2, Z2
+	VMINPS  Z4, Z1, Z5
+	VSUBPS  Z5, Z3, Z3
+	ADDQ    DI, CX
+	DECQ    R8
+	JNZ     rows_of_one
+	VMOVUPS Z2, (BX)
+	VMOVUPS Z3, (SI)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, BX
+	ADDQ    $0x00000040, SI
+	SUBQ    $0x10, DX
+	JMP     one
+
+less_than_one:
+	TESTQ     DX, DX
+	JZ        done
+	VMOVUPS.Z (BX), K1, Z2
+	VMOVUPS.Z (SI), K1, Z3
+	MOVQ      n+32(FP), CX
+
+rows_of_rest:
+	VMOVUPS.Z (AX), K1, Z4
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Z4, Z0, Z5
+	VADDPS  Z5, Z2, Z2
+	VMINPS  Z4, Z1, Z5
+	VSUBPS  Z5, Z3, Z3
+	ADDQ    DI, AX
+	DECQ    CX
+	JNZ     rows_of_rest
+	VMOVUPS Z2, K1, (BX)
+	VMOVUPS Z3, K1, (SI)
+
+done:
+	VZEROUPPER
+	RET
+
 // func cosineRowsAVX512(x *float32, offsets *float32, constants *float32, n int, p int)
 // Requires: AVX, AVX512F
 TEXT ·cosineRowsAVX512(SB), NOSPLIT, $0-40
@@ -691,6 +823,88 @@ next:
 	JMP          next
 
 finished:
+	VZEROUPPER
+	RET
+
+// func scaleRowsAVX512(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
+// Requires: AVX, AVX512F
+TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-48
+	MOVQ  x+0(FP), AX
+	MOVQ  factors+8(FP), DX
+	MOVQ  n+32(FP), BX
+	MOVQ  constants+24(FP), SI
+	MOVQ  p+40(FP), DI
+	ANDQ  $0x0f, DI
+	MOVQ  DI, CX
+	MOVQ  $0x00000001, R8
+	SHLQ  CL, R8
+	DECQ  R8
+	KMOVW R8, K1
+	SHLQ  $0x02, DI
+
+row:
+	TESTQ        BX, BX
+	JZ           done
+	VBROADCASTSS (DX), Z0
+	VPXORD       Z1, Z1, Z1
+	MOVQ         offset+16(FP), R8
+	MOVQ         AX, CX
+	MOVQ         p+40(FP), R9
+	SUBQ         $0x10, R9
+	JLT          shift_rest
+
+shift:
+	VMOVUPS     (CX), Z2
+	VMOVUPS     (R8), Z3
+	VFMSUB213PS Z3, Z0, Z2
+	VFMADD231PS Z2, Z2, Z1
+	VMOVUPS     Z2, (CX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x40, R8
+	SUBQ        $0x10, R9
+	JGE         shift
+
+shift_rest:
+	VMOVUPS.Z    (CX), K1, Z2
+	VMOVUPS.Z    (R8), K1, Z3
+	VFMSUB213PS  Z3, Z0, Z2
+	VFMADD231PS  Z2, Z2, Z1
+	VMOVUPS      Z2, K1, (CX)
+	VSHUFF64X2   $0x4e, Z1, Z1, Z2
+	VADDPS       Z2, Z1, Z0
+	VSHUFF64X2   $0xb1, Z0, Z0, Z2
+	VADDPS       Z2, Z0, Z0
+	VPERMILPS    $0x4e, Z0, Z2
+	VADDPS       Z2, Z0, Z0
+	VPERMILPS    $0xb1, Z0, Z2
+	VADDPS       Z2, Z0, Z0
+	VSQRTSS      X0, X0, X0
+	VMAXSS       4(SI), X0, X0
+	VMOVSS       (SI), X2
+	VDIVSS       X0, X2, X2
+	VBROADCASTSS X2, Z0
+	MOVQ         p+40(FP), CX
+	SUBQ         $0x10, CX
+	JLT          scale_rest
+
+scale:
+	VMOVUPS (AX), Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x40, AX
+	SUBQ    $0x10, CX
+	JGE     scale
+
+scale_rest:
+	VMOVUPS.Z (AX), K1, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS   Z2, K1, (AX)
+	ADDQ      DI, AX
+	ADDQ      $0x04, DX
+	DECQ      BX
+	JMP       row
+
+done:
 	VZEROUPPER
 	RET
 
@@ -1637,6 +1851,138 @@ done:
 	VZEROUPPER
 	RET
 
+// func addRectifiedAVX2(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+// Requires: AVX
+TEXT ·addRectifiedAVX2(SB), NOSPLIT, $0-48
+	MOVQ         z+16(FP), AX
+	MOVQ         p+40(FP), CX
+	MOVQ         above+0(FP), DX
+	MOVQ         below+8(FP), BX
+	VBROADCASTSS threshold+24(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	MOVQ         CX, SI
+	SHLQ         $0x02, SI
+	MOVQ         CX, DI
+	ANDQ         $0x07, DI
+	LEAQ         selection<>+64(SB), R8
+	SHLQ         $0x02, DI
+	SUBQ         DI, R8
+	VMOVUPS      (R8), Y2
+
+several:
+	CMPQ    CX, $0x20
+	JLT     less_than_several
+	VMOVUPS (DX), Y3
+	VMOVUPS 32(DX), Y4
+	VMOVUPS 64(DX), Y5
+	VMOVUPS 96(DX), Y6
+	VMOVUPS (BX), Y7
+	VMOVUPS 32(BX), Y8
+	VMOVUPS 64(BX), Y9
+	VMOVUPS 96(BX), Y10
+	MOVQ    n+32(FP), R8
+	MOVQ    AX, DI
+
+rows_of_several:
+	VMOVUPS (DI), Y11
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Y11, Y0, Y12
+	VADDPS  Y12, Y3, Y3
+	VMINPS  Y11, Y1, Y12
+	VSUBPS  Y12, Y7, Y7
+	VMOVUPS 32(DI), Y11
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Y11, Y0, Y12
+	VADDPS  Y12, Y4, Y4
+	VMINPS  Y11, Y1, Y12
+	VSUBPS  Y12, Y8, Y8
+	VMOVUPS 64(DI), Y11
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Y11, Y0, Y12
+	VADDPS  Y12, Y5, Y5
+	VMINPS  Y11, Y1, Y12
+	VSUBPS  Y12, Y9, Y9
+	VMOVUPS 96(DI), Y11
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Y11, Y0, Y12
+	VADDPS  Y12, Y6, Y6
+	VMINPS  Y11, Y1, Y12
+	VSUBPS  Y12, Y10, Y10
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     rows_of_several
+	VMOVUPS Y3, (DX)
+	VMOVUPS Y4, 32(DX)
+	VMOVUPS Y5, 64(DX)
+	VMOVUPS Y6, 96(DX)
+	VMOVUPS Y7, (BX)
+	VMOVUPS Y8, 32(BX)
+	VMOVUPS Y9, 64(BX)
+	VMOVUPS Y10, 96(BX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	SUBQ    $0x20, CX
+	JMP     several
+
+less_than_several:
+one:
+	CMPQ    CX, $0x08
+	JLT     less_than_one
+	VMOVUPS (DX), Y3
+	VMOVUPS (BX), Y4
+	MOVQ    n+32(FP), R8
+	MOVQ    AX, DI
+
+rows_of_one:
+	VMOVUPS (DI), Y5
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS  Y5, Y0, Y6
+	VADDPS  Y6, Y3, Y3
+	VMINPS  Y5, Y1, Y6
+	VSUBPS  Y6, Y4, Y4
+	ADDQ    SI, DI
+	DECQ    R8
+	JNZ     rows_of_one
+	VMOVUPS Y3, (DX)
+	VMOVUPS Y4, (BX)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, DX
+	ADDQ    $0x00000020, BX
+	SUBQ    $0x08, CX
+	JMP     one
+
+less_than_one:
+	TESTQ      CX, CX
+	JZ         done
+	VMASKMOVPS (DX), Y2, Y3
+	VMASKMOVPS (BX), Y2, Y4
+	MOVQ       n+32(FP), CX
+
+rows_of_rest:
+	VMASKMOVPS (AX), Y2, Y5
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS     Y5, Y0, Y6
+	VADDPS     Y6, Y3, Y3
+	VMINPS     Y5, Y1, Y6
+	VSUBPS     Y6, Y4, Y4
+	ADDQ       SI, AX
+	DECQ       CX
+	JNZ        rows_of_rest
+	VMASKMOVPS Y3, Y2, (DX)
+	VMASKMOVPS Y4, Y2, (BX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func cosineRowsAVX2(x *float32, offsets *float32, constants *float32, n int, p int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·cosineRowsAVX2(SB), NOSPLIT, $0-40
@@ -1859,6 +2205,105 @@ next:
 	JMP        next
 
 finished:
+	VZEROUPPER
+	RET
+
+// func scaleRowsAVX2(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ    x+0(FP), AX
+	MOVQ    factors+8(FP), CX
+	MOVQ    n+32(FP), DX
+	MOVQ    constants+24(FP), BX
+	MOVQ    p+40(FP), SI
+	ANDQ    $0x0f, SI
+	LEAQ    selection<>+64(SB), DI
+	MOVQ    SI, R8
+	SHLQ    $0x02, R8
+	SUBQ    R8, DI
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
+	SHLQ    $0x02, SI
+
+row:
+	TESTQ        DX, DX
+	JZ           done
+	VBROADCASTSS (CX), Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         offset+16(FP), R8
+	MOVQ         AX, DI
+	MOVQ         p+40(FP), R9
+	SUBQ         $0x10, R9
+	JLT          shift_rest
+
+shift:
+	VMOVUPS     (DI), Y5
+	VMOVUPS     (R8), Y6
+	VFMSUB213PS Y6, Y2, Y5
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     Y5, (DI)
+	VMOVUPS     32(DI), Y5
+	VMOVUPS     32(R8), Y6
+	VFMSUB213PS Y6, Y2, Y5
+	VFMADD231PS Y5, Y5, Y4
+	VMOVUPS     Y5, 32(DI)
+	ADDQ        $0x40, DI
+	ADDQ        $0x40, R8
+	SUBQ        $0x10, R9
+	JGE         shift
+
+shift_rest:
+	VMASKMOVPS   (DI), Y0, Y5
+	VMASKMOVPS   (R8), Y0, Y6
+	VFMSUB213PS  Y6, Y2, Y5
+	VFMADD231PS  Y5, Y5, Y3
+	VMASKMOVPS   Y5, Y0, (DI)
+	VMASKMOVPS   32(DI), Y1, Y5
+	VMASKMOVPS   32(R8), Y1, Y6
+	VFMSUB213PS  Y6, Y2, Y5
+	VFMADD231PS  Y5, Y5, Y4
+	VMASKMOVPS   Y5, Y1, 32(DI)
+	VADDPS       Y4, Y3, Y2
+	VPERM2F128   $0x01, Y2, Y2, Y3
+	VADDPS       Y3, Y2, Y2
+	VPERMILPS    $0x4e, Y2, Y3
+	VADDPS       Y3, Y2, Y2
+	VPERMILPS    $0xb1, Y2, Y3
+	VADDPS       Y3, Y2, Y2
+	VSQRTSS      X2, X2, X2
+	VMAXSS       4(BX), X2, X2
+	VMOVSS       (BX), X3
+	VDIVSS       X2, X3, X3
+	VBROADCASTSS X3, Y2
+	MOVQ         p+40(FP), DI
+	SUBQ         $0x10, DI
+	JLT          scale_rest
+
+scale:
+	VMOVUPS (AX), Y3
+	VMULPS  Y2, Y3, Y3
+	VMOVUPS Y3, (AX)
+	VMOVUPS 32(AX), Y3
+	VMULPS  Y2, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    $0x40, AX
+	SUBQ    $0x10, DI
+	JGE     scale
+
+scale_rest:
+	VMASKMOVPS (AX), Y0, Y3
+	VMULPS     Y2, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	VMASKMOVPS 32(AX), Y1, Y3
+	VMULPS     Y2, Y3, Y3
+	VMASKMOVPS Y3, Y1, 32(AX)
+	ADDQ       SI, AX
+	ADDQ       $0x04, CX
+	DECQ       DX
+	JMP        row
+
+done:
 	VZEROUPPER
 	RET
 

@@ -10,27 +10,41 @@ import (
 // 1e-6 instead of its length. factors has x.Rows values, offset x.Cols.
 func ScaleRows(x Dense, factors, offset []float32, length float32) {
 	x.check("ScaleRows", "x", len(factors), len(offset))
+	const least = 1e-6
+	if len(x.Data) == 0 {
+		return
+	}
+	if hasAVX2() {
+		constants := [...]float32{length, least}
+		scaleRows(&x.Data[0], &factors[0], &offset[0], &constants[0], x.Rows, x.Cols)
+		return
+	}
 	for i, factor := range factors {
 		row := x.Row(i)
 		vek32.MulNumber_Inplace(row, factor)
 		vek32.Sub_Inplace(row, offset)
 		norm := float32(math.Sqrt(float64(vek32.Dot(row, row))))
-		vek32.MulNumber_Inplace(row, length/max(norm, 1e-6))
+		vek32.MulNumber_Inplace(row, length/max(norm, least))
 	}
 }
 
 // AddRectified adds max(z, threshold) to above, and max(−z, threshold) to below, for each column of each row of z. So the sums of
 // max(z − threshold, 0) and max(−z − threshold, 0) are these sums less as many thresholds as there are rows: it takes two
-// operations on vectors less. scratch has at least as many values as a row of z.
-func AddRectified(above, below []float32, z Dense, threshold float32, scratch []float32) {
+// operations on vectors less.
+func AddRectified(above, below []float32, z Dense, threshold float32) {
 	z.check("AddRectified", "z", z.Rows, len(above))
 	z.check("AddRectified", "z", z.Rows, len(below))
-	part := scratch[:z.Cols]
+	if len(z.Data) == 0 {
+		return
+	}
+	if hasAVX2() {
+		addRectified(&above[0], &below[0], &z.Data[0], threshold, z.Rows, z.Cols)
+		return
+	}
 	for i := range z.Rows {
-		row := z.Row(i)
-		vek32.MaximumNumber_Into(part, row, threshold)
-		vek32.Add_Inplace(above, part)
-		vek32.MinimumNumber_Into(part, row, -threshold)
-		vek32.Sub_Inplace(below, part)
+		for j, v := range z.Row(i) {
+			above[j] += max(v, threshold)
+			below[j] -= min(v, -threshold)
+		}
 	}
 }

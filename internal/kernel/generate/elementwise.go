@@ -212,3 +212,80 @@ func (w *writer) timesPowerOfTwo(z, exponent reg.VecVirtual) {
 	w.VPSLLD(operand.U8(23), exponent, exponent)
 	w.VMULPS(exponent, z, z)
 }
+
+// scaleRows sums the squares of a row in 16 sums, with either set.
+func (w *writer) scaleRows() {
+	w.function("scaleRows", "func(x, factors, offset, constants *float32, n, p int)",
+		"replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).")
+	x, factors, n, constants := w.integer("x"), w.integer("factors"), w.integer("n"), w.integer("constants")
+	past := w.integer("p")
+	w.ANDQ(operand.U8(narrow-1), past)
+	m := w.maskOf(past, narrow/w.lanes)
+	w.SHLQ(operand.U8(2), past)
+
+	// each goes through the values of a row, several registers at a time, and then through the rest of the row.
+	each := func(name string, pointers []reg.GPVirtual, do func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int))) {
+		left := w.integer("p")
+		w.SUBQ(operand.U8(narrow), left)
+		w.JLT(operand.LabelRef(name + "_rest"))
+		w.Label(name)
+		do(func(from reg.GPVirtual, i int, z reg.VecVirtual) {
+			w.VMOVUPS(operand.Mem{Base: from, Disp: w.bytes(i)}, z)
+		},
+			func(z reg.VecVirtual, i int) { w.VMOVUPS(z, operand.Mem{Base: pointers[0], Disp: w.bytes(i)}) })
+		for _, p := range pointers {
+			w.ADDQ(operand.U8(wide), p)
+		}
+		w.SUBQ(operand.U8(narrow), left)
+		w.JGE(operand.LabelRef(name))
+		w.Label(name + "_rest")
+		do(func(from reg.GPVirtual, i int, z reg.VecVirtual) {
+			w.loadSelected(operand.Mem{Base: from, Disp: w.bytes(i)}, m, i, z)
+		}, func(z reg.VecVirtual, i int) {
+			w.storeSelected(z, m, i, operand.Mem{Base: pointers[0], Disp: w.bytes(i)})
+		})
+	}
+
+	w.Label("row")
+	w.TESTQ(n, n)
+	w.JZ(operand.LabelRef("done"))
+	factor, squares := w.vector(), w.row()
+	w.VBROADCASTSS(operand.Mem{Base: factors}, factor)
+	for _, z := range squares {
+		w.zero(z)
+	}
+	at, offset := w.GP64(), w.integer("offset")
+	w.MOVQ(x, at)
+	each("shift", []reg.GPVirtual{at, offset}, func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int)) {
+		for i, sum := range squares {
+			z, o := w.vector(), w.vector()
+			load(at, i, z)
+			load(offset, i, o)
+			w.VFMSUB213PS(o, factor, z)
+			w.VFMADD231PS(z, z, sum)
+			store(z, i)
+		}
+	})
+	length := w.across(w.add, squares).AsX()
+	w.VSQRTSS(length, length, length)
+	w.VMAXSS(operand.Mem{Base: constants, Disp: 4}, length, length)
+	scale, all := w.XMM(), w.vector()
+	w.VMOVSS(operand.Mem{Base: constants}, scale)
+	w.VDIVSS(length, scale, scale)
+	w.VBROADCASTSS(scale, all)
+	each("scale", []reg.GPVirtual{x}, func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int)) {
+		for i := range squares {
+			z := w.vector()
+			load(x, i, z)
+			w.VMULPS(all, z, z)
+			store(z, i)
+		}
+	})
+	w.ADDQ(past, x)
+	w.ADDQ(operand.U8(4), factors)
+	w.DECQ(n)
+	w.JMP(operand.LabelRef("row"))
+	w.Label("done")
+	w.VZEROUPPER()
+	w.RET()
+}

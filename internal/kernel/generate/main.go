@@ -42,8 +42,10 @@ func generate() (map[string][]byte, error) {
 		}
 		w.mulNarrow()
 		w.crossNarrow()
+		w.addRectified()
 		w.cosineRows()
 		w.softmaxRows()
+		w.scaleRows()
 		w.bytesToFloats()
 		w.standardizeRow()
 		w.momentsRow()

@@ -230,3 +230,82 @@ func (w *writer) crossNarrow() {
 	w.VZEROUPPER()
 	w.RET()
 }
+
+// addRectified sums several registers of columns over all rows, before it takes the next columns.
+func (w *writer) addRectified() {
+	w.function("addRectified", "func(above, below, z *float32, threshold float32, n, p int)",
+		"adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.")
+	z, columns := w.integer("z"), w.integer("p")
+	to := []reg.GPVirtual{w.integer("above"), w.integer("below")}
+	address, err := w.Param("threshold").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	threshold, negative := w.vector(), w.vector()
+	w.VBROADCASTSS(address.Addr, threshold)
+	w.zero(negative)
+	w.VSUBPS(threshold, negative, negative)
+	step, past := w.GP64(), w.GP64()
+	w.MOVQ(columns, step)
+	w.SHLQ(operand.U8(2), step)
+	w.MOVQ(columns, past)
+	w.ANDQ(operand.U8(uint8(w.lanes-1)), past)
+	m := w.maskOf(past, 1)
+
+	// sum adds the next columns, if load and store access register i of them at an address.
+	sum := func(label string, registers int, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		sums := [2]row{}
+		for side := range sums {
+			for i := range registers {
+				sums[side] = append(sums[side], w.vector())
+				load(operand.Mem{Base: to[side], Disp: w.bytes(i)}, sums[side][i])
+			}
+		}
+		at, rows := w.GP64(), w.integer("n")
+		w.MOVQ(z, at)
+		w.Label(label)
+		for i := range registers {
+			value, limited := w.vector(), w.vector()
+			load(operand.Mem{Base: at, Disp: w.bytes(i)}, value)
+			w.Comment("A NaN in Intel's last operand stays NaN.")
+			w.VMAXPS(value, threshold, limited)
+			w.VADDPS(limited, sums[0][i], sums[0][i])
+			w.VMINPS(value, negative, limited)
+			w.VSUBPS(limited, sums[1][i], sums[1][i])
+		}
+		w.ADDQ(step, at)
+		w.DECQ(rows)
+		w.JNZ(operand.LabelRef(label))
+		for side := range sums {
+			for i, sum := range sums[side] {
+				store(sum, operand.Mem{Base: to[side], Disp: w.bytes(i)})
+			}
+		}
+	}
+	whole := func(from operand.Mem, v reg.VecVirtual) { w.VMOVUPS(from, v) }
+	wholeTo := func(v reg.VecVirtual, to operand.Mem) { w.VMOVUPS(v, to) }
+	for _, part := range []struct {
+		name      string
+		registers int
+	}{{"several", 4}, {"one", 1}} {
+		width := part.registers * w.lanes
+		w.Label(part.name)
+		w.CMPQ(columns, operand.U8(uint8(width)))
+		w.JLT(operand.LabelRef("less_than_" + part.name))
+		sum("rows_of_"+part.name, part.registers, whole, wholeTo)
+		for _, p := range append([]reg.GPVirtual{z}, to...) {
+			w.ADDQ(operand.U32(uint32(4*width)), p)
+		}
+		w.SUBQ(operand.U8(uint8(width)), columns)
+		w.JMP(operand.LabelRef(part.name))
+		w.Label("less_than_" + part.name)
+	}
+	w.TESTQ(columns, columns)
+	w.JZ(operand.LabelRef("done"))
+	sum("rows_of_rest", 1,
+		func(from operand.Mem, v reg.VecVirtual) { w.loadSelected(from, m, 0, v) },
+		func(v reg.VecVirtual, to operand.Mem) { w.storeSelected(v, m, 0, to) })
+	w.Label("done")
+	w.VZEROUPPER()
+	w.RET()
+}
