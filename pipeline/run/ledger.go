@@ -339,8 +339,10 @@ func (l *Ledger) takePlan(m Message) error {
 // second copy of the first plan behind it.
 func (l *Ledger) takeChained(run string, chain *schemas.Chain) {
 	if last := l.chained; last != nil && last.Run != run && !last.Before(chain) {
-		reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number, last.Attempt)
-		l.ends[run], l.overtaken[run] = &schemas.End{Run: run, State: schemas.Cancelled, Reason: reason}, true
+		if l.ends[run] == nil { // else compaction has left a copy of its plan behind its end
+			reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number, last.Attempt)
+			l.ends[run], l.overtaken[run] = &schemas.End{Run: run, State: schemas.Cancelled, Reason: reason}, true
+		}
 		return
 	}
 	l.chained = &schemas.ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}

@@ -248,6 +248,34 @@ func TestPlanAndEndAgain(t *testing.T) {
 	}
 }
 
+// If a client writes the plan of a run of a chain again after the run has ended and another was planned, and compaction removes the first copy,
+// the run still ended as it did: the run after it has not taken its turn.
+func TestPlanOfAChainBehindItsEnd(t *testing.T) {
+	client := newTestClient()
+	log := client.Log.(memoryLog)
+	first, second := testPlan(1), testPlan(2)
+	first.Chain = &schemas.Chain{Number: 1}
+	second.Chain = &schemas.Chain{Number: 2, Parent: &schemas.Warm{Run: first.Run()}}
+	plan := documents(t, first.Messages)
+	write(t, client, append(plan, (&schemas.End{Run: first.Run(), State: schemas.Done}).Message())...)
+	write(t, client, append(documents(t, second.Messages), plan...)...)
+	for _, what := range []string{"written twice", "compacted"} {
+		reader := newTestClient()
+		reader.Log = log
+		l, err := reader.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
+			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
+		}
+		if chained := l.Chained(); chained == nil || chained.Run != second.Run() {
+			t.Errorf("%s: the newest run is %+v", what, chained)
+		}
+		compact(log, client.Topics.Plans)
+	}
+}
+
 // Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
