@@ -108,7 +108,7 @@ func FuzzDecodeResiduals(f *testing.F) {
 func FuzzDecodePrediction(f *testing.F) {
 	seeds(f, func(m Message) {
 		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
-	}, "prediction", "prediction-none", "residuals")
+	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
 		mem := meter()
 		p, err := DecodePrediction(Message{Headers: []Header{
@@ -118,8 +118,8 @@ func FuzzDecodePrediction(f *testing.F) {
 			for _, class := range p.Classes {
 				_ = p.Labels[class]
 			}
-			if len(p.Probabilities) != len(p.Classes)*len(p.Labels) {
-				t.Errorf("%d probabilities of %d rows and %d classes", len(p.Probabilities), len(p.Classes), len(p.Labels))
+			if len(p.Probabilities) != (p.Until-p.Row)*len(p.Labels) || p.Task == SeveralLabels && len(p.Given) != len(p.Probabilities) {
+				t.Errorf("%d probabilities and %d given labels of %d rows and %d classes", len(p.Probabilities), len(p.Given), p.Until-p.Row, len(p.Labels))
 			}
 		}
 		mem.check(t, len(value), err)

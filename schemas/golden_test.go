@@ -54,32 +54,34 @@ func samples(t testing.TB) map[string]Message {
 	unusable := prediction(0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
-		"examples":         examples(kinds["all"]),
-		"examples-targets": examples(&ExampleRows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{1.5, -2, math.NaN(), 0}}),
-		"examples-bytes":   examples(kinds["bytes"]),
-		"examples-topic":   must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
-		"examples-sparse":  sparse,
-		"examples-frame":   frame,
-		"residuals":        must(residuals(2, 3).Encode(mem))(t),
-		"prediction":       must(prediction(2, 3).Encode(mem))(t),
-		"prediction-none":  must(unusable.Encode(mem))(t),
-		"plan":             must(p.Messages())(t)[0],
-		"plan-update":      must(update.Messages())(t)[0],
-		"window":           must(window.Messages())(t)[0],
-		"end":              (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
-		"end-done":         (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
-		"pin":              (&Pin{Run: p.Run(), Version: 2}).Message(),
-		"forget":           (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
-		"removal":          (&Removal{Run: p.Run(), Version: 2}).Message(),
-		"source-removal":   (&SourceRemoval{Seal: p.Sources[0]}).Message(),
-		"ledger":           must(ledger.Messages())(t)[0],
-		"stage":            stage.Message(p.Run()),
-		"claim":            (&Claim{Run: p.Run()}).Message(),
-		"failure":          (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
-		"source":           p.Sources[0].Message(),
-		"manifest":         must(manifest.Messages())(t)[0],
-		"quarantine":       bad.Message(),
-		"report":           must(report().Messages())(t)[0],
+		"examples":           examples(kinds["all"]),
+		"examples-targets":   examples(&ExampleRows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{1.5, -2, math.NaN(), 0}}),
+		"examples-bytes":     examples(kinds["bytes"]),
+		"examples-topic":     must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
+		"examples-sparse":    sparse,
+		"examples-frame":     frame,
+		"residuals":          must(residuals(2, 3).Encode(mem))(t),
+		"prediction":         must(prediction(2, 3).Encode(mem))(t),
+		"prediction-several": must(predictionOf(SeveralLabels, 2, 3).Encode(mem))(t),
+		"prediction-numbers": must(predictionOf(Numbers, 2, 3).Encode(mem))(t),
+		"prediction-none":    must(unusable.Encode(mem))(t),
+		"plan":               must(p.Messages())(t)[0],
+		"plan-update":        must(update.Messages())(t)[0],
+		"window":             must(window.Messages())(t)[0],
+		"end":                (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
+		"end-done":           (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
+		"pin":                (&Pin{Run: p.Run(), Version: 2}).Message(),
+		"forget":             (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
+		"removal":            (&Removal{Run: p.Run(), Version: 2}).Message(),
+		"source-removal":     (&SourceRemoval{Seal: p.Sources[0]}).Message(),
+		"ledger":             must(ledger.Messages())(t)[0],
+		"stage":              stage.Message(p.Run()),
+		"claim":              (&Claim{Run: p.Run()}).Message(),
+		"failure":            (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
+		"source":             p.Sources[0].Message(),
+		"manifest":           must(manifest.Messages())(t)[0],
+		"quarantine":         bad.Message(),
+		"report":             must(report().Messages())(t)[0],
 	}
 	id := func(kind Kind, stage, visit, partition int) Identity {
 		return Identity{kind, p.Run(), stage, visit, partition, p.Digest()}
@@ -619,7 +621,7 @@ func TestFormatColumns(t *testing.T) {
 	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3), "Predicted rows": predictionSchema(3), "Records": formatOf[float64]().schema,
+		"Examples": record.Schema(), "Residuals": residualSchema(3), "Predicted rows": predictionSchema(3, SeveralLabels), "Records": formatOf[float64]().schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {

@@ -31,19 +31,51 @@ type Prediction struct {
 	Rows      int    // of all parts
 	Seen      int64  // before which offset of this topic the writer had read all that there is
 
-	Labels        []string  // k classes
-	Classes       []int32   // of each row of this part: the place of the most probable label among Labels
-	Probabilities []float32 // rows × k: of each label
+	Task          Task      // what the version predicts
+	Labels        []string  // k classes, or the names of the numbers
+	Classes       []int32   // of each row of this part: the place of the most probable label among Labels; nil for numbers
+	Probabilities []float32 // rows × k: of each label; or the numbers
+	Given         []bool    // rows × k: whether the row is given the label; nil unless it may have several
 }
 
+// Names of the columns of predictions that say what is predicted.
+const (
+	columnProbabilities = "probabilities"
+	columnNumbers       = "numbers"
+	columnGiven         = "given"
+)
+
 // predictionSchema returns the Arrow schema of a message of predictions.
-func predictionSchema(classes int) *arrow.Schema {
-	return arrow.NewSchema([]arrow.Field{
+func predictionSchema(classes int, task Task) *arrow.Schema {
+	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "label", Type: predictionLabel()},
-		{Name: "probabilities", Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)},
-	}, nil)
+		{Name: "label", Type: predictionLabel(), Nullable: task == Numbers},
+		{Name: columnProbabilities, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)},
+	}
+	switch task {
+	case SeveralLabels:
+		fields = append(fields, arrow.Field{Name: columnGiven, Type: arrow.FixedSizeListOf(int32(classes), arrow.FixedWidthTypes.Boolean)})
+	case Numbers:
+		fields[3].Name = columnNumbers
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+// predictedBy returns what a message of predictions predicts, of how many classes, by its schema; those of one label if it is another message.
+func predictedBy(schema *arrow.Schema) (task Task, classes int) {
+	for _, field := range schema.Fields() {
+		if list, ok := field.Type.(*arrow.FixedSizeListType); ok {
+			classes = int(list.Len())
+		}
+		switch field.Name {
+		case columnGiven:
+			task = SeveralLabels
+		case columnNumbers:
+			task = Numbers
+		}
+	}
+	return task, classes
 }
 
 // predictionLabel is the type of labels: its dictionary has all classes, in the order of the probabilities.
@@ -51,17 +83,25 @@ func predictionLabel() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Classes or Probabilities has other rows than the part, or other columns than Labels. It returns an error if the
+// Encode encodes the message. It panics if Classes, Probabilities or Given has other rows than the part, or other columns than Labels. It returns an error if the
 // value exceeds [MaxMessage], as it may with more rows than [MaxPredictionRows].
 func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
-	if len(p.Classes) != p.Until-p.Row || len(p.Probabilities) != len(p.Classes)*len(p.Labels) {
-		panic(fmt.Sprintf("schemas: %d predictions and %d probabilities of rows %d to %d and %d classes", len(p.Classes), len(p.Probabilities), p.Row, p.Until, len(p.Labels)))
+	n, classes, given := p.Until-p.Row, p.Until-p.Row, 0
+	switch p.Task {
+	case SeveralLabels:
+		given = n * len(p.Labels)
+	case Numbers:
+		classes = 0
+	}
+	if len(p.Classes) != classes || len(p.Probabilities) != n*len(p.Labels) || len(p.Given) != given {
+		panic(fmt.Sprintf("schemas: %d predictions, %d probabilities and %d given labels of rows %d to %d and %d classes",
+			len(p.Classes), len(p.Probabilities), len(p.Given), p.Row, p.Until, len(p.Labels)))
 	}
 	record := p.record(mem)
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
 	if err == nil && len(value) > MaxMessage {
-		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels, expected at most %d", len(p.Classes), len(p.Labels), len(value), MaxMessage)
+		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels, expected at most %d", n, len(p.Labels), len(value), MaxMessage)
 	}
 	if err != nil {
 		return Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
@@ -83,18 +123,28 @@ func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
 func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
 	labels, lists := array.NewStringBuilder(mem), array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.PrimitiveTypes.Float32)
-	builders := []array.Builder{offsets, rows, indices, labels, lists}
+	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
+	builders := []array.Builder{offsets, rows, indices, labels, lists, given}
 	for _, b := range builders {
 		defer b.Release()
 	}
-	for i := range p.Classes {
+	n := p.Until - p.Row
+	for i := range n {
 		offsets.Append(p.Offset)
 		rows.Append(int32(p.Row + i))
 		lists.Append(true)
+		given.Append(true)
 	}
 	indices.AppendValues(p.Classes, nil)
+	if p.Task == Numbers {
+		indices.AppendNulls(n)
+	}
 	labels.AppendValues(p.Labels, nil)
 	lists.ValueBuilder().(*array.Float32Builder).AppendValues(p.Probabilities, nil)
+	given.ValueBuilder().(*array.BooleanBuilder).AppendValues(p.Given, nil)
+	if p.Task != SeveralLabels {
+		builders = builders[:5]
+	}
 	var columns []arrow.Array
 	for _, b := range builders {
 		column := b.NewArray()
@@ -103,7 +153,8 @@ func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	}
 	label := array.NewDictionaryArray(predictionLabel(), columns[2], columns[3])
 	defer label.Release()
-	return array.NewRecord(predictionSchema(len(p.Labels)), []arrow.Array{columns[0], columns[1], label, columns[4]}, int64(len(p.Classes)))
+	fields := append([]arrow.Array{columns[0], columns[1], label}, columns[4:]...)
+	return array.NewRecord(predictionSchema(len(p.Labels), p.Task), fields, int64(n))
 }
 
 // MaxPredictionRows returns how many rows fit a message, at least 1, given the classes.
@@ -113,6 +164,11 @@ func MaxPredictionRows(labels []string) int {
 		left -= len(label) + 4
 	}
 	return max(1, left/(16+4*len(labels)))
+}
+
+// MaxSeveralRows is [MaxPredictionRows] for rows that may have several labels.
+func MaxSeveralRows(labels []string) int {
+	return max(1, MaxPredictionRows(labels)*(16+4*len(labels))/(17+4*len(labels)+(len(labels)+7)/8))
 }
 
 // PredictionHeader reads the headers of a message of predictions, and none of its values. An error wraps [ErrDamaged].
@@ -156,20 +212,21 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 		return nil, err
 	}
 	defer record.Release()
-	classes := 0
-	if fields := record.Schema().Fields(); len(fields) > 0 {
-		if list, ok := fields[len(fields)-1].Type.(*arrow.FixedSizeListType); ok {
-			classes = int(list.Len())
-		}
-	}
-	if want := predictionSchema(classes); !record.Schema().Equal(want) {
+	task, classes := predictedBy(record.Schema())
+	if want := predictionSchema(classes, task); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	lists := record.Column(3).(*array.FixedSizeList)
 	offsets, rows := record.Column(0).(*array.Int64), record.Column(1).(*array.Int32)
 	label, values := record.Column(2).(*array.Dictionary), lists.ListValues().(*array.Float32)
-	labels := label.Dictionary().(*array.String)
-	if offsets.NullN()+rows.NullN()+label.NullN()+labels.NullN()+lists.NullN()+values.NullN() > 0 {
+	labels, n := label.Dictionary().(*array.String), int(record.NumRows())
+	nulls := offsets.NullN() + rows.NullN() + labels.NullN() + lists.NullN() + values.NullN()
+	if task != Numbers {
+		nulls += label.NullN()
+	} else if label.NullN() < n {
+		return nil, fmt.Errorf("%w: labels beside numbers", ErrDamaged)
+	}
+	if nulls > 0 {
 		return nil, fmt.Errorf("%w: nulls among predictions", ErrDamaged)
 	}
 	if labels.Len() != classes {
@@ -178,7 +235,6 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 	for i := range labels.Len() {
 		p.Labels = append(p.Labels, labels.Value(i))
 	}
-	n := int(record.NumRows())
 	if n != p.Until-p.Row {
 		return nil, fmt.Errorf("%w: %d predictions of rows %d to %d", ErrDamaged, n, p.Row, p.Until)
 	}
@@ -186,11 +242,32 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 		if offsets.Value(i) != p.Offset || int(rows.Value(i)) != p.Row+i {
 			return nil, fmt.Errorf("%w: row %d of offset %d at place %d, expected row %d of offset %d", ErrDamaged, rows.Value(i), offsets.Value(i), i, p.Row+i, p.Offset)
 		}
-		p.Classes = append(p.Classes, int32(label.GetValueIndex(i)))
+		if task != Numbers {
+			p.Classes = append(p.Classes, int32(label.GetValueIndex(i)))
+		}
+	}
+	p.Task = task
+	if task == SeveralLabels {
+		if err := p.takeGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
+			return nil, err
+		}
 	}
 	first := lists.Data().Offset() * classes
 	p.Probabilities = append([]float32(nil), values.Float32Values()[first:first+n*classes]...)
 	return p, nil
+}
+
+// takeGiven reads which labels rows are given.
+func (p *Prediction) takeGiven(lists *array.FixedSizeList, n, classes int) error {
+	values := lists.ListValues().(*array.Boolean)
+	if lists.NullN()+values.NullN() > 0 {
+		return fmt.Errorf("%w: nulls among the given labels", ErrDamaged)
+	}
+	first := lists.Data().Offset() * classes
+	for i := range n * classes {
+		p.Given = append(p.Given, values.Value(first+i))
+	}
+	return nil
 }
 
 // MessageChecksum returns the CRC-32C of a value and the time of its message in milliseconds, by which the message is recognised.

@@ -24,22 +24,38 @@ func prediction(rows, classes int) *Prediction {
 	return p
 }
 
+// predictionOf is prediction for another task.
+func predictionOf(task Task, rows, classes int) *Prediction {
+	p := prediction(rows, classes)
+	switch p.Task = task; task {
+	case SeveralLabels:
+		for i := range p.Probabilities {
+			p.Given = append(p.Given, i%3 == 0)
+		}
+	case Numbers:
+		p.Classes = nil
+	}
+	return p
+}
+
 func TestPredictionRoundTrip(t *testing.T) {
-	for _, rows := range sizes {
-		for _, classes := range []int{1, 2, 63, 64, 65} {
-			mem := checked(t)
-			want := prediction(rows, classes)
-			m := must(want.Encode(mem))(t)
-			got := must(DecodePrediction(m, mem))(t)
-			if len(got.Probabilities) == 0 {
-				got.Probabilities, want.Probabilities = nil, nil
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%d rows of %d classes became %v", rows, classes, got)
-			}
-			header := must(PredictionHeader(m))(t)
-			if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
-				t.Errorf("key %s, header %v", m.Key, header)
+	for _, task := range []Task{OneLabel, SeveralLabels, Numbers} {
+		for _, rows := range sizes {
+			for _, classes := range []int{1, 2, 63, 64, 65} {
+				mem := checked(t)
+				want := predictionOf(task, rows, classes)
+				m := must(want.Encode(mem))(t)
+				got := must(DecodePrediction(m, mem))(t)
+				if len(got.Probabilities) == 0 {
+					got.Probabilities, want.Probabilities = nil, nil
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
+				}
+				header := must(PredictionHeader(m))(t)
+				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
+					t.Errorf("key %s, header %v", m.Key, header)
+				}
 			}
 		}
 	}
@@ -60,9 +76,14 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
 		mem := checked(t)
 		p := prediction(1, classes)
-		rows := MaxPredictionRows(p.Labels)
-		if m, err := prediction(rows, classes).Encode(mem); err != nil || len(m.Value) < MaxMessage/4 {
-			t.Errorf("%d rows of %d classes: %d bytes, %v", rows, classes, len(m.Value), err)
+		for _, task := range []Task{OneLabel, SeveralLabels, Numbers} {
+			rows := MaxPredictionRows(p.Labels)
+			if task == SeveralLabels {
+				rows = MaxSeveralRows(p.Labels)
+			}
+			if m, err := predictionOf(task, rows, classes).Encode(mem); err != nil || len(m.Value) < MaxMessage/4 {
+				t.Errorf("task %d, %d rows of %d classes: %d bytes, %v", task, rows, classes, len(m.Value), err)
+			}
 		}
 	}
 	long := prediction(1, 2)

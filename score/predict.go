@@ -21,9 +21,6 @@ func (s *scorer) predict(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case j := <-s.work:
-			if j.by.Task() != schemas.OneLabel {
-				return fmt.Errorf("version %d predicts no single label: expected a version of one label a row, as each prediction has its label and probabilities", j.by.Manifest.Version)
-			}
 			if predictor == nil || predictor.Model() != j.by {
 				predictor = j.by.Predictor(s.blas)
 			}
@@ -38,7 +35,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 	m := j.by
 	whole := schemas.Prediction{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version, Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row,
-		Labels: m.Labels(),
+		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {
 		whole.Reason, j.bad = reason, true
@@ -60,12 +57,23 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 	probabilities := probabilitiesOf(predictor, examples, features)
 	j.rows, whole.Rows = int64(examples.Rows-j.row), examples.Rows
 	most, k := schemas.MaxPredictionRows(whole.Labels), len(whole.Labels)
+	if whole.Task == schemas.SeveralLabels {
+		most = schemas.MaxSeveralRows(whole.Labels)
+	}
 	for from := j.row; from < examples.Rows || len(j.parts) == 0; from += most {
 		part := whole
 		part.Row, part.Until = from, min(from+most, examples.Rows)
 		part.Probabilities = append([]float32(nil), probabilities.Data[part.Row*k:part.Until*k]...)
 		for i := part.Row; i < part.Until; i++ {
-			part.Classes = append(part.Classes, largest(probabilities.Row(i)))
+			row := probabilities.Row(i)
+			if whole.Task != schemas.Numbers {
+				part.Classes = append(part.Classes, largest(row))
+			}
+			if whole.Task == schemas.SeveralLabels {
+				for _, v := range row {
+					part.Given = append(part.Given, float64(v) >= m.Threshold())
+				}
+			}
 		}
 		j.parts = append(j.parts, &part)
 	}

@@ -132,8 +132,8 @@ func TestNumbers(t *testing.T) {
 	if code != exitDone || !strings.HasPrefix(stdout, again) {
 		t.Errorf("exit code %d: %s%s, expected the beginning of %.200s", code, again, stderr, stdout)
 	}
-	if code, _, stderr := stagewise("score", "-c", "numbers.yaml", "--until", "end"); code == exitDone || !strings.Contains(stderr, "predicts no single label") {
-		t.Errorf("score: exit code %d: %s", code, stderr)
+	if rows := scoredBy(t, "numbers.yaml", "numbers", "numbers.model"); rows == 0 {
+		t.Error("score has predicted nothing")
 	}
 	for _, format := range []string{"onnx", "safetensors"} {
 		code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x")

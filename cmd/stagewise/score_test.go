@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/score"
 )
 
@@ -183,4 +187,79 @@ func TestSignalsToScore(t *testing.T) {
 		}
 		deleteTopic(t, "blobs.predictions")
 	}
+}
+
+// scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many rows. They must be what the model
+// file predicts for each message.
+func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
+	t.Helper()
+	if code, _, stderr := stagewise("score", "-c", configuration, "--until", "end"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	content, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	m, err := model.Read(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client, predictor := run.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
+	topics := client.Topics
+	partitions, err := log.Partitions(t.Context(), topics.Predictions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
+				t.Fatalf("%+v", p)
+			}
+			err := client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message run.Message) error {
+				examples, err := client.Codec.DecodeExamples(message.Value)
+				if err != nil {
+					return err
+				}
+				defer examples.Release()
+				features := kernel.NewDense(examples.Rows, examples.Width)
+				examples.Features(features.Data, examples.Width)
+				want := predictor.Probabilities(features)
+				for i := range want.Data {
+					if want.Data[i] != p.Probabilities[i] {
+						t.Fatalf("%v, expected %v", p.Probabilities[i], want.Data[i])
+					}
+				}
+				for i := range p.Until - p.Row {
+					var given []string
+					for c, label := range p.Labels {
+						if p.Task == schemas.SeveralLabels && p.Given[i*len(p.Labels)+c] {
+							given = append(given, label)
+						}
+					}
+					if p.Task == schemas.SeveralLabels && !slices.Equal(given, m.Given(want.Row(i))) && len(given)+len(m.Given(want.Row(i))) > 0 {
+						t.Fatalf("row %d is given %q, expected %q", i, given, m.Given(want.Row(i)))
+					}
+				}
+				rows += p.Until - p.Row
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return rows
 }

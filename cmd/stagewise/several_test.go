@@ -172,8 +172,8 @@ func TestSeveralLabelsInAChain(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
 	}
-	if code, _, stderr := stagewise("score", "-c", "several.yaml", "--until", "end"); code == exitDone || !strings.Contains(stderr, "predicts no single label") {
-		t.Errorf("score: exit code %d: %s", code, stderr)
+	if rows := scoredBy(t, "several.yaml", "several", "several.model"); rows == 0 {
+		t.Error("score has predicted nothing")
 	}
 }
 
