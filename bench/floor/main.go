@@ -31,6 +31,8 @@ type shape struct {
 	passes           []int // of each stage
 	softmax          bool  // the link is softmax, otherwise identity
 	own              bool  // see the flag -own
+
+	patches patches
 }
 
 // tile is how many rows a pass processes at a time.
@@ -49,6 +51,9 @@ func main() {
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
 	predict := flag.Bool("predict", false, "only the products of a prediction with as many stages as -passes has")
 	flag.BoolVar(&s.own, "own", false, "do the products with few columns by the program's own loops instead of the BLAS")
+	flag.IntVar(&s.patches.positions, "positions", 0, "features of kind patches: positions of patches in an image. 0: random Fourier features")
+	flag.IntVar(&s.patches.values, "patch-values", 81, "with -positions: values of a patch")
+	flag.IntVar(&s.patches.filters, "filters", 128, "with -positions: filters")
 	link := flag.String("link", "softmax", "softmax or identity")
 	flag.Parse()
 	for _, n := range strings.Split(*passes, ",") {
@@ -111,6 +116,7 @@ type sums struct {
 	cross      kernel.Cross
 	// Operands of the cross moment by the BLAS, as Rᵀ·Z, the shape for which a BLAS copies least.
 	residuals, transposed kernel.Dense // classes × tile, classes × columns
+	products              products
 }
 
 func newFloor(s shape, blas *kernel.BLAS) *floor {
@@ -169,23 +175,25 @@ func (f *floor) each(part string, all []*sums, do func(*sums, int, *message)) {
 func (f *floor) run() {
 	all := make([]*sums, runtime.GOMAXPROCS(0))
 	for i := range all {
-		all[i] = &sums{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw)}
+		all[i] = &sums{gram: kernel.NewDense(f.columns, f.columns), wide: kernel.NewDense(f.raw, f.raw), products: newProducts(f.patches)}
 		all[i].cross.Begin(f.columns, f.classes)
 		all[i].residuals, all[i].transposed = filled(f.classes, tile, 1), kernel.NewDense(f.classes, f.columns)
 	}
 	covariance, second := definite(f.raw), definite(f.columns)
 	cross, step := mat.NewDense(f.columns, f.classes, nil), mat.NewDense(f.columns, f.classes, nil)
 	began := time.Now()
-	f.each("second moments", all, func(o *sums, _ int, m *message) {
-		if m.train {
-			f.blas.Gram(o.wide, m.raw, true)
-		}
-	})
-	f.alone("eigenvectors", func() { new(mat.EigenSym).Factorize(covariance, true) })
-	f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	if f.patches.positions == 0 {
+		f.prepare(all, covariance)
+	}
 	for _, passes := range f.passes {
 		var factor mat.Cholesky
-		f.each("expansion", all, func(_ *sums, _ int, m *message) { f.expand(m) })
+		f.each("expansion", all, func(o *sums, _ int, m *message) {
+			if f.patches.positions > 0 {
+				o.products.multiply(f.blas, m.block.Rows)
+			} else {
+				f.expand(m)
+			}
+		})
 		f.each("gram", all, func(o *sums, i int, m *message) {
 			if m.train && (i+1)*f.gramRows/f.train > i*f.gramRows/f.train {
 				f.blas.Gram(o.gram, m.block, true)
@@ -204,6 +212,17 @@ func (f *floor) run() {
 		f.each("publication", all, func(o *sums, _ int, m *message) { f.pass(o, m, true, false) })
 	}
 	f.seconds["total"] = time.Since(began).Seconds()
+}
+
+// prepare makes the calls for the principal components.
+func (f *floor) prepare(all []*sums, covariance *mat.SymDense) {
+	f.each("second moments", all, func(o *sums, _ int, m *message) {
+		if m.train {
+			f.blas.Gram(o.wide, m.raw, true)
+		}
+	})
+	f.alone("eigenvectors", func() { new(mat.EigenSym).Factorize(covariance, true) })
+	f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
 }
 
 // predict makes the matrix products of a prediction for all rows.
