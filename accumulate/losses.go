@@ -23,6 +23,15 @@ func (r Rows) Slice(from, to int) Rows {
 	return part
 }
 
+// Repeat adds row i once more.
+func (r *Rows) Repeat(i int) {
+	r.Classes, r.Weights, r.Splits = append(r.Classes, r.Classes[i]), append(r.Weights, r.Weights[i]), append(r.Splits, r.Splits[i])
+	if r.Targets.Rows > 0 {
+		r.Targets.Data = append(r.Targets.Data, r.Targets.Row(i)...)
+		r.Targets.Rows++
+	}
+}
+
 // AddRows counts the labelled rows of each split, with no loss and no wrong row.
 func (s *Sum) AddRows(rows Rows) {
 	s.AddLosses(rows, make([]float32, len(rows.Classes)), rows.Classes, rows.Targets)

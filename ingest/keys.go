@@ -54,6 +54,9 @@ func Keys() []schemas.Key {
 		{Name: "missing", Meaning: "what to do with a missing value, which is an empty field, a null or NaN of a file (" + readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that say that a value is missing, as an empty field does; in tables with types only those of columns of words"},
 		{Name: "image", Meaning: "the shape of examples that are images: height, width and channels, such as `[28, 28, 1]`; the features are the rows of the image from the top, each pixel with its channels; none: the file says it, as `idx` does, or the examples are no images"},
+		{Name: "augment.mirror", Meaning: "of each image that is trained on, its mirror image is trained on too; not for `run`"},
+		{Name: "augment.shift", Meaning: "each image that is trained on is also trained on moved by 1 to so many pixels to the left, to the right, up and down, with the pixels at the edges repeated. " +
+			"An image and those made of it share its weight. They are on no topic but that of residuals; each takes as long as a row; not for `run`"},
 		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1; a hash chooses them"},
 		{Name: "partitions", Meaning: "number of partitions of the examples topic, when it is created"},
 		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, as a message has at most %d bytes", schemas.MaxMessage)},

@@ -75,6 +75,9 @@ type Options struct {
 	// Image is the shape of examples that are images: height, width and channels,
 	// where 2 numbers mean one channel. None: the file says it, or they are no images.
 	Image []string `mapstructure:"image" yaml:"image"`
+	// Augment says which rows a run makes of each training example that is an image.
+	// It does not change what is published.
+	Augment Augment `mapstructure:"augment" yaml:"augment"`
 	// Holdout is the fraction of the training examples that are scored but not
 	// fitted, in [0, 1). It does not change what is published: the workers choose
 	// these examples when they read them.
@@ -98,6 +101,15 @@ type ColumnChoice struct {
 	Use  []string `mapstructure:"use" yaml:"use"`   // these; none: all that are not dropped
 	Drop []string `mapstructure:"drop" yaml:"drop"` // not these
 }
+
+// Augment is schemas.Augment as the configuration has it.
+type Augment struct {
+	Mirror bool `mapstructure:"mirror" yaml:"mirror"`
+	Shift  int  `mapstructure:"shift" yaml:"shift"`
+}
+
+// maxShift bounds Augment.Shift: an example becomes 1 + 4·Shift rows, or twice as many.
+const maxShift = 8
 
 // DefaultMissingValues are the words that data frames and spreadsheets write for
 // a missing value.
@@ -224,6 +236,9 @@ func (o Options) check(files []string) []schemas.Problem {
 	}
 	if len(o.Image) > 0 && o.Shape() == (schemas.Image{}) {
 		wrong("image", fmt.Sprint(o.Image), "height, width and channels, each from 1 to 65536, such as [28, 28, 1]")
+	}
+	if o.Augment.Shift < 0 || o.Augment.Shift > maxShift {
+		wrong("augment.shift", o.Augment.Shift, fmt.Sprintf("a whole number from 0 to %d", maxShift))
 	}
 	if !(o.Holdout >= 0 && o.Holdout < 1) { // also refuses NaN
 		wrong("holdout", o.Holdout, "a fraction, at least 0 and less than 1")

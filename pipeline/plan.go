@@ -16,7 +16,7 @@ import (
 // messages without a source.
 func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, r retention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
-		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: p.archiveTopic(),
 	}

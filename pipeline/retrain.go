@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -20,6 +21,9 @@ import (
 // Retrain makes versions for as long as examples arrive, or with untilEnd until all that the topic has now are learnt. It ingests the
 // job's files first. Of several processes that retrain one pipeline, one is active and the others stand by.
 func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, untilEnd bool, rec event.Recorder) (*Retraining, error) {
+	if job.Examples.Augment != (ingest.Augment{}) {
+		return nil, errors.New("examples.augment: a chain of updates does not make rows of images yet: leave the key out, or use `train`")
+	}
 	rec = event.Serialised(rec)
 	p := openForRuns(log, job, nil)
 	if err := p.create(ctx, &job); err != nil {

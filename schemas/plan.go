@@ -39,17 +39,18 @@ type Plan struct {
 	Labels string `json:"labels,omitempty"`
 	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each of some labels; absent: by 1.
 	ClassWeight  ClassWeight `json:"class_weight,omitzero"`
-	Missing      string      `json:"missing"`         // error | mean
-	Holdout      float64     `json:"holdout"`         // fraction of the training rows
-	OnBadMessage string      `json:"on_bad_message"`  // quarantine | stop
-	Prepare      Prepare     `json:"prepare"`         // how raw features become inputs
-	Stages       []Stage     `json:"stages"`          // each with all defaults filled in
-	Intercept    bool        `json:"intercept"`       // whether the first block ends with a constant feature
-	Seed         uint64      `json:"seed"`            // of all random draws
-	Segment      int64       `json:"segment"`         // messages, at least 1; see Span.Segments
-	Arithmetic   Arithmetic  `json:"arithmetic"`      // of the process that made the plan
-	Warm         *Warm       `json:"warm,omitempty"`  // nil: it starts from nothing
-	Chain        *Chain      `json:"chain,omitempty"` // nil: the run is of no chain of retraining
+	Augment      Augment     `json:"augment,omitzero"` // the rows that a run makes of each training row; absent: none
+	Missing      string      `json:"missing"`          // error | mean
+	Holdout      float64     `json:"holdout"`          // fraction of the training rows
+	OnBadMessage string      `json:"on_bad_message"`   // quarantine | stop
+	Prepare      Prepare     `json:"prepare"`          // how raw features become inputs
+	Stages       []Stage     `json:"stages"`           // each with all defaults filled in
+	Intercept    bool        `json:"intercept"`        // whether the first block ends with a constant feature
+	Seed         uint64      `json:"seed"`             // of all random draws
+	Segment      int64       `json:"segment"`          // messages, at least 1; see Span.Segments
+	Arithmetic   Arithmetic  `json:"arithmetic"`       // of the process that made the plan
+	Warm         *Warm       `json:"warm,omitempty"`   // nil: it starts from nothing
+	Chain        *Chain      `json:"chain,omitempty"`  // nil: the run is of no chain of retraining
 	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`

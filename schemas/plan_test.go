@@ -18,7 +18,7 @@ func plan() *Plan {
 			MissingValues: []string{"?"},
 		},
 		Classes: []string{"a", "<b>"}, Targets: []string{"x"}, Labels: LabelsSeveral, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},
-		Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
+		Augment: Augment{Mirror: true, Shift: 1}, Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
 			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
 )
 
 const imagesConfig = `
@@ -114,6 +116,59 @@ stages: [{features: {kind: patches, patch: 3, filters: 16, grid: 2, source: kmea
 	reportOfImages(t, "-c", "digits.yaml", "--set", "examples.image=[8, 8, 1]", "--set", "data_dir=third")
 }
 
+// Rows that are made of images are rows of the run alone. Weights do not depend on how much memory there is for them, nor on partitions being
+// computed again, and a mirrored training set is learnt as well as it would be from files.
+func TestAugment(t *testing.T) {
+	files := imageFiles()
+	files["table.csv"] = "a,1,2\nb,2,1\na,1,3\nb,3,1\n"
+	files["table.yaml"] = "name: table\ndata_dir: table\nexamples: {train: [table.csv], augment: {shift: 1}}\nstages: [{features: {size: 4}}]\n"
+	inFolder(t, files)
+	augment := []string{"-c", "images.yaml", "--set", "examples.augment={mirror: true, shift: 1}"}
+	first := reportOfImages(t, augment...)
+	if again := reportOfImages(t, append(augment, "--set", "memory=1MB", "--set", "data_dir=again")...); again.WeightsDigest != first.WeightsDigest {
+		t.Error("a run with little memory has other weights")
+	}
+	if plain := reportOfImages(t, "-c", "images.yaml", "--set", "data_dir=plain"); plain.WeightsDigest == first.WeightsDigest {
+		t.Error("the rows that are made of images do not change the weights")
+	}
+	text, err := os.ReadFile("report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reportOfImages(t, augment...); !sameRows(t, text) {
+		t.Error("rows that are made of images are counted as rows")
+	}
+	code, _, stderr := stagewise("run", "-c", "images.yaml", "--until", "end", "--set", "examples.augment.mirror=true", "--set", "data_dir=chain")
+	if code != exitFailed || !strings.Contains(stderr, "examples.augment") {
+		t.Errorf("a chain: exit code %d: %s", code, stderr)
+	}
+	code, _, stderr = stagewise("train", "-c", "table.yaml")
+	if code != exitFailed || !strings.Contains(stderr, "set examples.image to height, width and channels") {
+		t.Errorf("no images: exit code %d: %s", code, stderr)
+	}
+}
+
+// sameRows reports whether report.json counts as many rows of each split as another report.
+func sameRows(t *testing.T, other []byte) bool {
+	t.Helper()
+	var reports [2]schemas.Report
+	text, err := os.ReadFile("report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range [][]byte{text, other} {
+		if err := json.Unmarshal(text, &reports[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for split, report := range reports[1].Splits {
+		if reports[0].Splits[split].Rows != report.Rows {
+			return false
+		}
+	}
+	return reports[0].Rows == reports[1].Rows && len(reports[1].Splits) > 0
+}
+
 func TestPatchesInConfigurations(t *testing.T) {
 	inFolder(t, imageFiles())
 	for set, want := range map[string]string{
@@ -125,6 +180,7 @@ func TestPatchesInConfigurations(t *testing.T) {
 		"stages.0.features.whiten=0":      "stages.0.features.whiten: 0: expected a number > 0",
 		"stages.0.features.grid=[1]":      "stages.0.features.grid",
 		"stages.0.features.rectify=.inf":  "stages.0.features.rectify",
+		"examples.augment.shift=9":        "examples.augment.shift: 9: expected a whole number from 0 to 8",
 	} {
 		code, _, stderr := stagewise("check", "-c", "images.yaml", "--set", set)
 		if lines := strings.Split(stderr, "\n"); code != exitWrong || !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {

@@ -55,6 +55,9 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if err != nil {
 		return err
 	}
+	if _, images := preparation.Find(schemas.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
+		return errNothingToAugment
+	}
 	result := schemas.SurveyResult{
 		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
 		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation, Columns: found.columns,
@@ -207,6 +210,9 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	}
 	return s.learn(tensors, rows)
 }
+
+// errNothingToAugment says that the plan wants rows made of images, but there are none.
+var errNothingToAugment = errors.New("examples.augment makes rows of images, but neither the examples nor the configuration say the shape of any: set examples.image to height, width and channels, such as [28, 28, 1], or leave examples.augment out")
 
 // learn adds to a preparation what the stages learn of the sample, whose rows are prepared.
 func (s *Solver) learn(tensors schemas.Tensors[float32], rows kernel.Dense) (schemas.Tensors[float32], error) {

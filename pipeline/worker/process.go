@@ -77,7 +77,7 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 		return nil, err
 	}
 	defer examples.Release()
-	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows)}
+	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows), Examples: examples.Rows}
 	b.Rows, b.Fitted = rowsOf(p.plan, forgotten, number, m.Offset, examples)
 	ignore := func(string) {}
 	switch p.plan.Task() {
@@ -117,7 +117,8 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 		return b, nil
 	}
 	features(&p.raw, examples, prepared.Width())
-	b.Inputs = kernel.NewDense(examples.Rows, prepared.Inputs())
+	p.augment(b, &p.raw)
+	b.Inputs = kernel.NewDense(p.raw.Rows, prepared.Inputs())
 	prepared.Apply(p.blas, b.Inputs, p.raw)
 	return b, nil
 }
@@ -162,7 +163,7 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	if p.visit.gramFirst { // each of two rounds is about half of the work, and reports half of the rows
 		o.rows = 0
 		for _, b := range batches {
-			o.rows += int64(b.Len())
+			o.rows += int64(b.Examples)
 		}
 		o.rows = (o.rows + int64(l.round)) / 2
 	}
@@ -213,7 +214,7 @@ func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.
 			}
 		}
 		if rest {
-			sum.Count(b.Inputs.Rows, b.Checksum)
+			sum.Count(b.Examples, b.Checksum)
 		}
 	}
 	whole := p.accumulator.End()
@@ -266,7 +267,7 @@ func (p *stageProcessor) calibrate(ctx context.Context, batches []*partition.Bat
 			addCalibrated(sum, p.score, weights)
 		}
 		p.exact.Add(p.cubic, p.score, weights)
-		sum.Count(b.Inputs.Rows, b.Checksum)
+		sum.Count(b.Examples, b.Checksum)
 	}
 	p.exact.End(sum)
 	return sum
@@ -301,8 +302,13 @@ func (p *stageProcessor) shown(dst, before, block kernel.Dense) {
 
 // measure adds the losses of scores and the classes that they predict, and turns the scores into predictions.
 func (p *stageProcessor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
+	p.predict(rows, score)
+	sum.AddLosses(rows, p.loss, p.predicted, score)
+}
+
+// predict turns scores into predictions, and finds the loss of each row and the class that it predicts.
+func (p *stageProcessor) predict(rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	p.visit.stage.Link.Measure(score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
-	sum.AddLosses(rows, p.loss, p.predicted, score)
 }

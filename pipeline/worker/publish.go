@@ -167,14 +167,15 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		for from, to := range sink.Parts(n, k) {
 			o.scores = append(o.scores, scored{b.Offset, from, b.After.Slice(from, to).Data})
 		}
-		sum.Count(n, b.Checksum)
+		sum.Count(b.Examples, b.Checksum)
+		o.rows += int64(n)
 	}
 	if chained {
 		p.endTerms(sum, p.accumulator.End(), l.segment().Increment)
 		p.countVisited(sum, l.segment().Increment)
 	}
 	sum.Spans = schemas.Spans{l.segment().Span}
-	o.rows, o.sum = sum.Rows, sum
+	o.sum = sum
 	return o, nil
 }
 
@@ -187,7 +188,7 @@ func (p *stageProcessor) finishDense(sum *accumulate.Sum, b *partition.Batch, ch
 			p.expand(block, b, from, to)
 		}
 		after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
-		p.finish(sum, b.Rows.Slice(from, to), after, residual, before, tile)
+		p.finish(sum, b.Rows.Slice(from, to), min(max(b.Examples-from, 0), to-from), after, residual, before, tile)
 		if chained {
 			p.addScores(tile, after, before, b.Fitted[from:to])
 			p.accumulator.Add(tile, residual, b.Fitted[from:to])
@@ -195,9 +196,9 @@ func (p *stageProcessor) finishDense(sum *accumulate.Sum, b *partition.Batch, ch
 	}
 }
 
-// finish measures the final predictions of some rows. It writes their scores after the stage into score, and their residuals into
+// finish measures the final predictions of some rows, of which the first are examples and the others were made of them. It writes their scores after the stage into score, and their residuals into
 // residual.
-func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score, residual, before, block kernel.Dense) {
+func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual, before, block kernel.Dense) {
 	stage := p.visit.stage
 	p.visit.fitted.Scores(p.blas, score, before, block)
 	p.score.Reshape(score.Rows, score.Cols)
@@ -206,14 +207,16 @@ func (p *stageProcessor) finish(sum *accumulate.Sum, rows accumulate.Rows, score
 	} else {
 		copy(p.score.Data, score.Data)
 	}
-	p.conclude(sum, rows, score, residual)
+	p.conclude(sum, rows, examples, score, residual)
 }
 
-// conclude measures the final predictions of some rows, of the scores in p.score, and writes the rows' residuals. score is what the next stage
+// conclude measures the final predictions of those rows that are examples, of the scores in p.score, and writes the rows' residuals. score is what the next stage
 // begins at.
-func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, score, residual kernel.Dense) {
+func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual kernel.Dense) {
 	stage := p.visit.stage
-	p.measure(sum, rows, p.score)
+	p.predict(rows, p.score)
+	measured := rows.Slice(0, examples)
+	sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
 	if stage.Link.Learnt { // the next stage begins at the score, which is never clipped
 		copy(residual.Data, score.Data)
 	} else {
@@ -222,6 +225,6 @@ func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, sco
 	rows.Residuals(residual)
 	stage.Link.Probabilities(p.score, p.workspace.Link())
 	if last := len(p.plan.Stages) - 1; p.plan.Task() != schemas.SeveralLabels || p.visit.Stage == last { // of several labels the sums are large
-		sum.AddQuality(rows, p.score, p.predicted)
+		sum.AddQuality(measured, p.score.Slice(0, examples), p.predicted[:examples])
 	}
 }

@@ -29,7 +29,7 @@ func (w *Worker) made() partition.Made {
 	}
 	preparation := schemas.Record[float32]{Tensors: w.chain.Survey.Preparation}
 	return partition.Made{
-		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights, w.plan.Forgotten}),
+		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights, w.plan.Forgotten, w.plan.Augment}),
 		Blocks: schemas.DigestJSON([]any{blocks, w.plan.Intercept}),
 	}
 }

@@ -27,7 +27,7 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)
 		}
-		sum.Count(b.Len(), b.Checksum)
+		sum.Count(b.Examples, b.Checksum)
 	}
 	return sum
 }
@@ -38,5 +38,5 @@ func (p *stageProcessor) finishSparse(sum *accumulate.Sum, b *partition.Batch) {
 	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.stage.Features.ExpandSparse(b.Sparse))
 	p.score.Reshape(b.After.Rows, b.After.Cols)
 	copy(p.score.Data, b.After.Data)
-	p.conclude(sum, b.Rows, b.After, p.residual)
+	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)
 }

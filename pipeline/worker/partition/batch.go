@@ -5,12 +5,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Batch is the rows of one accepted examples message, n of them. One goroutine at a time works on a batch.
+// Batch is the rows of one accepted examples message, and those that the run makes of them, n together. One goroutine at a time works on a batch.
 type Batch struct {
 	Offset   int64           // of the message
 	Checksum uint64          // see [Message.Checksum]
 	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
 	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
+	Examples int             // rows of the message, which come first; the others were made of them
 	Rows     accumulate.Rows // classes, weights and splits
 	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link

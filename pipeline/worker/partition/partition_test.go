@@ -156,25 +156,25 @@ func TestMissingBytes(t *testing.T) {
 	whole := rows * (rowBytes(inputs, classes) + 4*columns)
 	s, budget := New(schemas.Span{To: 4}, 0, 2), NewBudget(1<<20)
 	s.SetCovered(schemas.Coverage{Rows: rows})
-	if _, ok := s.MissingBytes(inputs, classes, columns); ok {
+	if _, ok := s.MissingBytes(1, inputs, classes, columns); ok {
 		t.Error("nothing is read, and nothing is missing")
 	}
 	s.Segments()[0].KeepMessages([]Message{{}}, budget)
 	s.Segments()[1].KeepMessages([]Message{{}}, budget)
-	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != whole || !ok {
+	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != whole || !ok {
 		t.Errorf("all is read: %d bytes are missing, expected %d", bytes, whole)
 	}
 	b := newBatch(2, rows, inputs, classes)
 	s.Segments()[0].KeepBatches([]*Batch{}, budget)
 	s.Segments()[1].KeepBatches([]*Batch{b}, budget)
-	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != 4*columns*rows || !ok {
+	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != 4*columns*rows || !ok {
 		t.Errorf("all rows are there: %d bytes are missing, expected the blocks' %d", bytes, 4*columns*rows)
 	}
 	b.Block(0, columns, &kernel.Dense{}, budget)
-	if bytes, ok := s.MissingBytes(inputs, classes, columns); bytes != 0 || !ok || !s.inMemory() {
+	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != 0 || !ok || !s.inMemory() {
 		t.Errorf("all blocks are there: %d bytes are missing", bytes)
 	}
-	if bytes, _ := s.MissingBytes(inputs, classes, columns-1); bytes != 0 {
+	if bytes, _ := s.MissingBytes(1, inputs, classes, columns-1); bytes != 0 {
 		t.Errorf("larger blocks than needed are there: %d bytes are missing", bytes)
 	}
 }

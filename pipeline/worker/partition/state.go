@@ -198,10 +198,10 @@ func (s *State) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows and their blocks, given the numbers
-// of inputs, classes and columns of the block. ok is false if a part of the partition would have to be read first.
-func (s *State) MissingBytes(inputs, classes, columns int) (bytes int64, ok bool) {
-	bytes = s.covered.Rows * (rowBytes(inputs, classes) + int64(4*columns))
+// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, each of which becomes as many as each
+// says, and their blocks, given the numbers of inputs, classes and columns of the block. ok is false if a part of the partition would have to be read first.
+func (s *State) MissingBytes(each, inputs, classes, columns int) (bytes int64, ok bool) {
+	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, classes) + int64(4*columns))
 	for _, segment := range s.segments {
 		if segment.batches == nil && segment.messages == nil {
 			return 0, false
