@@ -13,6 +13,7 @@ import (
 type Features struct {
 	Width   int             // number of features
 	Columns schemas.Columns // of the table that the model was trained on; nil: only the order of the features is known
+	Image   schemas.Image   // shape of the images that the rows are; zero: they are none, or it is not known
 	Sparse  bool            // rows are sparse; columns from Width on are left out
 }
 

@@ -65,6 +65,7 @@ func formats() []format {
 		libsvmFormat(),
 		arrowFormat(),
 		parquetFormat(),
+		imagesFormat(),
 	}
 }
 
@@ -86,6 +87,8 @@ type reading struct {
 	Targets        []int            `json:",omitempty"` // numbers of the columns to predict, in the order of the key
 	MissingValues  []string         `json:",omitempty"` // if they are not the default
 
+	Image string `json:",omitempty"` // shape of images of files that do not all say the same
+
 	Text  string `json:",omitempty"` // the number of the column of texts
 	Words *Text  `json:",omitempty"` // how it is read
 }
@@ -104,8 +107,8 @@ type reader interface {
 	next() (*schemas.ExampleRows, error)
 }
 
-// peekBytes is at least the length of the longest magic number.
-const peekBytes = 8
+// peekBytes is at least where the magic number ends that is farthest from the beginning.
+const peekBytes = tarOffset + len(tarMagic)
 
 // formatByName returns the format that examples.format or else the file's name
 // tells. ok is false if neither tells.

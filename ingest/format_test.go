@@ -89,7 +89,7 @@ func TestRecogniseShortFiles(t *testing.T) {
 }
 
 func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx, csv, libsvm, arrow or parquet"; got != want {
+	if got, want := wantFormat(), "idx, csv, libsvm, arrow, parquet or images"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {

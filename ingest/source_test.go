@@ -275,7 +275,7 @@ func TestSourcesRefuse(t *testing.T) {
 		want        string
 	}{
 		{[]string{"none.csv"}, nil, "none.csv: no such file or directory"},
-		{[]string{"folder.csv"}, nil, "folder.csv: is a directory"},
+		{[]string{"folder.csv"}, nil, "folder.csv: a folder without files: expected PNG or JPEG files, in a folder for each class"},
 		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
 		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},

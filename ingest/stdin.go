@@ -62,6 +62,9 @@ func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error,
 // open opens a file by its name.
 func (o Options) open(name string) (io.ReadCloser, error) {
 	if name != StandardInput {
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			return openFolder(name, !o.predicts)
+		}
 		return os.Open(name)
 	}
 	if o.spooled == nil {

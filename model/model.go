@@ -137,6 +137,9 @@ func (m *Model) TargetScale() []float32 { return m.prepared.TargetScale }
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
 
+// Image returns the shape of the images that the model was trained on; zero if its examples were none.
+func (m *Model) Image() schemas.Image { return m.prepared.Image }
+
 // Sparse reports whether the model was trained on sparse rows. A dense row then stands for the features of it that are not 0.
 func (m *Model) Sparse() bool { return m.prepared.Factors != nil }
 

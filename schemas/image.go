@@ -26,6 +26,9 @@ func (i Image) Channels() int { return i[2] }
 // Size returns the number of features of an image.
 func (i Image) Size() int { return i[0] * i[1] * i[2] }
 
+// String returns the shape for people, such as 28 × 28 × 1.
+func (i Image) String() string { return fmt.Sprintf("%d × %d × %d", i[0], i[1], i[2]) }
+
 // Text returns the shape as JSON, such as [28,28,1]; "" for the zero value.
 func (i Image) Text() string {
 	if i == (Image{}) {

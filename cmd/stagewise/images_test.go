@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
 	"math"
 	"os"
 	"path/filepath"
@@ -91,6 +95,49 @@ func TestTrainPatches(t *testing.T) {
 	}
 	if code, _, stderr := stagewise("weights", "export", "-c", "images.yaml", "-o", "model.onnx"); code != exitDone {
 		t.Errorf("export: exit code %d: %s", code, stderr)
+	}
+}
+
+// writeFolders writes the images of idx files as PNG files, each into the folder of its label.
+func writeFolders(t *testing.T, folder, images, labels string) {
+	t.Helper()
+	for i := range len(labels) - 8 {
+		var file bytes.Buffer
+		pixels := &image.Gray{Pix: []byte(images[16+72*i : 16+72*(i+1)]), Stride: 8, Rect: image.Rect(0, 0, 8, 9)}
+		if err := png.Encode(&file, pixels); err != nil {
+			t.Fatal(err)
+		}
+		class := filepath.Join(folder, []string{"level", "upright", "slanting"}[labels[8+i]])
+		if err := os.MkdirAll(class, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.png", i)), file.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A folder of images for each class is learnt as idx files are. The model predicts folders, whose images need no class, and single images.
+func TestFoldersOfImages(t *testing.T) {
+	files := imageFiles()
+	files["folders.yaml"] = strings.NewReplacer("[train-idx3-ubyte, train-idx1-ubyte]", "[train]", "[test-idx3-ubyte, test-idx1-ubyte]", "[test]").Replace(imagesConfig)
+	inFolder(t, files)
+	writeFolders(t, "train", files["train-idx3-ubyte"], files["train-idx1-ubyte"])
+	writeFolders(t, "test", files["test-idx3-ubyte"], files["test-idx1-ubyte"])
+	if report := reportOfImages(t, "-c", "folders.yaml", "--model", "model"); report.TestError > 4 {
+		t.Errorf("the test error is %v %%", report.TestError)
+	}
+	labels, wrong := predicted(t, "-i", "test"), 0
+	for i, label := range labels {
+		if want := []string{"level", "slanting", "upright"}[i/20]; label != want { // in the order of their names
+			wrong++
+		}
+	}
+	if len(labels) != 60 || wrong > 2 {
+		t.Errorf("%d of %d predictions of the folder are wrong", wrong, len(labels))
+	}
+	if label := predicted(t, "-i", "test/upright/001.png"); len(label) != 1 || label[0] != labels[40] {
+		t.Errorf("the image alone is predicted to be %v, in its folder %s", label, labels[40])
 	}
 }
 

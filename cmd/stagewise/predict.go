@@ -98,7 +98,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	first := len(decision.heads())
 	predictor := m.Predictor(blas)
 	var features kernel.Dense
-	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Sparse: m.Sparse(), Columns: m.Columns()}) {
+	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns()}) {
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,202 @@
+package ingest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+func encodePNG(t *testing.T, pixels image.Image) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := png.Encode(&b, pixels); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// grayImage has one row of pixels.
+func grayImage(pixels ...uint8) *image.Gray {
+	return &image.Gray{Pix: pixels, Stride: len(pixels), Rect: image.Rect(0, 0, len(pixels), 1)}
+}
+
+// writeImages writes files by their paths into a folder, and returns the folder.
+func (f folder) writeImages(t *testing.T, name string, files map[string][]byte) string {
+	t.Helper()
+	for path, data := range files {
+		path = filepath.Join(f.path(name), path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f.path(name)
+}
+
+// A class is a folder of images. A tar of the folder has the same examples, in its own order.
+func TestImages(t *testing.T) {
+	f, files := newFolder(t), map[string][]byte{}
+	for i := range 9 {
+		class := []string{"cat", "dog", "eel"}[i%3]
+		files[class+"/"+string(rune('a'+i))+".png"] = encodePNG(t, grayImage(uint8(i), uint8(10*i)))
+	}
+	files[".DS_Store"], files["cat/.hidden"], files[".git/x.png"] = []byte("x"), []byte("y"), []byte("z")
+	o := Defaults()
+	o.BatchRows = 4
+	o.Train = []string{f.writeImages(t, "pets", files)}
+	rows := trainRows(t, o)
+	if rows.Image != (schemas.Image{1, 2, 1}) {
+		t.Errorf("the images are %v", rows.Image)
+	}
+	for i, label := range rows.Words {
+		first := int(rows.Bytes[2*i])
+		if label != []string{"cat", "dog", "eel"}[first%3] || int(rows.Bytes[2*i+1]) != 10*first {
+			t.Errorf("row %d is of class %s, its pixels are %v", i, label, rows.Bytes[2*i:2*i+2])
+		}
+	}
+	if rows.Rows != 9 || slices.IsSorted(rows.Words) {
+		t.Errorf("%d rows of the classes %v: expected 9, mixed", rows.Rows, rows.Words)
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, name := range []string{"dog/b.png", "cat/a.png"} {
+		if err := w.WriteHeader(&tar.Header{Name: "./pets/" + name, Size: int64(len(files[name])), Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Train = []string{f.write(t, "pets.tar.gz", gzipped(t, archive.String()))}
+	if rows := trainRows(t, o); !slices.Equal(rows.Words, []string{"dog", "cat"}) || !bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}) {
+		t.Errorf("the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
+	}
+}
+
+// trainRows returns all rows of the sources of the options.
+func trainRows(t *testing.T, o Options) *schemas.ExampleRows {
+	t.Helper()
+	sources, err := Sources(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &schemas.ExampleRows{}
+	for _, s := range sources {
+		for rows, err := range s.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Image = rows.Image
+			all.Rows += rows.Rows
+			all.Words, all.Bytes = append(all.Words, rows.Words...), append(all.Bytes, rows.Bytes...)
+		}
+	}
+	return all
+}
+
+func TestImagesHaveColours(t *testing.T) {
+	colours := image.NewNRGBA(image.Rect(0, 0, 2, 1))
+	colours.Set(0, 0, color.NRGBA{200, 100, 50, 255})
+	colours.Set(1, 0, color.NRGBA{255, 255, 255, 0}) // transparent
+	var jpg bytes.Buffer
+	if err := jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}); err != nil {
+		t.Fatal(err)
+	}
+	f := newFolder(t)
+	o := Defaults()
+	o.Train = []string{f.writeImages(t, "pets", map[string][]byte{"cat/1.png": encodePNG(t, colours), "cat/2.jpg": jpg.Bytes()})}
+	o.Image = []string{"1", "2", "3"}
+	rows := trainRows(t, o)
+	for _, want := range [][]byte{{200, 100, 50, 0, 0, 0}, {9, 9, 9, 9, 9, 9}} {
+		if !bytes.Contains(rows.Bytes, want) {
+			t.Errorf("pixels %v: expected %v among them", rows.Bytes, want)
+		}
+	}
+	o.Image = []string{"1", "2"}
+	if rows := trainRows(t, o); !bytes.Contains(rows.Bytes, []byte{124, 0}) || len(rows.Bytes) != 4 {
+		t.Errorf("without colours: %v, expected 0.299 · 200 + 0.587 · 100 + 0.114 · 50 and 0 among them", rows.Bytes)
+	}
+}
+
+func TestImagesThatAreWrong(t *testing.T) {
+	gray, wide := encodePNG(t, grayImage(1, 2)), encodePNG(t, grayImage(1, 2, 3))
+	for name, test := range map[string]struct {
+		files map[string][]byte
+		set   func(*Options)
+		want  string
+	}{
+		"no files":      {map[string][]byte{".x": nil}, nil, "a folder without files: expected PNG or JPEG files"},
+		"no folder":     {map[string][]byte{"1.png": gray}, nil, "1.png: the image is in no folder that is called as its class"},
+		"another shape": {map[string][]byte{"a/1.png": gray, "a/2.png": wide}, nil, "pixels: expected 1 × "},
+		"not as asked":  {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"2", "2"} }, "an image of 1 × 2 pixels: expected 2 × 2, as examples.image says"},
+		"two channels":  {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
+		"no image":      {map[string][]byte{"a/labels.txt": []byte("1")}, nil, "labels.txt: neither PNG nor JPEG: leave the file out"},
+		"cut off":       {map[string][]byte{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
+		"no class":      {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} }, `label "a" is not one of the classes`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			o := Defaults()
+			o.Train = []string{f.writeImages(t, "pets", test.files)}
+			if test.set != nil {
+				test.set(&o)
+			}
+			_, err := readSources(o)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v: expected %q", err, test.want)
+			}
+		})
+	}
+}
+
+// Rows to predict are in the order of their names, and need no folders.
+func TestImagesToPredict(t *testing.T) {
+	f := newFolder(t)
+	images := f.writeImages(t, "new", map[string][]byte{
+		"2.png": encodePNG(t, grayImage(3, 4)), "1.png": encodePNG(t, grayImage(1, 2)), "3.png": encodePNG(t, grayImage(5, 6)),
+	})
+	for input, want := range map[string][]byte{images: {1, 2, 3, 4, 5, 6}, filepath.Join(images, "2.png"): {3, 4}} {
+		var got []byte
+		for rows, err := range File(context.Background(), input, Defaults(), Features{Width: 2, Image: schemas.Image{1, 2, 1}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, rows.Bytes...)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: %v, expected %v", input, got, want)
+		}
+	}
+}
+
+// Whether images have colours is told by the first one. Nobody says what becomes of the colours of a later one.
+func TestImagesOfWhichSomeHaveColours(t *testing.T) {
+	f := newFolder(t)
+	gray, colours := encodePNG(t, grayImage(1, 2)), encodePNG(t, image.NewRGBA(image.Rect(0, 0, 2, 1)))
+	images := f.writeImages(t, "new", map[string][]byte{"1.png": gray, "2.png": colours})
+	var err error
+	for _, err = range File(t.Context(), images, Defaults(), Features{Width: 2}) {
+		if err != nil {
+			break
+		}
+	}
+	if want := "an image with colours, but 1.png has none: set examples.image to [1, 2, 1] or [1, 2, 3]"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v: expected %q", err, want)
+	}
+}
