@@ -6,13 +6,16 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo stream test check build race fuzz chaos bench release kafka-up kafka-down clean
+.PHONY: help demo demo-images stream test check build race fuzz chaos bench release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
 	@scripts/demo.sh $(ARGS)
+
+demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for others
+	@scripts/demo-images.sh $(DATA) $(ARGS)
 
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
