@@ -19,6 +19,8 @@ type Run struct {
 	Plan  *schemas.Plan
 	// Report says how it went; nil: the run has made no version, or an earlier release has made it.
 	Report *schemas.Report
+	// Galleries are pictures of what it has learnt; none: it was not trained on images.
+	Galleries []Gallery
 }
 
 // Row is a row of a table: what it is about, and a value for each run, which is None if the run has none.

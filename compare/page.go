@@ -61,6 +61,9 @@ func WritePage(w io.Writer, runs []Run) error {
 		Title: "Runs compared", Differences: Differences(runs), Measures: Measures(runs),
 		Width: 640, Height: 300, Left: left, Right: right, Top: top, Bottom: bottom,
 	}
+	if len(runs) == 1 {
+		p.Title = runs[0].Title
+	}
 	for i, r := range runs {
 		p.Runs = append(p.Runs, runOnPage{i % maxRuns, r})
 	}

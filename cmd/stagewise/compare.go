@@ -15,13 +15,21 @@ import (
 )
 
 func newRunsShow() *cobra.Command {
-	var from configFlags
+	var (
+		from configFlags
+		html string
+	)
 	cmd := &cobra.Command{
 		Use: "show -c FILE RUN", Short: "Show the plan of a run and how it went", Args: cobra.ExactArgs(1),
-		Long: "Show a run, given its id or the number of its version: its results, its stages, and the fields of its plan.",
+		Long: "Show a run, given its id or the number of its version: its results, its stages, and the fields of its plan. --html writes a page with\n" +
+			"diagrams of errors and losses, reliability and confusion, and of a version that was trained on images with its filters and the test images\n" +
+			"that it gets wrong.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := from.load()
 			if err != nil {
+				return err
+			}
+			if err := checkWritable(html); err != nil {
 				return err
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
@@ -29,11 +37,24 @@ func newRunsShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if html != "" {
+					list := compared(runs)
+					if list[0].Galleries, err = galleries(cmd.Context(), log, &runs[0]); err != nil {
+						return err
+					}
+					if err := write(html, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, list) }); err != nil {
+						return err
+					}
+				}
+				if html == standardOutput {
+					return nil
+				}
 				return showRun(cmd.OutOrStdout(), &runs[0])
 			}))
 		},
 	}
 	from.add(cmd)
+	cmd.Flags().StringVar(&html, "html", "", "write the run as a page to a `file` (-: standard output)")
 	return cmd
 }
 

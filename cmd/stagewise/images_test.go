@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,26 @@ func TestFoldersOfImages(t *testing.T) {
 	}
 	if label := predicted(t, "-i", "test/upright/001.png"); len(label) != 1 || label[0] != labels[40] {
 		t.Errorf("the image alone is predicted to be %v, in its folder %s", label, labels[40])
+	}
+}
+
+// The page of a run has a picture of each filter, and of each test image that the version gets wrong.
+func TestShowImages(t *testing.T) {
+	inFolder(t, imageFiles())
+	report := reportOfImages(t, "-c", "images.yaml", "--set", "stages.0.passes=1", "--set", "stages.0.repeat=1", "--set", "stages.0.ridge=100")
+	if code, _, stderr := stagewise("runs", "show", "-c", "images.yaml", "1", "--html", "run.html"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	page, err := os.ReadFile("run.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures, wrong := strings.Count(string(page), `src="data:image/png;base64,`), int(math.Round(report.TestError*60/100))
+	if wrong == 0 || pictures != 12+wrong {
+		t.Errorf("%d pictures, expected 12 filters and %d mistakes", pictures, wrong)
+	}
+	if captions := regexp.MustCompile(`<figcaption>[012] as [012]</figcaption>`).FindAll(page, -1); len(captions) != wrong {
+		t.Errorf("%d mistakes say what they are and what they are taken for, expected %d", len(captions), wrong)
 	}
 }
 

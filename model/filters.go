@@ -1,0 +1,21 @@
+package model
+
+import (
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Filters returns the filters of a stage of patches, one a row (f × q), and their shape: a filter is compared with whitened patches, and has their
+// pixels. Both are zero for a stage of another kind.
+func (m *Model) Filters(stage int) (filters kernel.Dense, shape schemas.Image) {
+	t, ok := m.preparation.Find(schemas.OfStage(schemas.TensorFilters, stage))
+	if !ok || len(t.Shape) != 2 {
+		return filters, shape
+	}
+	size := m.Manifest.Plan.Stages[stage].Features.Patch
+	filters = kernel.NewDense(t.Shape[1], t.Shape[0])
+	for i, v := range t.Data {
+		filters.Data[i%filters.Rows*filters.Cols+i/filters.Rows] = v
+	}
+	return filters, schemas.Image{size, size, m.Image().Channels()}
+}
