@@ -269,6 +269,12 @@ func (b *filterBank) patch(dst, pixels []float32, y, x int) {
 	}
 }
 
+// windows copies the patches of an image whose upper pixels are in row y.
+func (b *filterBank) windows(dst kernel.Dense, pixels []float32, y int) {
+	stride := b.image.Width() * b.image.Channels()
+	kernel.CopyWindows(dst, pixels[y*stride:], b.features.Patch, b.image.Channels(), stride)
+}
+
 // pixels writes the pixels of prepared inputs.
 func (b *filterBank) pixels(dst, inputs []float32) {
 	for j, v := range inputs {
@@ -314,8 +320,8 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 			for top := 0; top < len(b.down); top += b.rowsOfTile() {
 				bottom, n := min(top+b.rowsOfTile(), len(b.down)), 0
 				for y := top; y < bottom; y++ {
+					b.windows(kernel.Dense{Rows: len(b.across), Cols: q, Data: raw[n*q : (n+len(b.across))*q]}, pixels, y)
 					for x := range b.across {
-						b.patch(raw[n*q:(n+1)*q], pixels, y, x)
 						factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, b.features.Patch, q)+b.contrast))
 						n++
 					}

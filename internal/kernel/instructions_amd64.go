@@ -64,6 +64,14 @@ func scaleRows(x, factors, offset, constants *float32, n, p int) {
 	}
 }
 
+func copyWindows(dst, src *float32, n, height, width, step, stride int) {
+	if hasAVX512() {
+		copyWindowsAVX512(dst, src, n, height, width, step, stride)
+	} else {
+		copyWindowsAVX2(dst, src, n, height, width, step, stride)
+	}
+}
+
 func bytesToFloats(dst *float32, src *uint8, n int) {
 	if hasAVX512() {
 		bytesToFloatsAVX512(dst, src, n)

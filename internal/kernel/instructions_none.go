@@ -15,6 +15,7 @@ func scaleRows(x, factors, offset, constants *float32, n, p int)         { panic
 func cosineRows(x, offsets, constants *float32, n, p int)                { panic(missing) }
 func bytesToFloats(dst *float32, src *uint8, n int)                      { panic(missing) }
 func standardizeRow(x, center, scale *float32, n int)                    { panic(missing) }
+func copyWindows(dst, src *float32, n, height, width, step, stride int)  { panic(missing) }
 func addRectified(above, below, z *float32, threshold float32, n, p int) { panic(missing) }
 func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)

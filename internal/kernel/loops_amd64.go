@@ -32,6 +32,11 @@ func softmaxRowsAVX512(x *float32, highest *float32, sums *float32, first *int32
 //go:noescape
 func scaleRowsAVX512(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
 
+// copyWindowsAVX512 copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the one before; they follow one another in dst.
+//
+//go:noescape
+func copyWindowsAVX512(dst *float32, src *float32, n int, height int, width int, step int, stride int)
+
 // bytesToFloatsAVX512 converts n values of src into dst.
 //
 //go:noescape
@@ -76,6 +81,11 @@ func softmaxRowsAVX2(x *float32, highest *float32, sums *float32, first *int32, 
 //
 //go:noescape
 func scaleRowsAVX2(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
+
+// copyWindowsAVX2 copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the one before; they follow one another in dst.
+//
+//go:noescape
+func copyWindowsAVX2(dst *float32, src *float32, n int, height int, width int, step int, stride int)
 
 // bytesToFloatsAVX2 converts n values of src into dst.
 //

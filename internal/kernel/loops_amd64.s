@@ -855,8 +855,7 @@ row:
 
 shift:
 	VMOVUPS     (CX), Z2
-	VMOVUPS     (R8), Z3
-	VFMSUB213PS Z3, Z0, Z2
+	VFMSUB213PS (R8), Z0, Z2
 	VFMADD231PS Z2, Z2, Z1
 	VMOVUPS     Z2, (CX)
 	ADDQ        $0x40, CX
@@ -869,40 +868,92 @@ shift_rest:
 	VMOVUPS.Z    (R8), K1, Z3
 	VFMSUB213PS  Z3, Z0, Z2
 	VFMADD231PS  Z2, Z2, Z1
-	VMOVUPS      Z2, K1, (CX)
-	VSHUFF64X2   $0x4e, Z1, Z1, Z2
-	VADDPS       Z2, Z1, Z0
-	VSHUFF64X2   $0xb1, Z0, Z0, Z2
-	VADDPS       Z2, Z0, Z0
-	VPERMILPS    $0x4e, Z0, Z2
-	VADDPS       Z2, Z0, Z0
-	VPERMILPS    $0xb1, Z0, Z2
-	VADDPS       Z2, Z0, Z0
+	VSHUFF64X2   $0x4e, Z1, Z1, Z3
+	VADDPS       Z3, Z1, Z0
+	VSHUFF64X2   $0xb1, Z0, Z0, Z3
+	VADDPS       Z3, Z0, Z0
+	VPERMILPS    $0x4e, Z0, Z3
+	VADDPS       Z3, Z0, Z0
+	VPERMILPS    $0xb1, Z0, Z3
+	VADDPS       Z3, Z0, Z0
 	VSQRTSS      X0, X0, X0
 	VMAXSS       4(SI), X0, X0
-	VMOVSS       (SI), X2
-	VDIVSS       X0, X2, X2
-	VBROADCASTSS X2, Z0
+	VMOVSS       (SI), X3
+	VDIVSS       X0, X3, X3
+	VBROADCASTSS X3, Z0
 	MOVQ         p+40(FP), CX
 	SUBQ         $0x10, CX
 	JLT          scale_rest
 
 scale:
-	VMOVUPS (AX), Z2
-	VMULPS  Z0, Z2, Z2
-	VMOVUPS Z2, (AX)
+	VMULPS  (AX), Z0, Z3
+	VMOVUPS Z3, (AX)
 	ADDQ    $0x40, AX
 	SUBQ    $0x10, CX
 	JGE     scale
 
 scale_rest:
-	VMOVUPS.Z (AX), K1, Z2
-	VMULPS    Z0, Z2, Z2
-	VMOVUPS   Z2, K1, (AX)
-	ADDQ      DI, AX
-	ADDQ      $0x04, DX
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    DI, AX
+	ADDQ    $0x04, DX
+	DECQ    BX
+	JMP     row
+
+done:
+	VZEROUPPER
+	RET
+
+// func copyWindowsAVX512(dst *float32, src *float32, n int, height int, width int, step int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·copyWindowsAVX512(SB), NOSPLIT, $0-56
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), DX
+	MOVQ  n+16(FP), BX
+	MOVQ  step+40(FP), SI
+	MOVQ  stride+48(FP), DI
+	MOVQ  width+32(FP), R8
+	MOVQ  height+24(FP), R9
+	SHLQ  $0x02, SI
+	SHLQ  $0x02, DI
+	ANDQ  $0x0f, R8
+	MOVQ  R8, CX
+	MOVQ  $0x00000001, R10
+	SHLQ  CL, R10
+	DECQ  R10
+	KMOVW R10, K1
+	SHLQ  $0x02, R8
+
+window:
+	TESTQ BX, BX
+	JZ    done
+	MOVQ  DX, CX
+	MOVQ  R9, R10
+
+row:
+	MOVQ width+32(FP), R12
+	MOVQ CX, R11
+	SUBQ $0x10, R12
+	JLT  rest
+
+several:
+	VMOVUPS (R11), Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, AX
+	SUBQ    $0x10, R12
+	JGE     several
+
+rest:
+	VMOVUPS.Z (R11), K1, Z0
+	VMOVUPS   Z0, K1, (AX)
+	ADDQ      R8, AX
+	ADDQ      DI, CX
+	DECQ      R10
+	JNZ       row
+	ADDQ      SI, DX
 	DECQ      BX
-	JMP       row
+	JMP       window
 
 done:
 	VZEROUPPER
@@ -2239,13 +2290,11 @@ row:
 
 shift:
 	VMOVUPS     (DI), Y5
-	VMOVUPS     (R8), Y6
-	VFMSUB213PS Y6, Y2, Y5
+	VFMSUB213PS (R8), Y2, Y5
 	VFMADD231PS Y5, Y5, Y3
 	VMOVUPS     Y5, (DI)
 	VMOVUPS     32(DI), Y5
-	VMOVUPS     32(R8), Y6
-	VFMSUB213PS Y6, Y2, Y5
+	VFMSUB213PS 32(R8), Y2, Y5
 	VFMADD231PS Y5, Y5, Y4
 	VMOVUPS     Y5, 32(DI)
 	ADDQ        $0x40, DI
@@ -2258,12 +2307,10 @@ shift_rest:
 	VMASKMOVPS   (R8), Y0, Y6
 	VFMSUB213PS  Y6, Y2, Y5
 	VFMADD231PS  Y5, Y5, Y3
-	VMASKMOVPS   Y5, Y0, (DI)
-	VMASKMOVPS   32(DI), Y1, Y5
-	VMASKMOVPS   32(R8), Y1, Y6
-	VFMSUB213PS  Y6, Y2, Y5
-	VFMADD231PS  Y5, Y5, Y4
-	VMASKMOVPS   Y5, Y1, 32(DI)
+	VMASKMOVPS   32(DI), Y1, Y6
+	VMASKMOVPS   32(R8), Y1, Y7
+	VFMSUB213PS  Y7, Y2, Y6
+	VFMADD231PS  Y6, Y6, Y4
 	VADDPS       Y4, Y3, Y2
 	VPERM2F128   $0x01, Y2, Y2, Y3
 	VADDPS       Y3, Y2, Y2
@@ -2281,27 +2328,78 @@ shift_rest:
 	JLT          scale_rest
 
 scale:
-	VMOVUPS (AX), Y3
-	VMULPS  Y2, Y3, Y3
+	VMULPS  (AX), Y2, Y3
 	VMOVUPS Y3, (AX)
-	VMOVUPS 32(AX), Y3
-	VMULPS  Y2, Y3, Y3
+	VMULPS  32(AX), Y2, Y3
 	VMOVUPS Y3, 32(AX)
 	ADDQ    $0x40, AX
 	SUBQ    $0x10, DI
 	JGE     scale
 
 scale_rest:
-	VMASKMOVPS (AX), Y0, Y3
-	VMULPS     Y2, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-	VMASKMOVPS 32(AX), Y1, Y3
-	VMULPS     Y2, Y3, Y3
-	VMASKMOVPS Y3, Y1, 32(AX)
+	VMULPS     Y2, Y5, Y5
+	VMASKMOVPS Y5, Y0, (AX)
+	VMULPS     Y2, Y6, Y6
+	VMASKMOVPS Y6, Y1, 32(AX)
 	ADDQ       SI, AX
 	ADDQ       $0x04, CX
 	DECQ       DX
 	JMP        row
+
+done:
+	VZEROUPPER
+	RET
+
+// func copyWindowsAVX2(dst *float32, src *float32, n int, height int, width int, step int, stride int)
+// Requires: AVX
+TEXT ·copyWindowsAVX2(SB), NOSPLIT, $0-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    step+40(FP), BX
+	MOVQ    stride+48(FP), SI
+	MOVQ    width+32(FP), DI
+	MOVQ    height+24(FP), R8
+	SHLQ    $0x02, BX
+	SHLQ    $0x02, SI
+	ANDQ    $0x07, DI
+	LEAQ    selection<>+64(SB), R9
+	MOVQ    DI, R10
+	SHLQ    $0x02, R10
+	SUBQ    R10, R9
+	VMOVUPS (R9), Y0
+	SHLQ    $0x02, DI
+
+window:
+	TESTQ DX, DX
+	JZ    done
+	MOVQ  CX, R9
+	MOVQ  R8, R10
+
+row:
+	MOVQ width+32(FP), R12
+	MOVQ R9, R11
+	SUBQ $0x08, R12
+	JLT  rest
+
+several:
+	VMOVUPS (R11), Y1
+	VMOVUPS Y1, (AX)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, AX
+	SUBQ    $0x08, R12
+	JGE     several
+
+rest:
+	VMASKMOVPS (R11), Y0, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       DI, AX
+	ADDQ       SI, R9
+	DECQ       R10
+	JNZ        row
+	ADDQ       BX, CX
+	DECQ       DX
+	JMP        window
 
 done:
 	VZEROUPPER

@@ -1,10 +1,33 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/viterin/vek/vek32"
 )
+
+// CopyWindows copies windows of src into the rows of dst. A window has height rows of as many values as fill a row of dst; they begin stride values
+// apart, and each window begins step values after the one before.
+func CopyWindows(dst Dense, src []float32, height, step, stride int) {
+	if dst.Rows == 0 || dst.Cols == 0 {
+		return
+	}
+	width := dst.Cols / height
+	last := (dst.Rows-1)*step + (height-1)*stride + width
+	if width*height != dst.Cols || last > len(src) {
+		panic(fmt.Sprintf("kernel: CopyWindows: %d windows of %d × %d end at %d of %d values", dst.Rows, height, width, last, len(src)))
+	}
+	if hasAVX2() {
+		copyWindows(&dst.Data[0], &src[0], dst.Rows, height, width, step, stride)
+		return
+	}
+	for i := range dst.Rows {
+		for j := range height {
+			copy(dst.Row(i)[j*width:(j+1)*width], src[i*step+j*stride:])
+		}
+	}
+}
 
 // ScaleRows replaces each row of x by row·factors[i] − offset, and then gives it that length. A row shorter than 1e-6 is divided by
 // 1e-6 instead of its length. factors has x.Rows values, offset x.Cols.

@@ -213,7 +213,8 @@ func (w *writer) timesPowerOfTwo(z, exponent reg.VecVirtual) {
 	w.VMULPS(exponent, z, z)
 }
 
-// scaleRows sums the squares of a row in 16 sums, with either set.
+// scaleRows sums the squares of a row in 16 sums, with either set. The values after the last whole 16 stay in registers: a processor does not
+// forward what a mask has stored to the next load.
 func (w *writer) scaleRows() {
 	w.function("scaleRows", "func(x, factors, offset, constants *float32, n, p int)",
 		"replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).")
@@ -223,28 +224,23 @@ func (w *writer) scaleRows() {
 	m := w.maskOf(past, narrow/w.lanes)
 	w.SHLQ(operand.U8(2), past)
 
-	// each goes through the values of a row, several registers at a time, and then through the rest of the row.
-	each := func(name string, pointers []reg.GPVirtual, do func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int))) {
+	// whole goes through a row, 16 values at a time.
+	whole := func(name string, pointers []reg.GPVirtual, do func(i int)) {
 		left := w.integer("p")
 		w.SUBQ(operand.U8(narrow), left)
 		w.JLT(operand.LabelRef(name + "_rest"))
 		w.Label(name)
-		do(func(from reg.GPVirtual, i int, z reg.VecVirtual) {
-			w.VMOVUPS(operand.Mem{Base: from, Disp: w.bytes(i)}, z)
-		},
-			func(z reg.VecVirtual, i int) { w.VMOVUPS(z, operand.Mem{Base: pointers[0], Disp: w.bytes(i)}) })
+		for i := range narrow / w.lanes {
+			do(i)
+		}
 		for _, p := range pointers {
 			w.ADDQ(operand.U8(wide), p)
 		}
 		w.SUBQ(operand.U8(narrow), left)
 		w.JGE(operand.LabelRef(name))
 		w.Label(name + "_rest")
-		do(func(from reg.GPVirtual, i int, z reg.VecVirtual) {
-			w.loadSelected(operand.Mem{Base: from, Disp: w.bytes(i)}, m, i, z)
-		}, func(z reg.VecVirtual, i int) {
-			w.storeSelected(z, m, i, operand.Mem{Base: pointers[0], Disp: w.bytes(i)})
-		})
 	}
+	part := func(base reg.GPVirtual, i int) operand.Mem { return operand.Mem{Base: base, Disp: w.bytes(i)} }
 
 	w.Label("row")
 	w.TESTQ(n, n)
@@ -256,16 +252,21 @@ func (w *writer) scaleRows() {
 	}
 	at, offset := w.GP64(), w.integer("offset")
 	w.MOVQ(x, at)
-	each("shift", []reg.GPVirtual{at, offset}, func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int)) {
-		for i, sum := range squares {
-			z, o := w.vector(), w.vector()
-			load(at, i, z)
-			load(offset, i, o)
-			w.VFMSUB213PS(o, factor, z)
-			w.VFMADD231PS(z, z, sum)
-			store(z, i)
-		}
+	whole("shift", []reg.GPVirtual{at, offset}, func(i int) {
+		z := w.vector()
+		w.VMOVUPS(part(at, i), z)
+		w.VFMSUB213PS(part(offset, i), factor, z)
+		w.VFMADD231PS(z, z, squares[i])
+		w.VMOVUPS(z, part(at, i))
 	})
+	rest := w.row()
+	for i, z := range rest {
+		o := w.vector()
+		w.loadSelected(part(at, i), m, i, z)
+		w.loadSelected(part(offset, i), m, i, o)
+		w.VFMSUB213PS(o, factor, z)
+		w.VFMADD231PS(z, z, squares[i])
+	}
 	length := w.across(w.add, squares).AsX()
 	w.VSQRTSS(length, length, length)
 	w.VMAXSS(operand.Mem{Base: constants, Disp: 4}, length, length)
@@ -273,18 +274,65 @@ func (w *writer) scaleRows() {
 	w.VMOVSS(operand.Mem{Base: constants}, scale)
 	w.VDIVSS(length, scale, scale)
 	w.VBROADCASTSS(scale, all)
-	each("scale", []reg.GPVirtual{x}, func(load func(reg.GPVirtual, int, reg.VecVirtual), store func(reg.VecVirtual, int)) {
-		for i := range squares {
-			z := w.vector()
-			load(x, i, z)
-			w.VMULPS(all, z, z)
-			store(z, i)
-		}
+	whole("scale", []reg.GPVirtual{x}, func(i int) {
+		z := w.vector()
+		w.VMULPS(part(x, i), all, z)
+		w.VMOVUPS(z, part(x, i))
 	})
+	for i, z := range rest {
+		w.VMULPS(all, z, z)
+		w.storeSelected(z, m, i, part(x, i))
+	}
 	w.ADDQ(past, x)
 	w.ADDQ(operand.U8(4), factors)
 	w.DECQ(n)
 	w.JMP(operand.LabelRef("row"))
+	w.Label("done")
+	w.VZEROUPPER()
+	w.RET()
+}
+
+// copyWindows copies rows of up to a register each.
+func (w *writer) copyWindows() {
+	w.function("copyWindows", "func(dst, src *float32, n, height, width, step, stride int)",
+		"copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the one before; they follow one another in dst.")
+	dst, src, n := w.integer("dst"), w.integer("src"), w.integer("n")
+	step, stride, past, height := w.integer("step"), w.integer("stride"), w.integer("width"), w.integer("height")
+	w.SHLQ(operand.U8(2), step)
+	w.SHLQ(operand.U8(2), stride)
+	w.ANDQ(operand.U8(uint8(w.lanes-1)), past)
+	m := w.maskOf(past, 1)
+	w.SHLQ(operand.U8(2), past)
+	z := w.vector()
+
+	w.Label("window")
+	w.TESTQ(n, n)
+	w.JZ(operand.LabelRef("done"))
+	row, rows := w.GP64(), w.GP64()
+	w.MOVQ(src, row)
+	w.MOVQ(height, rows)
+	w.Label("row")
+	at, left := w.GP64(), w.integer("width")
+	w.MOVQ(row, at)
+	w.SUBQ(operand.U8(uint8(w.lanes)), left)
+	w.JLT(operand.LabelRef("rest"))
+	w.Label("several")
+	w.VMOVUPS(operand.Mem{Base: at}, z)
+	w.VMOVUPS(z, operand.Mem{Base: dst})
+	w.ADDQ(operand.U8(uint8(w.bytes(1))), at)
+	w.ADDQ(operand.U8(uint8(w.bytes(1))), dst)
+	w.SUBQ(operand.U8(uint8(w.lanes)), left)
+	w.JGE(operand.LabelRef("several"))
+	w.Label("rest")
+	w.loadSelected(operand.Mem{Base: at}, m, 0, z)
+	w.storeSelected(z, m, 0, operand.Mem{Base: dst})
+	w.ADDQ(past, dst)
+	w.ADDQ(stride, row)
+	w.DECQ(rows)
+	w.JNZ(operand.LabelRef("row"))
+	w.ADDQ(step, src)
+	w.DECQ(n)
+	w.JMP(operand.LabelRef("window"))
 	w.Label("done")
 	w.VZEROUPPER()
 	w.RET()

@@ -46,6 +46,7 @@ func generate() (map[string][]byte, error) {
 		w.cosineRows()
 		w.softmaxRows()
 		w.scaleRows()
+		w.copyWindows()
 		w.bytesToFloats()
 		w.standardizeRow()
 		w.momentsRow()
