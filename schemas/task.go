@@ -10,6 +10,17 @@ const (
 	Numbers                   // k numbers
 )
 
+// Noun returns what k counts.
+func (t Task) Noun() string {
+	switch t {
+	case SeveralLabels:
+		return "label"
+	case Numbers:
+		return "number"
+	}
+	return "class"
+}
+
 // LabelsSeveral is the value of Plan.Labels for rows that may have several labels each.
 const LabelsSeveral = "several"
 

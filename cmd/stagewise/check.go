@@ -126,7 +126,7 @@ func bounds(o ingest.Options) (text string) {
 // checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more than it may keep and
 // the configuration says anything about a chain. width is the number of raw features; 0: not known.
 func checkRetrain(c *config.Config, width int) (string, error) {
-	job, classes := c.Job(), len(c.Examples.Classes)
+	job, classes := c.Job(), len(c.Examples.Classes)+len(c.Examples.Targets)
 	if why := pipeline.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: no update can go on from it", why), nil
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/config"
@@ -37,6 +39,26 @@ func brokers(c *config.Config) string {
 	return text
 }
 
+// taskMetrics describes how well numbers are predicted, or several labels a row; "" for one label a row, or without rows.
+func taskMetrics(s schemas.SplitReport) string {
+	var parts []string
+	if s.Hamming != nil && s.MicroF1 != nil {
+		parts = append(parts, fmt.Sprintf("Hamming loss %.3f, micro-F1 %.3f", *s.Hamming, *s.MicroF1))
+	}
+	for i, name := range slices.Sorted(maps.Keys(s.Targets)) {
+		if i == mostTargets {
+			parts = append(parts, "…")
+			break
+		}
+		d := s.Targets[name]
+		parts = append(parts, fmt.Sprintf("%s: RMSE %.4g, R² %.3f", name, d.RMSE, d.R2))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// mostTargets is how many numbers the last lines of a run have. The report has all.
+const mostTargets = 5
+
 // conclude writes the last lines of a run: the errors, and where the version and its report are. report and model are the paths
 // that train wrote to, or empty.
 func conclude(w io.Writer, r *schemas.Report, report, model string) {
@@ -47,6 +69,12 @@ func conclude(w io.Writer, r *schemas.Report, report, model string) {
 		fmt.Fprintf(w, "holdout error %s, ", percent(holdout))
 	}
 	fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)
+	for _, split := range []schemas.Split{schemas.Test, schemas.Holdout, schemas.Train} {
+		if text := taskMetrics(r.Splits[split.String()]); text != "" {
+			fmt.Fprintf(w, "%s: %s\n", split, text)
+			break
+		}
+	}
 	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
 	if model != "" && model != standardOutput {
 		fmt.Fprintf(w, ", and in %s", model)

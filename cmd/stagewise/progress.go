@@ -236,7 +236,7 @@ func (p *progress) survey(e event.Surveyed) {
 	if e.Elapsed > 0 {
 		took = fmt.Sprintf("; surveyed in %.1f s", e.Elapsed.Seconds())
 	}
-	p.line("%s rows; %d features%s; %d classes%s", strings.Join(rows, ", "), e.Features, inputs, e.Classes, took)
+	p.line("%s rows; %d features%s; %s%s", strings.Join(rows, ", "), e.Features, inputs, english.Plural(e.Classes, e.Task.Noun(), ""), took)
 	for _, r := range schemas.PassOverReasons() {
 		if n := e.PassedOver[r.Reason]; n > 0 {
 			p.line("passed over: %s %s", english.Plural(int(n), r.What, ""), r.Meaning)

@@ -265,7 +265,7 @@ func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 	e := event.Surveyed{
 		Rows: map[schemas.Split]int64{}, Features: c.Prepared.Width(), Inputs: c.Prepared.Inputs(),
-		Classes: c.Prepared.Labels.Len(), Sparse: c.Prepared.Factors != nil, PassedOver: c.Survey.PassedOver, Elapsed: elapsed,
+		Classes: c.Prepared.Labels.Len(), Task: c.Plan.Task(), Sparse: c.Prepared.Factors != nil, PassedOver: c.Survey.PassedOver, Elapsed: elapsed,
 	}
 	for split, n := range c.Survey.Rows {
 		e.Rows[schemas.Split(split)] = n

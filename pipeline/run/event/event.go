@@ -116,6 +116,7 @@ type (
 		Inputs   int // after preparation
 		Sparse   bool
 		Classes  int
+		Task     schemas.Task // what the run predicts
 		// PassedOver counts the messages that the run leaves out.
 		PassedOver schemas.PassedOver
 		Elapsed    time.Duration // since this process began the run; 0 if others solve it
