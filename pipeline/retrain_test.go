@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -57,17 +60,24 @@ func (i *interrupter) Record(event.Event) {
 
 // On a topic that does not grow, a chain makes the same versions however often its process ends, and however little memory it has.
 func TestChainDependsOnTheLogAlone(t *testing.T) {
-	for _, link := range []schemas.Link{"softmax", "identity"} {
-		t.Run(string(link), func(t *testing.T) {
-			job := chainJob(t, link)
+	for name, test := range map[string]struct {
+		link    schemas.Link
+		holdout float64 // with some, an update visits the last stage once more, for the gate
+		rows    int64
+	}{
+		"softmax": {link.Softmax, 0, 1500}, "identity": {link.Identity, 0, 1500}, "holdout": {link.Softmax, 0.2, 1177},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := chainJob(t, test.link)
+			job.Examples.Holdout = test.holdout
 			undisturbed := openEmbedded(t)
 			report, err := Retrain(t.Context(), undisturbed, openBLAS(t), job, true, event.Ignore{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := digests(t, undisturbed, job.Name)
-			if len(want) < 12 || report.Rows != 1500 || report.PrequentialError == nil {
-				t.Fatalf("%d versions, %+v", len(want), report)
+			if len(want) < 12 || report.Rows != test.rows || report.PrequentialError == nil {
+				t.Fatalf("%d versions of %d rows, %+v", len(want), report.Rows, report)
 			}
 			compare := func(what string, got []string) {
 				for i := range max(len(got), len(want)) {
@@ -393,6 +403,75 @@ func TestGateWithholdsVersions(t *testing.T) {
 	for _, u := range report.Updates {
 		if !u.Offered {
 			t.Errorf("version %d is withheld, although it may be worse by 100", u.Version)
+		}
+	}
+}
+
+// The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same rows; also if an update makes one
+// pass, so that no other visit has weights that have seen the new rows.
+func TestGateJudgesTheVersion(t *testing.T) {
+	const rows, tested, margin = 160, 60, 0.01
+	for _, passes := range []int{1, 2} {
+		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, FullOptions{}
+		job.Retrain.Window.Increments, job.Retrain.Gate = 3, GateOptions{Split: schemas.Test.String(), Margin: margin}
+		log := openEmbedded(t)
+		p := open(log, job.Name, nil)
+		if err := p.create(t.Context(), &job); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 24 {
+			data := rings(rows, 4, 3, uint64(i))
+			examples := data.exampleRows()
+			examples.Splits = append(slices.Repeat([]schemas.Split{schemas.Test}, tested), make([]schemas.Split, rows-tested)...)
+			if i%5 == 4 { // these are wrong
+				slices.Reverse(examples.Words[tested:])
+			}
+			produce(t, log, job, 0, exampleMessage(t, examples))
+		}
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		models := map[int]*model.Model{}
+		versions, err := Versions(t.Context(), log, job.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range versions {
+			if models[v.Version], err = p.Model(t.Context(), v.Run); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// loss returns the mean log loss of a version on the test rows of a message.
+		loss := func(version int, offset int64) (sum float64) {
+			data, predictor := rings(rows, 4, 3, uint64(offset)), models[version].Predictor(openBLAS(t))
+			for i, row := range data.rows[:tested] {
+				_, probabilities := predictor.Predict(row)
+				at := slices.Index(models[version].Labels(), data.labels[i])
+				sum -= math.Log(float64(probabilities[at])) / tested
+			}
+			return sum
+		}
+		offered, withheld, judged := 0, 0, 0
+		for _, u := range report.Updates {
+			if u.Kind == schemas.RunUpdate && offered > 0 {
+				newest := u.Spans[0].To - 1
+				now, before := loss(u.Version, newest), loss(offered, newest)
+				if judged++; u.Offered != (now <= before+margin) {
+					t.Errorf("%d passes: version %d has the loss %v, version %d %v; offered: %v", passes, u.Version, now, offered, before, u.Offered)
+				}
+				if !u.Offered {
+					withheld++
+				}
+			}
+			if u.Offered {
+				offered = u.Version
+			}
+		}
+		if withheld == 0 || withheld == judged {
+			t.Errorf("%d passes: %d of %d updates are withheld", passes, withheld, judged)
 		}
 	}
 }

@@ -48,7 +48,7 @@ type Gate struct {
 
 // Update says what a run visits that goes on from a version: the new rows in the spans of its plan, and what is listed here.
 type Update struct {
-	Passes  int         `json:"passes"`            // visits to each stage; one more if the last step is not accepted
+	Passes  int         `json:"passes"`            // visits to each stage; one more if the last step is not accepted, and in the last stage one with the final weights if the gate has rows
 	Decay   float64     `json:"decay"`             // what the weights of all earlier increments are multiplied by
 	Refresh []Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
 	Leave   []Increment `json:"leave,omitempty"`   // that leave the window

@@ -41,6 +41,8 @@ type Update struct {
 	seen     int       // visits
 	restarts bool      // nothing of the window stays but what is visited
 	at       tangent   // the last accepted visit
+	judges   bool      // the last visit is made with the weights that the update ends with
+	final    []float32 // these weights, once they are visited
 	lbfgs    *lbfgs    // chooses the steps where all of the window is visited; nil: some is not
 }
 
@@ -147,6 +149,10 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 	return u
 }
 
+// EndVisited has the update make one more visit, with the weights that it ends with, so that their loss is known. It changes nothing else: who makes
+// the version again need not know of the gate. Call it before the first visit.
+func (u *Update) EndVisited() { u.judges = true }
+
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of increments that leave, the
 // field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows, leave_rows that of
 // the forgotten ones, which leave increments that stay. It factors the matrix of the update's steps.
@@ -220,6 +226,11 @@ func (u *Update) Observe(visit int, w Step, sums schemas.Tensors[float64]) (*Eva
 	for i, v := range u.visited {
 		losses[i] = schemas.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
 		here.loss += v.Weight * losses[i].Loss
+	}
+	if u.judges && u.at.terms != nil {
+		u.final = w.W
+		u.seen++
+		return &Evaluation{Number: u.seen, Objective: u.objective(&here) / u.weight, Accepted: true}, nil
 	}
 	return u.observe(here, losses)
 }
@@ -372,8 +383,11 @@ func (u *Update) objective(t *tangent) float64 {
 }
 
 // Next returns the weights after the visits so far. The last step is that of Algorithm 1, as nobody sees whether it raises the objective. The weights are final after the last pass, or the one after it if the last was not accepted:
-// no visit is made with them before the next update.
+// no visit is made with them before the next update, but that of [Update.EndVisited].
 func (u *Update) Next() (Step, error) {
+	if u.final != nil {
+		return Step{W: u.final, Final: true, Of: u.seen}, nil
+	}
 	k, final := u.shape.Classes, u.at.terms != nil
 	if u.lbfgs != nil && !final {
 		return Step{W: u.at.point.trial()}, nil
@@ -382,7 +396,7 @@ func (u *Update) Next() (Step, error) {
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	return Step{W: narrow(u.factor.Solve(target, k)), Final: final, Of: u.seen}, nil
+	return Step{W: narrow(u.factor.Solve(target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The

@@ -102,7 +102,7 @@ type chained struct {
 	unknown    []schemas.LabelRows
 	mostlyBad  *schemas.BadMessages // the messages with the new rows, if most of them can't be used
 	sum        *accumulate.Sum      // of the survey
-	judged     schemas.Losses       // of the rows that the gate is about, with the weights of the last visit
+	judged     schemas.Losses       // of the rows that the gate is about, with the weights of the version
 }
 
 // partitionMessage is how a message was predicted before it was learnt.
@@ -236,6 +236,9 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 
 // keepUpdate keeps the update of a stage, for what it leaves to the next run.
 func (s *Solver) keepUpdate(number int, fit *solve.Update) *solve.Update {
+	if number == len(s.plan.Stages)-1 && s.hasGateRows() {
+		fit.EndVisited()
+	}
 	if s.chained.updates == nil {
 		s.chained.updates = map[int]*solve.Update{}
 	}
@@ -555,6 +558,15 @@ func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.Window
 		}
 	}
 	return visited
+}
+
+// hasGateRows reports whether the newest increment has rows that the gate is about.
+func (s *Solver) hasGateRows() bool {
+	if s.plan.Chain.Gate == nil {
+		return false
+	}
+	offered, ok := s.chained.sum.Tensors().Find(schemas.FieldOffered)
+	return ok && offered.Data[0] > 0
 }
 
 // withheld reports whether the gate withholds the version from subscribers.
