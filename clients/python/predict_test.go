@@ -34,7 +34,11 @@ func TestPythonPredictsAsGo(t *testing.T) {
 			for _, scores := range []bool{false, true} {
 				first := links[before%len(links)] // so all links come before all others
 				before++
-				name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], features["size"], first, last, scores)
+				size, sized := features["size"]
+				if !sized {
+					size = features["filters"]
+				}
+				name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], size, first, last, scores)
 				o := options{"prepare": options{"scale": "standard"}, "stages": []options{
 					{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
 					{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
