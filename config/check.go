@@ -96,6 +96,7 @@ func (c *Config) problems() []schemas.Problem {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
 		under(key+".features", stages.CheckInputs(s.Features, c.Prepare))
+		under(key+".features", stages.CheckTask(s.Features, c.Examples.Task()))
 		under(key, solve.Check(s.Stage))
 		if slices.Contains(link.Names(), string(s.Link)) {
 			under(key, model.CheckLink(c.Examples.Task(), s.Link))

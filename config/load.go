@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/viper"
 
@@ -96,6 +97,10 @@ func (s *settings) decode() (*Config, error) {
 	}
 	if err := v.Unmarshal(c); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
+	}
+	chooses := func(stage Stage) bool { return stages.Chooses(stage.Features) }
+	if _, set := s.values["examples.holdout"]; !set && c.Examples.Holdout == 0 && slices.ContainsFunc(c.Stages, chooses) {
+		c.Examples.Holdout = stages.DefaultHoldout
 	}
 	return c, nil
 }

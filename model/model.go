@@ -110,6 +110,7 @@ func CheckPlan(p *schemas.Plan) error {
 	problems := stages.CheckPrepare(p.Prepare)
 	for _, s := range p.Stages {
 		problems = append(problems, stages.Check(s.Features)...)
+		problems = append(problems, stages.CheckTask(s.Features, p.Task())...)
 		problems = append(problems, CheckLink(p.Task(), s.Link)...)
 	}
 	if len(problems) > 0 {

@@ -107,6 +107,12 @@ func samples(t testing.TB) map[string]Message {
 		"visit-sparse": (&Visit{id(KindVisit, 0, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)),
 			Vector(FieldDiagonal, []float64{5, 80}), Vector(FieldBounds, []float64{9, 99})}}).Record(),
+		"visit-block": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldBlock, numbered[float64](3))}}).Record(),
+		"visit-counts": (&Visit{id(KindVisit, 1, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCounts, 2, 2, numbered[float64](4))}}).Record(),
+		"visit-trials": (&Visit{id(KindVisit, 1, 1, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldTrials, 2, 3, numbered[float64](6))}}).Record(),
 		"visit-survey-sparse": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12))}}, Labels: []string{"a", "b"}, Sparse: true, ColumnRows: []ColumnRows{{3, 7}, {MaxColumns - 1, 1}}}).Record(),
 		"visit-survey-numbers": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{
@@ -159,6 +165,7 @@ func samples(t testing.TB) map[string]Message {
 			Final: &Final{Visit: 1}}).Record(),
 		"weights-calibration": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
 			Final: &Final{Visit: 2, Passes: 1}}).Record(),
+		"weights-block": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6)), Matrix(TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
 		"weights-ridge": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
 			Ridge: 0.003}).Record(),
 	} {
@@ -199,7 +206,7 @@ func windowAfter(p *Plan) *Window {
 
 func stageReport() *StageReport {
 	percent, loss := 2.5, 0.125
-	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Ridge: 0.25, Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
+	return &StageReport{Stage: 1, Link: "softmax", Passes: 4, Ridge: 0.25, Weight: new(Weight(0.5)), Seconds: 1.5, TrainError: 0.5, TestError: &percent, TrainLoss: 0.0625, TestLoss: &loss,
 		HoldoutError: &percent, HoldoutLoss: &loss,
 		ByPass: []PassReport{{Pass: 1, Objective: 0.25, Accepted: true, TrainError: 0.5, TrainLoss: 0.0625, TestError: &percent, TestLoss: &loss, HoldoutError: &percent, HoldoutLoss: &loss}}}
 }

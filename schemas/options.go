@@ -41,6 +41,8 @@ type Features struct {
 	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
 	Degree         int     `json:"degree"`      // polynomial: the maximum degree
 	Replacement    bool    `json:"replacement"` // columns: they are drawn with replacement
+	// Weight is what the logarithms of class_counts are multiplied by. Other kinds have 0.
+	Weight Weight `json:"weight,omitempty"`
 
 	// What follows is of the kind patches; see package stages. Other kinds have zeros.
 

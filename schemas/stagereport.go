@@ -12,6 +12,7 @@ type StageReport struct {
 	Link         string   `json:"link"`                    // see Stage
 	Passes       int      `json:"passes"`                  // of its fit
 	Ridge        Ridge    `json:"ridge"`                   // of its fit
+	Weight       *Weight  `json:"weight,omitempty"`        // of features that are counted; absent if another solver has fitted the stage
 	Seconds      float64  `json:"seconds"`                 // that the stage took
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows

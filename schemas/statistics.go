@@ -18,6 +18,7 @@ const (
 	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
 	FieldDiagonal   = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
 	FieldBounds     = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
+	FieldBlock      = "block"      // [n(n+1)/2]: Σ w x xᵀ over the inputs that are fitted next and the intercept, in the form of gram
 	FieldResidual   = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
 	FieldSums       = "sums"       // [d]: Σ w x of the survey
 	FieldSquares    = "squares"    // [d]: Σ w x² of the survey
@@ -31,6 +32,8 @@ const (
 	FieldSubset     = "subset"     // [3, 101]: for each split Σw of rows whose labels are all right from a threshold on, less those from it on no longer
 	FieldRanks      = "ranks"      // [3, 3]: for each split Σ w·(the part of the 1, 3 and 5 most probable labels that the row has)
 	FieldCalibrated = "calibrated" // [2]: Σ w|y|² and Σw of the holdout rows that a calibration is fitted to
+	FieldCounts     = "counts"     // [p, k]: Σ w x yᵀ, of a stage whose weights are counted
+	FieldTrials     = "trials"     // [n, 3]: for each weight of such a stage Σw, Σw of wrong rows and Σw·loss of the holdout rows
 	FieldLabels     = "labels"     // text: the labels that the survey found
 	FieldLabelRows  = "label_rows" // [n]: how many training rows each of these labels has
 	FieldSample     = "sample"     // [n, d] of a sample record: raw rows
@@ -57,6 +60,7 @@ const (
 	TensorLabels       = "labels"        // text, survey: the classes
 	TensorCovered      = "covered"       // text, survey: the coverage of each span of the plan, as JSON
 	TensorW            = "W"             // [p, k], a visit's weights
+	TensorBlock        = "block"         // [n, 2], of the weights of a stage that is fitted in blocks: the inputs that the next step is about, ascending, as 4096·a + b
 	TensorCalibration  = "calibration"   // [3k, k], from cubic features to predictions
 )
 

@@ -16,6 +16,10 @@ type Shape struct {
 	Classes   int // k
 	// Sparse says that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
 	Sparse bool
+	// AtATime is how many inputs are fitted at a time; 0: all.
+	AtATime int
+	// Counted says that the weights are counted, and not fitted: see [CountWeights].
+	Counted bool
 	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are fitted to training rows.
 	Calibration schemas.Split
 }
@@ -24,6 +28,8 @@ type Shape struct {
 type Step struct {
 	W           []float32 // weights (p × k); nil in the record of a calibration
 	Calibration []float32 // calibration (3k × k); nil in all other records
+	// Block are the inputs whose Gram matrix the visit sums, ascending; nil: of none.
+	Block []int32
 	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
 	Final  bool
 	Of     int // the visit (0, 1, …) that was, or would be, made with the final weights
@@ -38,8 +44,18 @@ func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
 	if s.Calibration != nil {
 		t = append(t, schemas.Matrix(schemas.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
 	}
+	if s.Block != nil {
+		inputs := make([]float32, 0, 2*len(s.Block))
+		for _, j := range s.Block {
+			inputs = append(inputs, float32(j/blockDigit), float32(j%blockDigit))
+		}
+		t = append(t, schemas.Matrix(schemas.TensorBlock, len(s.Block), 2, inputs))
+	}
 	return t
 }
+
+// blockDigit is the base in which the number of an input is written: a float32 does not have all of them.
+const blockDigit = 4096
 
 // StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError if they have other shapes.
 func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
@@ -49,9 +65,38 @@ func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
 		}
 	}
 	if _, ok := t.Find(schemas.TensorCalibration); ok {
-		s.Calibration, err = t.Shaped(schemas.TensorCalibration, 3*shape.Classes, shape.Classes)
+		if s.Calibration, err = t.Shaped(schemas.TensorCalibration, 3*shape.Classes, shape.Classes); err != nil {
+			return s, err
+		}
 	}
+	s.Block, err = blockOf(t, shape.Penalised)
 	return s, err
+}
+
+// blockOf reads the inputs of a block, of so many.
+func blockOf(t schemas.Tensors[float32], inputs int) ([]int32, error) {
+	tensor, ok := t.Find(schemas.TensorBlock)
+	if !ok {
+		return nil, nil
+	}
+	digits, err := t.Shaped(schemas.TensorBlock, len(tensor.Data)/2, 2)
+	if err != nil {
+		return nil, err
+	}
+	block := make([]int32, len(digits)/2)
+	for i := range block {
+		a, b := digits[2*i], digits[2*i+1]
+		if !(a >= 0 && b >= 0 && a <= schemas.MaxColumns/blockDigit && b < blockDigit) {
+			return nil, fmt.Errorf("%w: input %v·%d + %v of a block", schemas.ErrDamaged, a, blockDigit, b)
+		}
+		if a != float32(int32(a)) || b != float32(int32(b)) {
+			return nil, fmt.Errorf("%w: input %v·%d + %v of a block", schemas.ErrDamaged, a, blockDigit, b)
+		}
+		if block[i] = int32(a)*blockDigit + int32(b); int(block[i]) >= inputs || i > 0 && block[i] <= block[i-1] {
+			return nil, fmt.Errorf("%w: input %d of a block, of %d inputs in ascending order", schemas.ErrDamaged, block[i], inputs)
+		}
+	}
+	return block, nil
 }
 
 // Evaluation is the result of a visit that gives a loss and a gradient.
@@ -72,6 +117,9 @@ type Fit interface {
 	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
 	Ridge() schemas.Ridge
+	// Weight returns what the weights of features that are counted are multiplied by; 0 for other features. One that is auto is chosen in the
+	// second call of Observe.
+	Weight() schemas.Weight
 	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
 }
@@ -89,6 +137,10 @@ func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 		link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer,
 	}
 	switch {
+	case shape.AtATime > 0:
+		return &blockwise{common: common}
+	case shape.Counted:
+		return &counted{common: common}
 	case common.link.Learnt:
 		return &calibrated{common: common}
 	case common.link.Quadratic:
@@ -194,6 +246,9 @@ func (c *common) factorPending() (err error) {
 
 // Ridge returns the ridge that the stage is fitted with: [schemas.RidgeAuto] until it is chosen.
 func (c *common) Ridge() schemas.Ridge { return c.stage.Ridge }
+
+// Weight returns 0: weights that are fitted are multiplied by nothing.
+func (c *common) Weight() schemas.Weight { return 0 }
 
 // chooseRidge chooses the ridge of the stage, and factors the Gram matrix with it. sums are those of the first visit.
 func (c *common) chooseRidge(sums schemas.Tensors[float64]) error {

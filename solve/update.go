@@ -190,6 +190,9 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 // Ridge returns the ridge of the stage.
 func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
 
+// Weight returns 0: weights that are fitted are multiplied by nothing.
+func (u *Update) Weight() schemas.Weight { return 0 }
+
 // Observe takes the reduced sums of a visit: of each visited increment, in their order, the losses, the field visited; and its terms, the
 // field terms. Where [schemas.KeepsTerms] says so, that has each increment's, elsewhere their sum, each times
 // the increment's weight. Accepted is false if the step to the weights of the visit has raised the objective: the next step is from the

@@ -18,11 +18,13 @@ type Map struct {
 	stage     int
 	deviation float64 // of a direction's components: √(2/s)
 
-	inputs int // m
-	size   int // p
-	extra  int // columns after the p features: previous predictions, then the intercept
-	scores int // of the extra columns, the previous predictions
-	sparse bool
+	inputs   int // m
+	size     int // p
+	extra    int // columns after the p features: previous predictions, then the intercept
+	scores   int // of the extra columns, the previous predictions
+	sparse   bool
+	counted  bool
+	inBlocks bool
 
 	make  func() drawn
 	once  sync.Once
@@ -41,7 +43,7 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	if err := checkSparse(f, prepared, scores); err != nil {
 		return nil, err
 	}
-	m := &Map{sparse: prepared.Factors != nil, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}

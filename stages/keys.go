@@ -20,6 +20,7 @@ func Keys() []schemas.Key {
 		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
 		{Name: "degree", Meaning: meaning("degree")},
 		{Name: "replacement", Meaning: meaning("replacement")},
+		{Name: "weight", Meaning: meaning("weight")},
 		{Name: "patch", Meaning: meaning("patch")},
 		{Name: "filters", Meaning: meaning("filters")},
 		{Name: "grid", Meaning: meaning("grid")},

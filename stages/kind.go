@@ -21,6 +21,10 @@ type kind struct {
 	minSize int    // the smallest size that a configuration may ask for
 	pixels  bool   // the features are made of each raw feature, so the preparation must not mix them
 
+	onlySparse bool // dense inputs are no features of the kind
+	counted    bool // weights are counted, and not fitted: see [Map.Counted]
+	inBlocks   bool // Features.Size inputs are fitted at a time: see [Map.FittedAtATime]
+
 	// defaults changes the package's defaults where this kind has others. Nil changes nothing.
 	defaults func(*schemas.Features)
 	// describe returns one line for people, such as "1024 rff bandwidth 2".
@@ -28,7 +32,7 @@ type kind struct {
 	// blockSize returns p, the number of features for that number of inputs, or a *[SizeError]. Nil means that p is
 	// Features.Size.
 	blockSize func(f schemas.Features, inputs int) (int, error)
-	// draw makes all random draws of a map. Nil for a kind that has read.
+	// draw makes all random draws of a map. Nil for a kind that has read, or only sparse inputs.
 	draw func(m *Map) drawn
 	// learn finds what the features depend on beside the draws in the survey's sample, for the survey's result. read reads it there, and
 	// returns a function as draw. Both are nil for a kind that learns nothing.
@@ -66,6 +70,8 @@ func kinds() []kind {
 		logits(),
 		polynomial(),
 		columns(),
+		gradient(),
+		classCounts(),
 		patches(),
 	}
 }

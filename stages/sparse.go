@@ -95,21 +95,22 @@ func (e *DenseError) Error() string {
 	return fmt.Sprintf("%s: the examples are sparse, and this needs dense rows: set %s", e.What, e.Want)
 }
 
-// SparseError says that a preparation needs sparse rows, and the examples are dense.
-type SparseError struct{ Key string }
+// SparseError says that something needs sparse rows, and the examples are dense.
+type SparseError struct{ What string } // the key, and its value if other values are for dense rows
 
 // Error says which key it is.
 func (e *SparseError) Error() string {
-	return fmt.Sprintf("prepare.%s: the examples are dense, and this is for sparse rows, as LIBSVM files have: leave it out", e.Key)
+	return fmt.Sprintf("%s: the examples are dense, and this is for sparse rows, as LIBSVM files have: leave it out", e.What)
 }
 
-// checkSparse returns a *[DenseError] if features can't be made of inputs that are sparse.
+// checkSparse returns a *[DenseError] if features can't be made of inputs that are sparse, and a *[SparseError] if they can't be made of others.
 func checkSparse(f schemas.Features, prepared *Preparation, scores int) error {
-	if prepared.Factors == nil {
-		return nil
-	}
 	k, _ := find(f.Kind)
 	switch {
+	case prepared.Factors == nil && k.onlySparse:
+		return &SparseError{"features.kind: " + f.Kind}
+	case prepared.Factors == nil:
+		return nil
 	case !k.sparse:
 		var names []string
 		for _, k := range kinds() {
@@ -118,7 +119,7 @@ func checkSparse(f schemas.Features, prepared *Preparation, scores int) error {
 			}
 		}
 		return &DenseError{"features.kind: " + f.Kind, "it to " + strings.Join(names, " or ")}
-	case f.Size > 0 || f.Replacement:
+	case !k.inBlocks && f.Size > 0 || f.Replacement:
 		return &DenseError{fmt.Sprintf("features.size: %d", f.Size), "it to 0, which is all columns"}
 	case scores > 0:
 		return &DenseError{"scores: true", "it to false"}
@@ -126,8 +127,25 @@ func checkSparse(f schemas.Features, prepared *Preparation, scores int) error {
 	return nil
 }
 
+// OnlySparse reports whether features are made of sparse rows only.
+func OnlySparse(f schemas.Features) bool {
+	k, ok := find(f.Kind)
+	return ok && k.onlySparse
+}
+
 // Sparse reports whether the block has sparse rows.
 func (m *Map) Sparse() bool { return m.sparse }
+
+// Counted reports whether the stage's weights are counted from its rows and their classes, and not fitted to what earlier stages leave over.
+func (m *Map) Counted() bool { return m.counted }
+
+// FittedAtATime returns how many inputs are fitted at a time; 0: all.
+func (m *Map) FittedAtATime() int {
+	if m.inBlocks {
+		return m.features.Size
+	}
+	return 0
+}
 
 // ExpandSparse returns the block (n × [Map.Size]) of prepared inputs x (n × m), whose memory it shares. It panics unless [Map.Sparse] is true.
 func (m *Map) ExpandSparse(x kernel.Sparse) kernel.Sparse {
@@ -146,11 +164,11 @@ func CheckRows(p schemas.Prepare, sparse bool) error {
 	case sparse && p.Scale == ScaleStandard:
 		return &DenseError{"prepare.scale: " + ScaleStandard, "it to " + ScaleNone + " or " + ScaleUnit}
 	case !sparse && p.MinRows > 1:
-		return &SparseError{"min_rows"}
+		return &SparseError{"prepare.min_rows"}
 	case !sparse && p.Values != "" && p.Values != ValuesNone:
-		return &SparseError{"values"}
+		return &SparseError{"prepare.values"}
 	case !sparse && p.IDF != 0:
-		return &SparseError{"idf"}
+		return &SparseError{"prepare.idf"}
 	}
 	return nil
 }

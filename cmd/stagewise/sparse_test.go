@@ -78,6 +78,8 @@ func TestTrainSparse(t *testing.T) {
 		{"--set", "stages.0.link=softmax", "--set", "stages.0.method=lbfgs", "--set", "stages.0.ridge=0.1"},
 		{"--set", "examples.class_weight=balanced"},
 		{"--set", "stages.0.method=auto", "--set", "stages.0.repeat=2", "--set", "prepare.min_rows=0"},
+		{"--set", "stages.0.features={kind: gradient, size: 7}", "--set", "stages.0.passes=20"},
+		{"--set", "stages.0.features={kind: gradient}", "--set", "stages.0.method=auto", "--set", "stages.0.link=softmax"},
 	} {
 		inCounted(t)
 		report := reportOf(t, append(set, "--model", "model")...)
@@ -131,15 +133,18 @@ func tabbed(table string, labels *strings.Replacer) string {
 
 // However much stays in memory, the weights are the same to the bit; a batch is read again or not.
 func TestSparseDigest(t *testing.T) {
-	digests := map[string]bool{}
-	for _, set := range [][]string{nil, {"--set", "memory=1"}, {"--set", "memory=20000"}} {
-		inCounted(t)
-		first := reportOf(t, set...)
-		digests[string(first.WeightsDigest)] = true
-		digests[string(reportOf(t, set...).WeightsDigest)] = true // of the same rows again, which are on the topic
-	}
-	if len(digests) != 1 {
-		t.Errorf("digests %v, expected one", digests)
+	for _, kind := range []string{"{kind: columns}", "{kind: gradient, size: 20}"} {
+		digests := map[string]bool{}
+		for _, set := range [][]string{nil, {"--set", "memory=1"}, {"--set", "memory=20000"}} {
+			inCounted(t)
+			set = append(set, "--set", "stages.0.features="+kind)
+			first := reportOf(t, set...)
+			digests[string(first.WeightsDigest)] = true
+			digests[string(reportOf(t, set...).WeightsDigest)] = true // of the same rows again, which are on the topic
+		}
+		if len(digests) != 1 {
+			t.Errorf("%s: digests %v, expected one", kind, digests)
+		}
 	}
 }
 
@@ -157,7 +162,7 @@ func TestSparseWarmStart(t *testing.T) {
 func TestSparseRefusals(t *testing.T) {
 	inCounted(t)
 	for args, want := range map[string]string{
-		"train --set stages.0.features.kind=rff --set stages.0.method=auto":      "features.kind: rff: the examples are sparse, and this needs dense rows: set it to columns",
+		"train --set stages.0.features.kind=rff --set stages.0.method=auto":      "features.kind: rff: the examples are sparse, and this needs dense rows: set it to columns or gradient or class_counts",
 		"train --set stages.0.features.size=10":                                  "features.size: 10: the examples are sparse, and this needs dense rows: set it to 0, which is all columns",
 		"train --set stages.0.link=calibrated --set stages.0.method=auto":        "link: calibrated: the examples are sparse, and this needs dense rows: set it to identity or softmax",
 		"train --set stages.0.scores=true":                                       "scores: true: the examples are sparse, and this needs dense rows: set it to false",

@@ -147,3 +147,52 @@ func BenchmarkSparse(b *testing.B) {
 		b.ReportMetric(float64(len(x.Values)*b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
 	})
 }
+
+// The Gram matrix of some columns is that of the same columns of the matrix with its zeros.
+func TestGramSparse(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, cols := range []int{1, 63, 64, 65} {
+		for _, ones := range []bool{false, true} {
+			x, full := sparseOf(r, 40, cols, ones)
+			weights, at, chosen := make([]float32, x.Rows), make([]int32, cols), []int{}
+			for i := range weights {
+				weights[i] = float32(i % 3)
+			}
+			for j := range at {
+				if at[j] = -1; j%2 == 0 {
+					at[j] = int32(len(chosen))
+					chosen = append(chosen, j)
+				}
+			}
+			if ones {
+				chosen = append(chosen, cols)
+			}
+			q := len(chosen)
+			sum := make([]float64, q*(q+1)/2)
+			sum[0] = 7 // what is there stays
+			for i := range weights {
+				if weights[i] == 0 {
+					_, values := x.Row(i)
+					for v := range values {
+						values[v] = float32(math.NaN())
+					}
+				}
+			}
+			AddGramSparse(sum, q, x, at, weights)
+			for a, i := range chosen {
+				for b, j := range chosen[:a+1] {
+					want := 0.0
+					for row, w := range weights {
+						want += float64(w) * full.At(row, i) * full.At(row, j)
+					}
+					if a == 0 {
+						want += 7
+					}
+					if got := sum[a*(a+1)/2+b]; math.Abs(got-want) > 1e-9 {
+						t.Fatalf("%d columns, ones %v: the product of %d and %d is %v, expected %v", cols, ones, i, j, got, want)
+					}
+				}
+			}
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	}
 	return stage, solve.Shape{
 		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
-		Sparse: stage.Features.Sparse(), Calibration: s.calibrationSplit(),
+		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(), Calibration: s.calibrationSplit(),
 	}, nil
 }
 
@@ -208,6 +208,9 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 // stageReport returns the report of a stage, given the reduced seals.
 func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Seconds: time.Since(f.began).Seconds(), ByPass: f.byPass}
+	if weight := f.fit.Weight(); f.shape.Counted && weight != schemas.WeightAuto {
+		r.Weight = &weight
+	}
 	metrics := event.MetricsOf(sealed.Tensors())
 	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
 	r.TestError, r.TestLoss = of(metrics, schemas.Test)

@@ -146,6 +146,8 @@ func (p *stageProcessor) sum(ctx context.Context, l *load) (*outcome, error) {
 	}
 	var sum *accumulate.Sum
 	switch {
+	case p.visit.stage.Features.Counted():
+		sum = p.countSparse(ctx, batches)
 	case p.visit.stage.Features.Sparse():
 		sum = p.fitSparse(ctx, batches)
 	case p.visit.calibrates():

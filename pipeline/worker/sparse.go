@@ -27,6 +27,9 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)
 		}
+		if n := p.visit.rows; n > 0 {
+			kernel.AddGramSparse(sum.Field(schemas.FieldBlock, n*(n+1)/2), n, block, p.visit.inBlock, b.Fitted)
+		}
 		sum.Count(b.Examples, b.Checksum)
 	}
 	return sum

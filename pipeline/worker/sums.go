@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
@@ -26,6 +27,9 @@ type stageVisit struct {
 	update    bool // the visit sums the Gram matrix alone, or all but the Gram matrix
 	gramAlone bool // of an update: the first
 	ahead     bool // of an update: the stage is not yet due, so the batches have the blocks of another
+	// of a stage that is fitted in blocks, whose Gram matrix the visit sums:
+	inBlock []int32 // the row of each input in the Gram matrix of the block; −1: it has none
+	rows    int     // of that matrix
 }
 
 // stageVisit returns a visit to a stage with the weights that it is made with.
@@ -46,8 +50,29 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 			s.sample = newGramSample(n, all)
 		}
 	}
-	s.fitted, err = w.chain.Fitted(stage, v.Stage)
-	return s, err
+	if s.fitted, err = w.chain.Fitted(stage, v.Stage); err != nil || stage.Features.FittedAtATime() == 0 {
+		return s, err
+	}
+	return s, s.readBlock(w.chain)
+}
+
+// readBlock finds the inputs whose Gram matrix the visit sums.
+func (v *stageVisit) readBlock(chain *run.Chain) error {
+	weights, _ := chain.WeightsFor(v.Visit)
+	if weights == nil {
+		return nil
+	}
+	features := v.stage.Features
+	step, err := solve.StepOf(weights.Tensors, solve.Shape{Columns: features.Size(), Penalised: features.Penalised(), Classes: v.stage.Classes})
+	if err != nil || step.Block == nil {
+		return err
+	}
+	v.inBlock = slices.Repeat([]int32{-1}, features.Penalised())
+	for i, j := range step.Block {
+		v.inBlock[j] = int32(i)
+	}
+	v.rows = len(step.Block) + features.Size() - features.Penalised()
+	return nil
 }
 
 // calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.

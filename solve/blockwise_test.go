@@ -1,0 +1,145 @@
+package solve
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// blockSums returns the sums of a visit with a step, the Gram matrix of its block included.
+func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64] {
+	sums := pr.sparseSums(l, step.W)
+	if step.Block == nil {
+		return sums
+	}
+	columns := slices.Clone(step.Block)
+	for j := pr.shape.Penalised; j < pr.shape.Columns; j++ {
+		columns = append(columns, int32(j))
+	}
+	var gram []float64
+	for a, i := range columns {
+		for _, j := range columns[:a+1] {
+			sum := 0.0
+			for row, weight := range pr.weight {
+				sum += weight * pr.x.At(row, int(i)) * pr.x.At(row, int(j))
+			}
+			gram = append(gram, sum)
+		}
+	}
+	return append(sums, schemas.Vector(schemas.FieldBlock, gram))
+}
+
+// fitBlocks makes the visits of a fit in blocks. It returns the weights at the end, the evaluations and the blocks.
+func fitBlocks(t *testing.T, pr *problem, stage schemas.Stage, size int) (w []float32, passes []*Evaluation, blocks [][]int32) {
+	t.Helper()
+	pr.shape.AtATime = size
+	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
+	step := Step{}
+	for v := 0; ; v++ {
+		e, err := f.Observe(v, step, pr.blockSums(stage.Link, step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes = append(passes, e)
+		if step, err = f.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if step.Final {
+			return step.W, passes, blocks
+		}
+		blocks = append(blocks, step.Block)
+		if step, err = StepOf(step.Tensors(pr.shape), pr.shape); err != nil { // as another process reads it
+			t.Fatal(err)
+		}
+	}
+}
+
+// Blocks come to the minimum that all columns at once come to, whatever their size, and no pass raises J.
+func TestBlocksFindTheMinimum(t *testing.T) {
+	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
+		pr := sparseProblem(3, 300, 12, 3)
+		stage := Defaults()
+		stage.Link, stage.Passes, stage.Ridge, stage.Method = l, 400, 0.2, MethodLBFGS
+		if l == link.Identity {
+			stage.Method = MethodCG
+		}
+		want, _, _ := fitSparse(t, pr, stage)
+		for _, size := range []int{1, 3, 5, 11, 100} {
+			got, passes, _ := fitBlocks(t, pr, stage, size)
+			for i, v := range got {
+				if math.Abs(float64(v-want[i])) > 1e-3 {
+					t.Fatalf("%s, blocks of %d: weight %d is %v, expected %v", l, size, i, v, want[i])
+				}
+			}
+			for i, e := range passes {
+				if !e.Accepted || e.Number != i+1 {
+					t.Errorf("%s, blocks of %d: pass %d: %+v", l, size, i+1, e)
+				}
+			}
+		}
+	}
+}
+
+// In a round each column that is not 0 has one turn. The first block has the columns with the largest gradient by their norm.
+func TestBlocksTakeTurns(t *testing.T) {
+	pr := sparseProblem(4, 200, 12, 2)
+	stage := Defaults()
+	stage.Link, stage.Passes, stage.Ridge = link.Identity, 9, 0.1
+	_, _, blocks := fitBlocks(t, pr, stage, 3)
+	if len(blocks) != 8 { // the first pass chooses the first block
+		t.Fatalf("%d blocks in 9 passes", len(blocks))
+	}
+	for round := range 2 {
+		had := slices.Concat(blocks[4*round : 4*round+4]...)
+		slices.Sort(had)
+		// column 10 is 0 in all rows, and column 11 is the intercept
+		if !slices.Equal(had, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+			t.Errorf("round %d has the columns %v", round, had)
+		}
+	}
+	sums := pr.sparseSums(stage.Link, nil)
+	cross, _ := sums.Find(schemas.FieldCross)
+	squares, _ := sums.Find(schemas.FieldDiagonal)
+	gradient, total, trace := mat.NewDense(12, 2, cross.Data), 0.0, 0.0
+	for _, w := range pr.weight {
+		total += w
+	}
+	for _, s := range squares.Data[:11] {
+		trace += s
+	}
+	fall := func(j int32) float64 {
+		g := mat.Norm(gradient.RowView(int(j)), 2) / total
+		return g * g / (squares.Data[j]/total + 0.1*trace/total/11)
+	}
+	for _, j := range blocks[0] {
+		for i := range int32(10) {
+			if !slices.Contains(blocks[0], i) && fall(i) > fall(j) {
+				t.Errorf("column %d is in the first block, and column %d is not, which lowers J by more", j, i)
+			}
+		}
+	}
+}
+
+func TestBlockOfStepIsChecked(t *testing.T) {
+	shape := Shape{Columns: 5001, Penalised: 5000, Classes: 1}
+	step := Step{Block: []int32{0, 4095, 4096, 4999}}
+	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Block, step.Block) {
+		t.Errorf("%v: %v", got.Block, err)
+	}
+	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
+		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, schemas.ErrDamaged) {
+			t.Errorf("block %v: %v", block, err)
+		}
+	}
+	for _, digits := range [][]float32{{0.5, 0}, {0, 0.5}} {
+		if _, err := StepOf(schemas.Tensors[float32]{schemas.Matrix(schemas.TensorBlock, 1, 2, digits)}, shape); !errors.Is(err, schemas.ErrDamaged) {
+			t.Errorf("digits %v: %v", digits, err)
+		}
+	}
+}

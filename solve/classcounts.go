@@ -1,0 +1,203 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// counted finds the weights of a stage from its rows and their classes, without a fit: those of multinomial naive Bayes, each scaled by how much
+// it tells of the class (Σ w x yᵀ is a sum, so it takes one visit). A ridge regression knows which words belong together, and is unsure of
+// rare ones; naive Bayes is the other way round, so that their sum predicts better than each. See fit_text in the oracle sparse.py for where
+// this is from. Another visit finds by how much the scores are multiplied, from holdout rows, which neither has seen.
+//
+// It knows no ridge, no method and no passes.
+type counted struct {
+	common
+	visit  int
+	w      []float32 // p × k, before they are multiplied
+	weight schemas.Weight
+}
+
+const (
+	// smoothing is added to each count, so that what a class has not seen does not have the logarithm of 0. The values of NEWS20, scaled to unit
+	// length, have a mean of 0.08; there 0.003, 0.01 and 0.03 have the same error within 0.1 points.
+	smoothing = 0.01
+	// trials are how many weights are tried beside 0, from 2^firstTrial on, each √2 times the one before: rows may have the length 1, or be counts of
+	// thousands of words.
+	trials     = 41
+	firstTrial = -16
+)
+
+// CountWeights returns the weights that are tried with holdout rows, ascending from 0.
+func CountWeights() []float64 {
+	weights := make([]float64, 1, 1+trials)
+	for i := range trials {
+		weights = append(weights, math.Exp2(firstTrial+float64(i)/2))
+	}
+	return weights
+}
+
+// TrialFields is the number of columns of the tensor trials: Σw, Σw of wrong rows, Σw·loss.
+const TrialFields = 3
+
+// NegativeCountError says that values of a class add up to less than 0, so that they are no counts.
+type NegativeCountError struct {
+	Input int // the column, of those that are left
+	Class int
+}
+
+func (e *NegativeCountError) Error() string {
+	return fmt.Sprintf("the values of input %d add up to less than 0 in class %d: features of counts need values that are not negative", e.Input, e.Class)
+}
+
+// NoTrialsError says that there are no rows to choose a weight by.
+type NoTrialsError struct{}
+
+func (NoTrialsError) Error() string {
+	return "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set examples.holdout, or the weight"
+}
+
+// Ridge returns 0: the weights are not fitted.
+func (c *counted) Ridge() schemas.Ridge { return 0 }
+
+// Weight returns what the logarithms are multiplied by.
+func (c *counted) Weight() schemas.Weight { return c.weight }
+
+func (c *counted) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+	losses := schemas.LossesOf(sums)
+	if c.visit = v; losses[schemas.Train].Weight <= 0 {
+		return nil, NoWeightError{}
+	}
+	var err error
+	if v == 0 {
+		c.weight = c.stage.Features.Weight
+		c.w, err = c.logarithms(sums)
+	} else {
+		c.weight, err = bestWeight(sums)
+	}
+	return &Evaluation{Number: v + 1, Objective: losses[schemas.Train].MeanLoss(), Accepted: true}, err
+}
+
+func (c *counted) Next() (Step, error) {
+	if c.weight == schemas.WeightAuto {
+		return Step{W: c.w}, nil
+	}
+	scaled := make([]float32, len(c.w))
+	for i, w := range c.w {
+		scaled[i] = float32(float64(w) * float64(c.weight))
+	}
+	return Step{W: scaled, Final: true, Of: c.visit + 1}, nil
+}
+
+// logarithms returns the weights before they are multiplied (p × k). Of an input the logarithms of its smoothed part of each class's counts,
+// less their mean; scaled so that each class has the same mean magnitude; multiplied by √(1 − H/log k), where H is the entropy of the class
+// given the input. The counts of H have one more row, of the classes' own parts, so that a rare input does not seem to tell more than it
+// does. The intercept has the logarithm of the classes' weights.
+func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
+	p, inputs, k := c.shape.Columns, c.shape.Penalised, c.shape.Classes
+	counts, err := sums.Shaped(schemas.FieldCounts, p, k)
+	if err != nil {
+		return nil, err
+	}
+	totals, all := make([]float64, k), 0.0
+	for i, n := range counts[:inputs*k] {
+		if n < 0 {
+			return nil, &NegativeCountError{Input: i / k, Class: i % k}
+		}
+		totals[i%k] += n
+	}
+	for _, n := range totals {
+		all += n
+	}
+	if !finite(all) {
+		return nil, &NotFiniteError{"the sum of the inputs"}
+	}
+	w, magnitudes := make([]float64, p*k), make([]float64, k)
+	for j := range p {
+		row := w[j*k : (j+1)*k]
+		for class := range row {
+			row[class] = math.Log(counts[j*k+class] + smoothing)
+			if j < inputs {
+				row[class] -= math.Log(totals[class] + smoothing*float64(inputs))
+			}
+		}
+		centre(row)
+		for class, v := range row {
+			if j < inputs {
+				magnitudes[class] += math.Abs(v) / float64(inputs)
+			}
+		}
+	}
+	mean := 0.0
+	for _, m := range magnitudes {
+		mean += m / float64(k)
+	}
+	full := make([]float32, p*k)
+	for j := range p {
+		tells := 1.0
+		if j < inputs {
+			tells = math.Sqrt(information(counts[j*k:(j+1)*k], totals, all))
+		}
+		for class, v := range w[j*k : (j+1)*k] {
+			if j < inputs && magnitudes[class] > 0 {
+				v *= mean / magnitudes[class] * tells
+			}
+			full[j*k+class] = float32(v)
+		}
+	}
+	return full, nil
+}
+
+// centre takes the mean away from values.
+func centre(values []float64) {
+	mean := 0.0
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for i := range values {
+		values[i] -= mean
+	}
+}
+
+// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. totals are those of all inputs, and all is their sum.
+func information(counts, totals []float64, all float64) float64 {
+	sum := 0.0
+	for class, n := range counts {
+		sum += n
+		if all > 0 {
+			sum += totals[class] / all
+		}
+	}
+	if sum == 0 || len(counts) < 2 {
+		return 0
+	}
+	entropy := 0.0
+	for class, n := range counts {
+		if part := (n + totals[class]/all) / sum; part > 0 {
+			entropy -= part * math.Log(part)
+		}
+	}
+	return max(1-entropy/math.Log(float64(len(counts))), 0)
+}
+
+// bestWeight returns the weight with the fewest wrong holdout rows; of several such, the one with the least loss.
+func bestWeight(sums schemas.Tensors[float64]) (schemas.Weight, error) {
+	weights := CountWeights()
+	tried, err := sums.Shaped(schemas.FieldTrials, len(weights), TrialFields)
+	if err != nil {
+		return 0, err
+	}
+	if tried[0] <= 0 {
+		return 0, NoTrialsError{}
+	}
+	best := 0
+	for i := range weights {
+		wrong, loss := tried[i*TrialFields+1], tried[i*TrialFields+2]
+		if least := tried[best*TrialFields+1]; wrong < least || wrong == least && loss < tried[best*TrialFields+2] {
+			best = i
+		}
+	}
+	return schemas.Weight(weights[best]), nil
+}

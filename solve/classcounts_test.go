@@ -1,0 +1,176 @@
+package solve
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// countSums returns the sums of the first visit of a stage whose weights are counted.
+func countSums(counts *mat.Dense) schemas.Tensors[float64] {
+	p, k := counts.Dims()
+	losses := make([]float64, schemas.Splits*schemas.LossFields)
+	losses[0] = 1 // Σw of the training rows
+	return schemas.Tensors[float64]{
+		schemas.Matrix(schemas.FieldSplits, schemas.Splits, schemas.LossFields, losses),
+		schemas.Matrix(schemas.FieldCounts, p, k, slices.Clone(counts.RawMatrix().Data)),
+	}
+}
+
+// trialSums returns the sums of the second visit: the wrong rows and the loss of each weight, of ten rows.
+func trialSums(wrong, loss func(weight float64) float64) schemas.Tensors[float64] {
+	var tried []float64
+	for _, weight := range CountWeights() {
+		tried = append(tried, 10, wrong(weight), loss(weight))
+	}
+	return append(countSums(mat.NewDense(1, 1, nil)), schemas.Matrix(schemas.FieldTrials, len(tried)/TrialFields, TrialFields, tried))
+}
+
+func countedFit(inputs, columns, k int, weight schemas.Weight) Fit {
+	stage := Defaults()
+	stage.Features.Weight = weight
+	return NewFit([]schemas.Stage{stage}, 0, false, Shape{Columns: columns, Penalised: inputs, Classes: k, Sparse: true, Counted: true}, &Buffer{})
+}
+
+// naiveBayes is nb_weights · entropy_weight^½ of the oracle sparse.py, a matrix at a time.
+func naiveBayes(counts *mat.Dense) *mat.Dense {
+	p, k := counts.Dims()
+	column := func(c int) float64 { return mat.Sum(counts.ColView(c)) }
+	logs := mat.NewDense(p, k, nil)
+	logs.Apply(func(_, c int, n float64) float64 { return math.Log((n + 0.01) / (column(c) + 0.01*float64(p))) }, counts)
+	means := mat.NewVecDense(p, nil)
+	means.MulVec(logs, mat.NewVecDense(k, slices.Repeat([]float64{1 / float64(k)}, k)))
+	logs.Apply(func(j, _ int, v float64) float64 { return v - means.AtVec(j) }, logs)
+	magnitudes := make([]float64, k)
+	for c := range k {
+		magnitudes[c] = mat.Norm(logs.ColView(c), 1) / float64(p)
+	}
+	all := mat.Sum(counts)
+	logs.Apply(func(j, c int, v float64) float64 {
+		entropy, sum := 0.0, mat.Sum(counts.RowView(j))+1
+		for class := range k {
+			q := (counts.At(j, class) + column(class)/all) / sum
+			entropy -= q * math.Log(math.Max(q, 1e-300))
+		}
+		return v / magnitudes[c] * floats.Sum(magnitudes) / float64(k) * math.Sqrt(math.Max(1-entropy/math.Log(float64(k)), 0))
+	}, logs)
+	return logs
+}
+
+func TestCountedWeights(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, shape := range [][2]int{{1, 2}, {7, 2}, {64, 20}, {65, 3}} {
+		p, k := shape[0], shape[1]
+		counts := mat.NewDense(p, k, nil)
+		counts.Apply(func(j, c int, _ float64) float64 { return float64(r.IntN(3)) * r.Float64() * float64(1+j%k*c) }, counts)
+		counts.Set(0, 0, 1) // so that one is not 0
+		fit := countedFit(p, p, k, 0.25)
+		if _, err := fit.Observe(0, Step{}, countSums(counts)); err != nil {
+			t.Fatal(err)
+		}
+		step, err := fit.Next()
+		if err != nil || !step.Final || step.Of != 1 || fit.Weight() != 0.25 || fit.Ridge() != 0 {
+			t.Fatalf("%+v, weight %v, ridge %v: %v", step.Final, fit.Weight(), fit.Ridge(), err)
+		}
+		want := naiveBayes(counts).RawMatrix().Data
+		for i, w := range step.W {
+			if math.Abs(float64(w)-want[i]/4) > 1e-6*(1+math.Abs(want[i])) {
+				t.Fatalf("%d inputs, %d classes: weight %d is %v, expected %v", p, k, i, w, want[i]/4)
+			}
+		}
+	}
+}
+
+// The intercept has the logarithms of the classes' weights. Inputs that occur as often in each class, and a class that has none, get finite weights.
+func TestCountedWeightsOfOddCounts(t *testing.T) {
+	counts := mat.NewDense(3, 3, []float64{
+		2, 2, 0,
+		0, 0, 0,
+		3, 1, 0, // the intercept
+	})
+	fit := countedFit(2, 3, 3, 1)
+	if _, err := fit.Observe(0, Step{}, countSums(counts)); err != nil {
+		t.Fatal(err)
+	}
+	step, _ := fit.Next()
+	for i, w := range step.W {
+		if !finite(float64(w)) {
+			t.Errorf("weight %d is %v", i, w)
+		}
+	}
+	if got, want := float64(step.W[6]-step.W[7]), math.Log(3.01/1.01); math.Abs(got-want) > 1e-6 {
+		t.Errorf("the first two classes differ by %v in the intercept, expected %v", got, want)
+	}
+	if step.W[0] != step.W[1] {
+		t.Errorf("an input that is as often in two classes has the weights %v", step.W[:2])
+	}
+}
+
+// The fewest wrong rows choose the weight, then the least loss, then the smallest weight.
+func TestCountedWeightIsChosen(t *testing.T) {
+	weights := CountWeights()
+	if weights[0] != 0 || !slices.IsSorted(weights) {
+		t.Fatalf("weights %v", weights)
+	}
+	at := weights[20]
+	none := func(float64) float64 { return 3 }
+	for name, test := range map[string]struct {
+		wrong, loss func(float64) float64
+		want        float64
+	}{
+		"errors":   {func(w float64) float64 { return math.Abs(w - at) }, func(w float64) float64 { return -w }, at},
+		"losses":   {none, func(w float64) float64 { return math.Abs(w - at) }, at},
+		"equal":    {none, none, 0},
+		"no sense": {none, func(w float64) float64 { return w }, 0},
+	} {
+		fit := countedFit(1, 1, 2, schemas.WeightAuto)
+		if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))); err != nil {
+			t.Fatal(err)
+		}
+		first, err := fit.Next()
+		if err != nil || first.Final {
+			t.Fatalf("%s: the first step ends the stage: %v", name, err)
+		}
+		if _, err := fit.Observe(1, first, trialSums(test.wrong, test.loss)); err != nil {
+			t.Fatal(err)
+		}
+		last, err := fit.Next()
+		if err != nil || !last.Final || last.Of != 2 || float64(fit.Weight()) != test.want {
+			t.Fatalf("%s: weight %v, expected %v: %v", name, fit.Weight(), test.want, err)
+		}
+		for i, w := range last.W {
+			if want := float32(float64(first.W[i]) * test.want); w != want {
+				t.Errorf("%s: weight %d is %v, expected %v", name, i, w, want)
+			}
+		}
+	}
+}
+
+func TestCountedRefusals(t *testing.T) {
+	fit := countedFit(1, 1, 2, schemas.WeightAuto)
+	var negative *NegativeCountError
+	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2}))); !errors.As(err, &negative) || negative.Input != 0 || negative.Class != 1 {
+		t.Errorf("counts below 0: %v", err)
+	}
+	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))); !errors.As(err, new(*NotFiniteError)) {
+		t.Errorf("counts that are not finite: %v", err)
+	}
+	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })
+	tried, _ := sums.Find(schemas.FieldTrials)
+	clear(tried.Data)
+	if _, err := fit.Observe(1, Step{}, sums); !errors.As(err, new(NoTrialsError)) {
+		t.Errorf("without holdout rows: %v", err)
+	}
+	empty := countSums(mat.NewDense(1, 2, []float64{1, 2}))
+	empty[0].Data[0] = 0
+	if _, err := fit.Observe(0, Step{}, empty); !errors.As(err, new(NoWeightError)) {
+		t.Errorf("without training rows: %v", err)
+	}
+}

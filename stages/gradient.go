@@ -1,0 +1,28 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Gradient is the kind of features that are all inputs of sparse rows, fitted a block of them at a time.
+const Gradient = "gradient"
+
+func gradient() kind {
+	return kind{
+		name: Gradient,
+		meaning: "the inputs of sparse rows themselves, fitted a block at a time: each pass after the first fits those with the largest gradient, by their own norm, of the inputs whose turn has not " +
+			"come, with the Gram matrix of the block. When all have had their turn, another round begins",
+		keys:       []key{{Key: schemas.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}}},
+		minSize:    1,
+		sparse:     true,
+		onlySparse: true,
+		inBlocks:   true,
+		defaults:   func(f *schemas.Features) { f.Size = 1000 },
+		describe: func(f schemas.Features) string {
+			return fmt.Sprintf("all columns in blocks of %d by %s", f.Size, f.Kind)
+		},
+		blockSize: func(_ schemas.Features, inputs int) (int, error) { return inputs, nil },
+	}
+}
