@@ -18,7 +18,7 @@ const (
 	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
 	FieldDiagonal   = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
 	FieldBounds     = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
-	FieldBlock      = "block"      // [n(n+1)/2]: Σ w x xᵀ over the inputs that are fitted next and the intercept, in the form of gram
+	FieldBlock      = "block"      // [n(n+1)/2]: Σ w x xᵀ over the inputs of a block and the intercept, in the form of gram; cross is then [n, k]
 	FieldResidual   = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
 	FieldSums       = "sums"       // [d]: Σ w x of the survey
 	FieldSquares    = "squares"    // [d]: Σ w x² of the survey

@@ -8,13 +8,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// blockwise fits the inputs of sparse rows a block at a time: the stagewise regression of the paper (section 3.3) on sparse features,
-// whose next block is the inputs with the largest gradient. A visit gives the gradient of all inputs, k values each, and the Gram matrix of the
-// block that the last visit's gradient has chosen. The fit moves the weights of the block, and of the intercept, by (L·S+λI)⁻¹ times their
-// gradient: to the minimum over them, if the loss is quadratic. λ applies to a whole weight, whichever round moves it. So J never rises.
-//
-// The gradient that chooses a block is the one before the last step. One that is a step newer would take another visit a block. On NEWS20 with
-// blocks of 1000 the order makes no difference of 0.1 points after a round.
+// blockwise fits the inputs of sparse rows a block at a time: the stagewise regression of the paper (section 3.3) on sparse features, whose next
+// block is the inputs with the largest gradient. A visit is one of two. One sums the gradient of all inputs, k values each, which chooses the next
+// blocks. The other sums the gradient and the Gram matrix of a block, and the fit moves the weights of the block, and of the intercept, by
+// (L·S+λI)⁻¹ times their gradient: to the minimum over them, if the loss is quadratic. λ applies to a whole weight, whichever round moves it. So J
+// never rises.
 type blockwise struct {
 	common
 	visit     int
@@ -22,8 +20,12 @@ type blockwise struct {
 	w         []float64 // p × k
 	norms     []float64 // Ê[x²] of each input
 	had       []bool    // the inputs that have had their turn in this round
-	block     []int32   // of the next visit
+	next      [][]int32 // the blocks of the next visits
 }
+
+// blocksPerGradient is how many blocks a gradient of all inputs chooses. With 1, the sums of half of the visits have megabytes. Measured on NEWS20 with
+// blocks of 1000, two rounds: the test error is 12.60 % with 1, 12.62 with 4, 12.60 with 8 and 12.62 with 16.
+const blocksPerGradient = 8
 
 func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
 	first := !b.opened
@@ -37,20 +39,20 @@ func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*E
 		}
 	}
 	weights, penalised, ridge := b.start(step)
+	b.visit, b.passes, b.w = v, b.passes+1, wide(weights)
+	e := &Evaluation{Number: b.passes, Objective: losses[schemas.Train].MeanLoss() + ridge}
+	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are of single precision
+	if b.objective = e.Objective; !finite(b.objective) {
+		return nil, &NotFiniteError{"J"}
+	}
+	if step.Block != nil {
+		return e, b.solve(step.Block, sums)
+	}
 	gradient, err := b.ridgeGradient(sums, penalised)
 	if err != nil {
 		return nil, err
 	}
-	b.visit, b.passes, b.w = v, b.passes+1, wide(weights)
-	e := &Evaluation{Number: b.passes, Objective: losses[schemas.Train].MeanLoss() + ridge}
-	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are of single precision
-	b.objective = e.Objective
-	if step.Block != nil {
-		if err := b.solve(step.Block, gradient, sums); err != nil {
-			return nil, err
-		}
-	}
-	b.block = b.choose(step.Block, gradient)
+	b.choose(gradient)
 	return e, nil
 }
 
@@ -69,7 +71,7 @@ func (b *blockwise) begin(sums schemas.Tensors[float64]) error {
 }
 
 // solve moves the weights of a block and of the intercept.
-func (b *blockwise) solve(block []int32, gradient []float64, sums schemas.Tensors[float64]) error {
+func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 	k, columns := b.shape.Classes, slices.Clone(block)
 	for j := b.shape.Penalised; j < b.shape.Columns; j++ {
 		columns = append(columns, int32(j))
@@ -79,15 +81,27 @@ func (b *blockwise) solve(block []int32, gradient []float64, sums schemas.Tensor
 	if err != nil {
 		return err
 	}
-	own := make([]float64, 0, n*k)
-	for _, j := range columns {
-		own = append(own, gradient[int(j)*k:(int(j)+1)*k]...)
+	cross, err := sums.Shaped(schemas.FieldCross, n, k)
+	if err != nil {
+		return err
 	}
 	metric, err := newPreconditioner(gram, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
 	if err != nil {
 		return fmt.Errorf("factor the Gram matrix of a block: %w", err)
 	}
-	step := metric.Solve(own, k)
+	gradient := make([]float64, n*k)
+	for i, j := range columns {
+		for c := range k {
+			gradient[i*k+c] = -cross[i*k+c] / b.weight
+			if i < len(block) {
+				gradient[i*k+c] += b.lambda * b.w[int(j)*k+c]
+			}
+			if !finite(gradient[i*k+c]) {
+				return &NotFiniteError{"the cross moment"}
+			}
+		}
+	}
+	step := metric.Solve(gradient, k)
 	for i, j := range columns {
 		for c := range k {
 			b.w[int(j)*k+c] -= step[i*k+c]
@@ -96,56 +110,62 @@ func (b *blockwise) solve(block []int32, gradient []float64, sums schemas.Tensor
 	for _, j := range block {
 		b.had[j] = true
 	}
+	if b.next = slices.DeleteFunc(b.next, func(due []int32) bool { return due[0] == block[0] }); len(b.next) == 0 && b.whole(block) {
+		b.next = [][]int32{block}
+	}
 	return nil
 }
 
-// choose returns the next block, given the gradient before the last one was solved: of the inputs that have not had their turn, those with the largest
-// norm of the gradient over that of the input, which is nearly the largest fall of J. Of equal ones the first are chosen.
-func (b *blockwise) choose(solved []int32, gradient []float64) []int32 {
-	var left []int32
-	for j, had := range b.had {
-		if !had {
-			left = append(left, int32(j))
+// whole reports whether a block has all inputs, so that no gradient has to choose the next.
+func (b *blockwise) whole(block []int32) bool {
+	return len(block) <= b.shape.AtATime && !slices.Contains(b.had, false) && len(block) == len(b.inputs())
+}
+
+// inputs returns the inputs that are not 0 in all training rows.
+func (b *blockwise) inputs() (inputs []int32) {
+	for j, norm := range b.norms {
+		if norm > 0 {
+			inputs = append(inputs, int32(j))
 		}
 	}
-	if len(left) == 0 { // another round; the gradient of what was solved is about 0
-		for j, norm := range b.norms {
-			if b.had[j] = norm == 0; norm == 0 {
-				continue
-			}
-			if _, just := slices.BinarySearch(solved, int32(j)); !just {
-				left = append(left, int32(j))
-			}
-		}
-		if len(left) == 0 && !b.link.Quadratic { // a block of all inputs, which another step moves further
-			left = slices.Clone(solved)
-		}
-	}
-	if len(left) > b.shape.AtATime {
-		k, falls := b.shape.Classes, make([]float64, len(b.norms))
+	return inputs
+}
+
+// choose finds the next blocks, given the gradient of all inputs: of those that have not had their turn, or of all in another round, those with the
+// largest norm of the gradient over that of the input, which is nearly the largest fall of J. Of equal ones the first are chosen.
+func (b *blockwise) choose(gradient []float64) {
+	left := slices.DeleteFunc(b.inputs(), func(j int32) bool { return b.had[j] })
+	if len(left) == 0 {
+		left = b.inputs()
 		for _, j := range left {
-			square := 0.0
-			for _, v := range gradient[int(j)*k : (int(j)+1)*k] {
-				square += v * v
-			}
-			falls[j] = square / (b.norms[j] + b.lambda)
+			b.had[j] = false
 		}
-		slices.SortStableFunc(left, func(i, j int32) int { return cmp.Compare(falls[j], falls[i]) })
-		left = left[:b.shape.AtATime]
-		slices.Sort(left)
 	}
-	return left
+	k, falls := b.shape.Classes, make([]float64, len(b.norms))
+	for _, j := range left {
+		square := 0.0
+		for _, v := range gradient[int(j)*k : (int(j)+1)*k] {
+			square += v * v
+		}
+		falls[j] = square / (b.norms[j] + b.lambda)
+	}
+	slices.SortStableFunc(left, func(i, j int32) int { return cmp.Compare(falls[j], falls[i]) })
+	b.next = nil
+	for block := range slices.Chunk(left, b.shape.AtATime) {
+		if len(b.next) < blocksPerGradient {
+			slices.Sort(block)
+			b.next = append(b.next, block)
+		}
+	}
 }
 
 func (b *blockwise) Next() (Step, error) {
 	step := Step{W: narrow(b.w)}
-	if b.passes >= b.stage.Passes || len(b.block) == 0 {
+	switch {
+	case b.passes >= b.stage.Passes:
 		step.Final, step.Of = true, b.visit+1
-		return step, nil
+	case len(b.next) > 0:
+		step.Block = b.next[0]
 	}
-	if !finite(b.objective) {
-		return step, &NotFiniteError{"J"}
-	}
-	step.Block = b.block
 	return step, nil
 }

@@ -28,7 +28,7 @@ type Shape struct {
 type Step struct {
 	W           []float32 // weights (p × k); nil in the record of a calibration
 	Calibration []float32 // calibration (3k × k); nil in all other records
-	// Block are the inputs whose Gram matrix the visit sums, ascending; nil: of none.
+	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all inputs.
 	Block []int32
 	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
 	Final  bool

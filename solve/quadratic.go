@@ -67,13 +67,9 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 		c.hd[i] -= q.gradient[i]
 	}
 	for _, e := range q.directions {
-		along := dots(c.d, e.hd, k)
-		for i := range c.d {
-			if f := along[i%k] / e.curvature[i%k]; e.curvature[i%k] > 0 {
-				c.d[i] -= f * e.d[i]
-				c.hd[i] -= f * e.hd[i]
-			}
-		}
+		lengths := quotients(dots(c.d, e.hd, k), e.curvature)
+		addByClass(c.d, lengths, e.d)
+		addByClass(c.hd, lengths, e.hd)
 	}
 	c.curvature = dots(c.d, c.hd, k)
 	slope := dots(q.gradient, c.d, k)
@@ -84,14 +80,34 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 		}
 		q.objective -= slope[class] * slope[class] / curvature / 2
 	}
-	for i := range c.d {
-		if curvature := c.curvature[i%k]; curvature > 0 {
-			length := slope[i%k] / curvature
-			q.w[i] -= length * c.d[i]
-			q.gradient[i] -= length * c.hd[i]
+	lengths := quotients(slope, c.curvature)
+	addByClass(q.w, lengths, c.d)
+	addByClass(q.gradient, lengths, c.hd)
+	q.directions = append(q.directions, c)
+}
+
+// quotients returns −a/b of each class, and 0 where b is not above 0.
+func quotients(a, b []float64) []float64 {
+	q := make([]float64, len(a))
+	for c, v := range b {
+		if v > 0 {
+			q[c] = -a[c] / v
 		}
 	}
-	q.directions = append(q.directions, c)
+	return q
+}
+
+// addByClass adds x (p × k) to dst, each column times the length of its class. Where the length is 0, x may hold anything.
+func addByClass(dst, lengths, x []float64) {
+	k := len(lengths)
+	for i := 0; i < len(dst); i += k {
+		to, from := dst[i:i+k:i+k], x[i:i+k:i+k]
+		for c, length := range lengths {
+			if length != 0 {
+				to[c] += length * from[c]
+			}
+		}
+	}
 }
 
 func (q *quadratic) Next() (Step, error) {
@@ -115,8 +131,11 @@ func (q *quadratic) Next() (Step, error) {
 // dots returns the inner products of the columns of two p × k matrices.
 func dots(a, b []float64, k int) []float64 {
 	sums := make([]float64, k)
-	for i, x := range a {
-		sums[i%k] += x * b[i]
+	for i := 0; i < len(a); i += k {
+		x, y := a[i:i+k:i+k], b[i:i+k:i+k]
+		for c := range sums {
+			sums[c] += x[c] * y[c]
+		}
 	}
 	return sums
 }

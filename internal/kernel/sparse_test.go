@@ -148,8 +148,8 @@ func BenchmarkSparse(b *testing.B) {
 	})
 }
 
-// The Gram matrix of some columns is that of the same columns of the matrix with its zeros.
-func TestGramSparse(t *testing.T) {
+// The Gram matrix of some columns, and their cross moment, are those of the same columns of the matrix with its zeros.
+func TestBlockSparse(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, cols := range []int{1, 63, 64, 65} {
 		for _, ones := range []bool{false, true} {
@@ -178,7 +178,20 @@ func TestGramSparse(t *testing.T) {
 					}
 				}
 			}
-			AddGramSparse(sum, q, x, at, weights)
+			residuals := random(x.Rows, 3, 5)
+			cross := make([]float64, q*3)
+			AddBlockSparse(sum, cross, q, x, at, residuals, weights)
+			for a, i := range chosen {
+				for c := range 3 {
+					want := 0.0
+					for row, w := range weights {
+						want += float64(w) * full.At(row, i) * float64(residuals.Row(row)[c])
+					}
+					if got := cross[a*3+c]; math.Abs(got-want) > 1e-5 {
+						t.Fatalf("%d columns, ones %v: the cross moment of column %d and class %d is %v, expected %v", cols, ones, i, c, got, want)
+					}
+				}
+			}
 			for a, i := range chosen {
 				for b, j := range chosen[:a+1] {
 					want := 0.0

@@ -13,7 +13,6 @@ import (
 // matrix. Sums are of double precision from the first row on: the rows of a tile have few columns in common.
 func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes, columns := &accumulate.Sum{}, p.visit.stage.Classes, p.visit.stage.Features.Size()
-	cross := sum.Field(schemas.FieldCross, columns, classes)
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
@@ -23,12 +22,14 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
 		p.measure(sum, b.Rows, p.score)
 		b.Rows.Residuals(p.score)
-		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
+		if n := p.visit.rows; n > 0 {
+			gram, cross := sum.Field(schemas.FieldBlock, n*(n+1)/2), sum.Field(schemas.FieldCross, n, classes)
+			kernel.AddBlockSparse(gram, cross, n, block, p.visit.inBlock, p.score, b.Fitted)
+		} else {
+			kernel.AddCrossSparse(p.buffers.Cross(sum, columns, classes), block, p.score, b.Fitted)
+		}
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)
-		}
-		if n := p.visit.rows; n > 0 {
-			kernel.AddGramSparse(sum.Field(schemas.FieldBlock, n*(n+1)/2), n, block, p.visit.inBlock, b.Fitted)
 		}
 		sum.Count(b.Examples, b.Checksum)
 	}

@@ -27,9 +27,9 @@ type stageVisit struct {
 	update    bool // the visit sums the Gram matrix alone, or all but the Gram matrix
 	gramAlone bool // of an update: the first
 	ahead     bool // of an update: the stage is not yet due, so the batches have the blocks of another
-	// of a stage that is fitted in blocks, whose Gram matrix the visit sums:
-	inBlock []int32 // the row of each input in the Gram matrix of the block; −1: it has none
-	rows    int     // of that matrix
+	// of a visit to a block of a stage that is fitted in blocks:
+	inBlock []int32 // the row of each input in the sums of the block; −1: it has none
+	rows    int     // of these sums
 }
 
 // stageVisit returns a visit to a stage with the weights that it is made with.
@@ -56,7 +56,7 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 	return s, s.readBlock(w.chain)
 }
 
-// readBlock finds the inputs whose Gram matrix the visit sums.
+// readBlock finds the inputs that the visit is about, if it is not about all.
 func (v *stageVisit) readBlock(chain *run.Chain) error {
 	weights, _ := chain.WeightsFor(v.Visit)
 	if weights == nil {
@@ -178,6 +178,7 @@ func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *out
 		return nil, err
 	} else {
 		buffers.Put(o.sum)
+		buffers.PutCross(o.sum)
 	}
 	if o.segment < segments-1 {
 		return nil, nil
@@ -213,7 +214,9 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 		w.stackTerms(sum, v.Visit)
 	}
 	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
-	return publish(ctx, w, r.Record())
+	err := publish(ctx, w, r.Record())
+	w.buffers.PutCross(sum)
+	return err
 }
 
 // publishGram takes the Gram matrix out of the sums, and writes it as a record of its own. A partition without rows in the
