@@ -114,7 +114,7 @@ class Bench:
         train = ", ".join(os.path.join(ROOT, ".demo", "mnist", f"train-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
         config = os.path.join(WORK, "chain.yaml")
         with open(config, "w") as f:
-            f.write(f"name: chain\ndata_dir: {data}\nexamples: {{format: idx, train: [{train}]}}\nprepare: {{scale: unit, pca: 50}}\n"
+            f.write(f"name: chain\ndata_dir: {data}\nsegment: 1\nexamples: {{format: idx, train: [{train}], partitions: 1}}\nprepare: {{scale: unit, pca: 50}}\n"
                     f"stages: [{{features: {{kind: rff, size: {columns}, bandwidth_scale: 2}}, link: softmax, ridge: 1e-4, repeat: {blocks}}}]\n"
                     f"retrain: {{rows: {rows}, refresh: {refresh}, full: {{growth: 0}}}}\n")
         call([BINARY, "run", "-c", config, "--until", "end", "--quiet", "--report", report])
