@@ -1,5 +1,10 @@
 package schemas
 
+import (
+	"bytes"
+	"strconv"
+)
+
 // KindLedger is the kind of a [Ledger] document.
 const KindLedger Kind = "ledger"
 
@@ -49,6 +54,23 @@ type Place struct {
 	Withheld bool `json:"withheld,omitempty"`
 	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
 	Manifest int64 `json:"manifest,omitempty"`
+}
+
+// LedgerBefore returns Before of a ledger that is JSON, the whole that [Documents] returns. If it is the first field, as in [Ledger.Messages], the rest
+// is not looked at. An error wraps [ErrDamaged].
+func LedgerBefore(m Message) (int64, error) {
+	if rest, ok := bytes.CutPrefix(m.Value, []byte(`{"before":`)); ok {
+		if number, _, ok := bytes.Cut(rest, []byte(",")); ok {
+			if before, err := strconv.ParseInt(string(number), 10, 64); err == nil {
+				return before, nil
+			}
+		}
+	}
+	l, err := DecodeJSON[Ledger](m)
+	if err != nil {
+		return 0, err
+	}
+	return l.Before, nil
 }
 
 // Messages encodes the ledger for the plans topic. The error is a *[DocumentError].

@@ -19,7 +19,8 @@ install_packages() {
   local log status=0
   log=$(mktemp)
   if command -v apt-get >/dev/null; then
-    install_by_apt "$1" >"$log" 2>&1 || status=$?
+    # Only one at a time: apt-get update does not wait for another.
+    (flock 9 && install_by_apt "$1") 9>"${TMPDIR:-/tmp}/stagewise-apt-$(id -u)" >"$log" 2>&1 || status=$?
   elif [ -n "$2" ] && command -v brew >/dev/null; then
     # shellcheck disable=SC2086 # a list of names
     HOMEBREW_NO_AUTO_UPDATE=1 brew install $2 >"$log" 2>&1 || status=$?

@@ -142,7 +142,12 @@ func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
 
 // latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after
 // itself is none: its writer had read messages that an unclean election of a leader has lost since.
-func latestLedger(messages []Message) (latest *schemas.Ledger) {
+func latestLedger(messages []Message) *schemas.Ledger {
+	type written struct {
+		schemas.Message
+		offset, before int64
+	}
+	var all []written
 	var documents schemas.Documents
 	for _, m := range messages {
 		if m.Kind() != schemas.KindLedger || m.Value == nil {
@@ -152,11 +157,17 @@ func latestLedger(messages []Message) (latest *schemas.Ledger) {
 		if err != nil || !ok {
 			continue
 		}
-		if l, err := schemas.DecodeJSON[schemas.Ledger](whole); err == nil && l.Before <= m.Offset && (latest == nil || l.Before >= latest.Before) {
-			latest = l
+		if before, err := schemas.LedgerBefore(whole); err == nil {
+			all = append(all, written{whole, m.Offset, before})
 		}
 	}
-	return latest
+	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.before, b.before) })
+	for _, w := range slices.Backward(all) { // of many only the latest is decoded whole
+		if l, err := schemas.DecodeJSON[schemas.Ledger](w.Message); err == nil && l.Before <= w.offset {
+			return l
+		}
+	}
+	return nil
 }
 
 // restore makes l what a ledger on the topic says, and adds the messages that come after what that covers and before an offset.

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import links
 from .classifier import Classifier, Given, Labels, Predictions
 from .errors import DamagedError
 from .preparation import Preparation
+from .sparse import SparseBlock, SparseLayout, SparsePreparation
 from .stage import Block, Pass, Stage
 from .table import Layout
 from .task import Task
@@ -42,16 +44,19 @@ class Model(Classifier):
         self.manifest = manifest
         self._drawn: Any = (_maps(plan), digest_of(preparation.values()))
         if before is not None and before._drawn == self._drawn:
-            self._preparation: Preparation = before._preparation
+            self._preparation: Preparation | SparsePreparation = before._preparation
             blocks = [stage.block for stage in before._stages]
+        elif "factors" in preparation:
+            self._preparation = sparse = SparsePreparation(plan, preparation)
+            blocks = [SparseBlock(plan, number, sparse, links.named(stage["link"])) for number, stage in enumerate(plan["stages"])]
         else:
-            self._preparation = Preparation(plan, preparation)
-            blocks = [Block(plan, number, self._preparation) for number in range(len(plan["stages"]))]
+            self._preparation = dense = Preparation(plan, preparation)
+            blocks = [Block(plan, number, dense) for number in range(len(plan["stages"]))]
         if not blocks or len(passes) != len(blocks):
             raise DamagedError(f"weights of {len(passes)} stages, the plan has {len(blocks)}")
         classes = len(self._preparation.labels)
         self._stages: list[Stage] = [Stage(block, classes, stage) for block, stage in zip(blocks, passes, strict=True)]
-        self._layout = Layout(manifest, self._preparation.width)
+        self._layout: Any = SparseLayout(manifest) if "factors" in preparation else Layout(manifest, self._preparation.width)
         if self._layout.columns and sum(c.features for c in self._layout.columns) != self._preparation.width:
             raise DamagedError(f"{self._preparation.width} features, the columns of the manifest have another number")
         self._classes = np.array(self._preparation.labels)
@@ -127,7 +132,7 @@ class Model(Classifier):
             answers[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
         return answers
 
-    def _probabilities(self, raw: Matrix) -> Matrix:
+    def _probabilities(self, raw: Any) -> Matrix:
         inputs = self._preparation.apply(raw)
         score = np.zeros((len(raw), len(self._classes)), dtype=np.float32)
         link, last = self._stages[0].link, self._stages[-1]

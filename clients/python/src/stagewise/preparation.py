@@ -23,8 +23,6 @@ class Preparation:
         options = plan["prepare"]
         if options["scale"] not in ("none", "standard", "unit"):
             raise DamagedError(f"prepare.scale is {options['scale']!r}, expected none, standard or unit")
-        if "factors" in tensors:
-            raise ValueError("the model was trained on sparse rows, which this package does not predict yet: stagewise predict does")
         self._unit = options["scale"] == "unit"
         self._center = shaped(tensors, "center", -1)
         self.width = len(self._center)  # d

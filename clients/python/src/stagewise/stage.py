@@ -54,7 +54,7 @@ class Block:
 class Stage:
     """A block with its weights."""
 
-    def __init__(self, block: Block, classes: int, passes: Sequence[Pass]) -> None:
+    def __init__(self, block: Any, classes: int, passes: Sequence[Pass]) -> None:
         if not block.link.learnt and len(passes) != 1:
             raise DamagedError(f"{len(passes)} passes of a stage whose link is {block.link.name}, expected one")
         for one in passes:

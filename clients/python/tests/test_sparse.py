@@ -1,0 +1,51 @@
+import unittest
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from stagewise.sparse import SparseLayout, SparseRows
+from stagewise.words import Words
+
+
+def manifest(text: str = "") -> dict[str, object]:
+    options: dict[str, object] = {"text": text, "word_columns": 1 << 18, "word_phrases": 2} if text else {}
+    return {"plan": {"input": options}}
+
+
+class Rows(unittest.TestCase):
+    def test_products_are_those_of_the_rows_with_their_zeros(self) -> None:
+        random = np.random.default_rng(1)
+        for n in (0, 1, 63, 64, 65):
+            dense = random.standard_normal((n, 7)) * (random.random((n, 7)) < 0.2)
+            weights = random.standard_normal((8, 3)).astype(np.float32)
+            rows = SparseLayout(manifest()).features(dense)
+            ones = SparseRows(rows.starts, rows.columns, rows.values, ones=True)
+            np.testing.assert_allclose(ones @ weights, dense @ weights[:7] + weights[7], atol=1e-5)
+            np.testing.assert_allclose(rows[2:9] @ weights[:7], (dense @ weights[:7])[2:9], atol=1e-5)
+
+    def test_what_is_no_row_says_so(self) -> None:
+        layout, texts = SparseLayout(manifest()), SparseLayout(manifest("message"))
+        for rows, message in (
+            (csr_matrix([[0, 0], [np.nan, 1]]), "row 1, feature 0: nan is not a finite float32"),
+            ([[0, 1e300]], "row 0, feature 1: inf is not a finite float32"),
+            (["a text"], "expected a sparse matrix of scipy, or rows of numbers"),
+            ([1, 2], "expected a sparse matrix of scipy, or rows of numbers"),
+        ):
+            with self.subTest(message), np.errstate(over="ignore"), self.assertRaisesRegex(ValueError, message):
+                layout.features(rows)
+        with self.assertRaisesRegex(ValueError, "row 1: 2 is no text"):
+            texts.features(["one", 2])
+        with self.assertRaisesRegex(TypeError, "expected a list of texts"):
+            texts.features("a text")
+        with self.assertRaisesRegex(ValueError, "row 1: 'utf-8' codec can't encode"):
+            texts.features(["one", "\ud800"])
+
+    def test_words_are_counted_with_the_phrases_that_they_make(self) -> None:
+        counts = Words(1 << 40, 2).count("to be, or not to be")
+        self.assertEqual(sorted(counts.values()), [1, 1, 1, 1, 1, 2, 2, 2])  # or, not; be or, or not, not to; to, be; to be
+        self.assertEqual(Words(1 << 40, 1).count("TO be"), Words(1 << 40, 1).count("be—to"))
+        self.assertEqual(Words(1, 1).count("a b c"), {0: 3})
+
+
+if __name__ == "__main__":
+    unittest.main()
