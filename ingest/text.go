@@ -121,6 +121,21 @@ func (c *counter) appendTo(rows *schemas.SparseRows) {
 	rows.Ends = append(rows.Ends, len(rows.Values))
 }
 
+// WordCounts counts the words of texts, as the examples of a model were counted. [NewWordCounts] makes WordCounts. It is not safe for concurrent use.
+type WordCounts struct{ words counter }
+
+// NewWordCounts returns WordCounts that count as t says, which must have passed [Options.Check].
+func NewWordCounts(t Text) *WordCounts { return &WordCounts{counter{Text: t}} }
+
+// Append appends the counts of a text as a row. It is an error if the text is not UTF-8.
+func (w *WordCounts) Append(rows *schemas.SparseRows, text string) error {
+	if err := w.words.count(text); err != nil {
+		return err
+	}
+	w.words.appendTo(rows)
+	return nil
+}
+
 // FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923). Package hash/fnv can't go on from a hash.
 const (
 	hashOffset = 14695981039346656037

@@ -1,6 +1,10 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas"
+)
 
 // Predict returns the most probable label of one row of raw features (d). It writes the probability of each label (k), in the order of
 // [Model.Labels], into probabilities, unless that is nil. A missing feature is NaN. Any number of goroutines may call it at the same time. It
@@ -29,6 +33,14 @@ func (m *Model) Probabilities(probabilities, rows []float32) {
 	p.raw.Reshape(n, m.Width())
 	copy(p.raw.Data, rows)
 	copy(probabilities, p.Probabilities(p.raw).Data)
+}
+
+// ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
+func (m *Model) ProbabilitiesSparse(probabilities []float32, rows *schemas.SparseRows) {
+	mustHave("probabilities", len(probabilities), rows.Len()*len(m.Labels()))
+	p := m.borrow()
+	defer m.predictors.Put(p)
+	copy(probabilities, p.ProbabilitiesSparse(rows).Data)
 }
 
 // borrow returns a predictor that nobody uses. The caller puts it back into the pool.

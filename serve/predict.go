@@ -49,13 +49,18 @@ type predictions struct {
 
 // add adds the answer to n rows of features (n × d), by a model. limit is how many rows there may be.
 func (p *predictions) add(m *model.Model, features []float32, n, limit int) error {
+	return p.extend(m, n, limit, func(added []float32) { m.Probabilities(added, features[:n*m.Width()]) })
+}
+
+// extend adds the answer to n rows, whose probabilities (n × k) predict writes. limit is how many rows there may be.
+func (p *predictions) extend(m *model.Model, n, limit int, predict func(added []float32)) error {
 	if len(p.classes)+n > limit {
 		return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", limit)
 	}
 	k, from := len(m.Labels()), len(p.probabilities)
 	p.probabilities = slices.Grow(p.probabilities, n*k)[:from+n*k]
 	added := p.probabilities[from:]
-	m.Probabilities(added, features[:n*m.Width()])
+	predict(added)
 	for i := range n {
 		row, best := added[i*k:(i+1)*k], 0
 		for c, v := range row {
@@ -109,9 +114,14 @@ func (s *Server) answer(ctx context.Context, work *workspace, body []byte, sent,
 	p := &work.predictions
 	p.version, p.classes, p.probabilities = v.Manifest.Version, p.classes[:0], p.probabilities[:0]
 	p.numbers, p.given = v.predictsNumbers(), v.given()
-	if sent == typeArrow {
+	switch {
+	case v.Sparse() && sent == typeArrow:
+		err = refuse(http.StatusUnsupportedMediaType, "Content-Type %s: the model was trained on sparse rows: expected %s", sent, typeJSON)
+	case v.Sparse():
+		err = work.addSparse(ctx, v, body, s.options.MaxRows)
+	case sent == typeArrow:
 		err = p.addArrow(ctx, v, body, s.options.MaxRows, int(s.options.MaxBody))
-	} else {
+	default:
 		err = work.addJSON(ctx, v, body, s.options.MaxRows)
 	}
 	if err != nil {

@@ -227,9 +227,11 @@ func (s *Server) version() (*version, error) {
 		return v, nil
 	}
 	v := &version{Model: m, options: ingest.TrainedOn(m.Manifest.Plan), quoted: quote(m.Labels())}
-	var err error
-	if v.places, err = ingest.NewPlaces(v.options, ingest.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
-		return nil, err
+	if !m.Sparse() { // whose columns are numbers
+		var err error
+		if v.places, err = ingest.NewPlaces(v.options, ingest.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
+			return nil, err
+		}
 	}
 	s.newest.Store(v)
 	return v, nil
