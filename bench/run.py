@@ -87,7 +87,7 @@ class Bench:
 
     # stagewise itself
 
-    def train(self, name, *settings, cores=None, config="examples/mnist.yaml", flags=()):
+    def train(self, name, *settings, cores=None, config="examples/mnist.yaml", flags=(), env=None):
         """Makes one run from files to weights. Its curve has the seconds since the plan and the test error, after each pass."""
         data = os.path.join(WORK, "data")
         shutil.rmtree(data, ignore_errors=True)
@@ -95,7 +95,7 @@ class Bench:
         command = [BINARY, "train", "-c", config, "--log", "json", "--report", report, "--set", f"data_dir={data}", *flags]
         for s in settings:
             command += ["--set", s]
-        done = call(pinned(command, cores))
+        done = call(pinned(command, cores), env=env)
         with open(report) as f:
             r = json.load(f)
         events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
@@ -122,10 +122,10 @@ class Bench:
             r = json.load(f)
         return self.keep(name, {"rows": r["rows"], "seconds": r["seconds"], "rows_per_second": round(r["rows_per_second"]), "error": r["prequential_error"]})
 
-    def floor(self, name, passes, gram_rows, link, cores=None, own=True):
+    def floor(self, name, passes, gram_rows, link, cores=None, own=True, classes=10, env=None):
         """Measures the kernel floor; with own, the products with few columns use the program's loops, which are faster than a BLAS."""
-        command = floor_command(passes, gram_rows, link, own)
-        parts = json.loads(call(pinned(command, cores)).stdout)["seconds"]
+        command = floor_command(passes, gram_rows, link, own, "-classes", str(classes))
+        parts = json.loads(call(pinned(command, cores), env=env).stdout)["seconds"]
         return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
     def beside(self, name, passes, gram_rows):
@@ -169,9 +169,13 @@ PAPER, AUTO = ["stages.0.method=paper", "stages.0.passes=12"], ["stages.0.passes
 IDENTITY = ["stages.0.link=identity", "stages.0.passes=1", "stages.0.ridge=1e-5"]
 
 
+# the runs that are compared with the calls of BLAS and vector functions that they can't do without
+FLOORS = (("paper", PAPER, ALL, "softmax"), ("auto", AUTO, 10_000, "softmax"), ("identity", IDENTITY, ALL, "identity"))
+
+
 def floors(b):
     for _ in range(b.repeat):
-        for name, settings, rows, link in (("paper", PAPER, ALL, "softmax"), ("auto", AUTO, 10_000, "softmax"), ("identity", IDENTITY, ALL, "identity")):
+        for name, settings, rows, link in FLOORS:
             run = b.train(name, *settings)
             passes = [s[0] for s in run["stages"]]
             floor, own = b.floor(name + " floor", passes, rows, link, own=False), b.floor(name + " own floor", passes, rows, link)
@@ -256,6 +260,55 @@ def memory(b):
                            "--set", "stages.0.passes=4", "--set", f"stages.0.repeat={stages}"])
             b.keep(f"memory, {stages} stages", {"bytes": bytes_})
             say(f"{stages} stages with memory: 1GiB: {bytes_ / 2**30:.2f} GiB")
+
+
+def instructions(b):
+    """Measures the same with AVX2 beside AVX-512, where the machine has both: our loops, and an OpenBLAS that takes the processor for a Haswell. And
+    runs with more classes."""
+    if b.machine["vector"] != "avx512":
+        say(f"the vector instructions are {b.machine['vector']}: there are no others to compare them with")
+        return
+    haswell = {**os.environ, "STAGEWISE_VECTOR": "avx2", "OPENBLAS_CORETYPE": "Haswell"}
+    model = os.path.join(WORK, "haswell.model")
+    for _ in range(b.repeat):
+        for name, settings, rows, link in FLOORS:
+            run = b.train(f"avx2, {name}", *settings, env=haswell)
+            floor = b.floor(f"avx2, {name} floor", [s[0] for s in run["stages"]], rows, link, own=False, env=haswell)
+            say(f"AVX2, {name}: {run['seconds']:.2f} s, {run['error']:.2f} %; floor {floor['seconds']:.2f} s")
+        b.train("demo", flags=["--model", model])
+        b.train("avx2, demo", env=haswell)
+        for name, own in (("avx2, predict floor", False), ("avx2, predict own floor", True)):
+            out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0"), env=haswell).stdout
+            b.keep(name, {"seconds": json.loads(out)["seconds"]["total"]})
+        began = time.perf_counter()
+        call(pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0"), env=haswell)
+        b.keep("avx2, predict", {"seconds": time.perf_counter() - began})
+        for classes in (26, 100):
+            run = b.train(f"{classes} classes", config=labelled(classes))
+            floor = b.floor(f"{classes} classes floor", [s[0] for s in run["stages"]], 10_000, "softmax", own=False, classes=classes)
+            say(f"{classes} classes: {run['seconds']:.2f} s; floor {floor['seconds']:.2f} s")
+
+
+def labelled(classes):
+    """Writes made-up labels for MNIST, the digit and ten times the sum of some pixels, and returns the path of a configuration with them."""
+    mnist, folder = os.path.join(ROOT, ".demo", "mnist"), os.path.join(WORK, f"classes-{classes}")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(ROOT, "examples", "mnist.yaml")) as f:
+        text = f.read().replace("../.demo/mnist", mnist)
+    for part in ("train", "t10k"):
+        with open(os.path.join(mnist, f"{part}-images-idx3-ubyte"), "rb") as f:
+            pixels = np.frombuffer(f.read()[16:], np.uint8).reshape(-1, 784)
+        with open(os.path.join(mnist, f"{part}-labels-idx1-ubyte"), "rb") as f:
+            raw = f.read()
+        made = (np.frombuffer(raw[8:], np.uint8) + 10 * (pixels[:, 300:400].astype(int).sum(axis=1) // 64)) % classes
+        name = os.path.join(folder, f"{part}-labels-idx1-ubyte")
+        with open(name, "wb") as f:
+            f.write(raw[:8] + made.astype(np.uint8).tobytes())
+        text = text.replace(os.path.join(mnist, f"{part}-labels-idx1-ubyte"), name)
+    path = os.path.join(WORK, f"classes-{classes}.yaml")
+    with open(path, "w") as f:
+        f.write(text)
+    return path
 
 
 def twice():
@@ -376,6 +429,14 @@ def rows(b):
     at_least("ingest, idx to Arrow on the topic", statistics.median(features / run["ingest_seconds"] for run in b.raw["auto"]), 200, 0, " MB/s")
     at_least(f"`predict`, 10 × 1024, one core ({ALL / b.median('predict'):,.0f} rows/s): floor of its products ÷ time", b.ratio("predict floor", "predict"), 0.7)
     table.append(("the same, the floor of our own loops", f"{b.ratio('predict own floor', 'predict'):.2f}", "stated", ""))
+    if "avx2, auto" in b.raw:
+        for name, _, _, _ in FLOORS:
+            at_most(f"AVX2: `train`, {name} ÷ kernel floor ({b.median('avx2, ' + name):.1f} s ÷ {b.median('avx2, ' + name + ' floor'):.1f} s)", b.ratio("avx2, " + name, f"avx2, {name} floor"), 1.35)
+        at_most("AVX2 ÷ AVX-512, the demo's run", b.ratio("avx2, demo", "demo"), 1.25)
+        at_least("AVX2: `predict`, 10 × 1024, one core: floor of its products ÷ time", b.ratio("avx2, predict floor", "avx2, predict"), 0.7)
+        for classes in (26, 100):
+            at_most(f"{classes} classes (made-up labels), 10 × 1024, softmax ÷ kernel floor ({b.median(f'{classes} classes'):.1f} s ÷ {b.median(f'{classes} classes floor'):.1f} s)",
+                    b.ratio(f"{classes} classes", f"{classes} classes floor"), 1.4)
     return table + (streams(b) if "stream, river" in b.raw else [])
 
 
@@ -477,7 +538,7 @@ def machine():
     }
 
 
-PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "peers": peers, "stream": stream}
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "stream": stream}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

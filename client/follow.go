@@ -58,7 +58,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			failed = ""
 			f.drop(asked, missing)
 		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
-			if err := f.take(ctx, place); err != nil {
+			if err := f.take(ctx, asked, place); err != nil {
 				failed = place.Run
 				f.say(err)
 			} else {
@@ -94,8 +94,8 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	}
 }
 
-// take makes the version at a place the model, unless it is that already.
-func (f *Follower) take(ctx context.Context, place schemas.Place) error {
+// take makes the version at a place the model, unless it is that already. asked is as of confirm.
+func (f *Follower) take(ctx context.Context, asked time.Time, place schemas.Place) error {
 	before := f.model.Load()
 	if before != nil && before.Manifest.Run == place.Run {
 		return nil
@@ -105,25 +105,28 @@ func (f *Follower) take(ctx context.Context, place schemas.Place) error {
 		return err
 	}
 	m.Predict(make([]float32, m.Width()), nil) // makes the random draws, for which the first prediction would wait
-	f.offer(m, written)
+	f.offer(m, written, asked)
 	return nil
 }
 
 // drop notes that there is no version to have, and that the brokers were asked, if they were.
 func (f *Follower) drop(asked time.Time, missing error) {
 	if f.model.Load() != nil {
-		f.offer(nil, time.Time{})
+		f.offer(nil, time.Time{}, asked)
 	}
 	f.confirm(asked)
 	f.say(missing)
 }
 
-// offer makes m the model.
-func (f *Follower) offer(m *model.Model, written time.Time) {
+// offer makes m the model. asked is as of confirm: whoever sees the model sees that too.
+func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.model.Store(m)
 	f.written = written
+	if !asked.IsZero() {
+		f.confirmed = asked
+	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 	if m != nil {

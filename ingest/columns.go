@@ -154,13 +154,13 @@ func (l *layout) finish() error {
 	return nil
 }
 
-// rowBytes returns how many bytes of a message a row with this label takes. It returns an error if not even a message of this row alone
-// holds it.
-func (l *layout) rowBytes(label string) (int, error) {
-	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + l.listBytes(label) + sparseValueBytes*len(l.words.places)
+// rowBytes returns how many bytes of a message a row with this label and so many values, if it is sparse, takes. It returns an error if not even a
+// message of this row alone holds it.
+func (l *layout) rowBytes(label string, values int) (int, error) {
+	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + l.listBytes(label) + sparseValueBytes*values
 	if len(l.tableText)+row > maxBatchBytes {
 		long := "label"
-		if len(l.words.places) > 0 {
+		if values > 0 {
 			long = "text"
 		}
 		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its %s is too long", schemas.MaxMessage, long)

@@ -72,6 +72,7 @@ type tableReader struct {
 	block   schemas.ExampleRows
 	emitted int // rows of the block that were in a batch
 	batch   schemas.ExampleRows
+	sparse  schemas.SparseRows // of the batch, if rows are sparse; layout has those of the block
 }
 
 // tableLabel is the column of the label, if no key says another.
@@ -80,7 +81,7 @@ const tableLabel = "label"
 // tableFormat returns a format whose files are tables.
 func tableFormat(f format, open func(*content) (table, error)) format {
 	f.files, f.label = 1, tableLabel
-	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.columns", "words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
 	f.open = func(files []*content, o Options) (reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -109,6 +110,9 @@ func tableFormat(f format, open func(*content) (table, error)) format {
 		r, err := openTable(c, o, open)
 		if err != nil {
 			return nil, err
+		}
+		if o.Text != "" {
+			return r, r.layText(want)
 		}
 		if want.Columns != nil && !r.hasList(want.Width) {
 			err = r.layByName(want.Columns, "")
@@ -166,6 +170,8 @@ func (r *tableReader) checkTypes() error {
 			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row", f.typ))
 		case c.role == category && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text or whole numbers", f.typ))
+		case c.role == counted && f.kind != text:
+			return r.fail(i, fmt.Errorf("texts of type %s: expected text", f.typ))
 		case c.role == weight && !isNumber:
 			return r.fail(i, fmt.Errorf("weights of type %s: expected numbers", f.typ))
 		case c.role == feature && !isNumber && f.kind != list:
@@ -182,6 +188,29 @@ func (r *tableReader) checkTypes() error {
 		return r.fail(lists, fmt.Errorf("a list of features beside %d other columns: expected one list of all features, or a column for each", features-1))
 	}
 	return nil
+}
+
+// layText finds the column of texts among rows to predict: that with the name or the number of training, or the only one that has text.
+func (r *tableReader) layText(want Features) error {
+	if err := r.checkTextModel(r.name, want); err != nil {
+		return err
+	}
+	r.ignoreAll()
+	at, err := r.column(r.options.Text)
+	if err != nil {
+		var texts []int
+		for i, f := range r.fields {
+			if f.kind == text {
+				texts = append(texts, i)
+			}
+		}
+		if len(texts) != 1 {
+			return err
+		}
+		at = texts[0]
+	}
+	r.text, r.cells[at].role = at, counted
+	return r.checkTypes()
 }
 
 // otherwise says what to do with a column of this kind that can't be a feature.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make bench: measures stagewise, its kernel floor and its peers on this machine. Arguments go to bench/run.py.
+# make bench: measures stagewise, its kernel floor and its peers on this machine. Arguments go to bench/run.py, or to another PROGRAM.
 # It installs what it needs: a fast BLAS, MNIST, Python packages in .demo/bench, liblinear, Java.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,4 +34,4 @@ if ! cmp -s bench/requirements.txt .demo/bench/requirements.txt; then
 fi
 go build -o bin/stagewise ./cmd/stagewise
 go build -o .demo/bench/floor ./bench/floor
-exec "$python" bench/run.py "$@"
+exec "$python" "${PROGRAM:-bench/run.py}" "$@"

@@ -115,9 +115,9 @@ func (s *Server) answer(ctx context.Context, work *workspace, body []byte, sent,
 	p.version, p.classes, p.probabilities = v.Manifest.Version, p.classes[:0], p.probabilities[:0]
 	p.numbers, p.given = v.predictsNumbers(), v.given()
 	switch {
-	case v.Sparse() && sent == typeArrow:
+	case v.Sparse() && sent == typeArrow && v.options.Text == "":
 		err = refuse(http.StatusUnsupportedMediaType, "Content-Type %s: the model was trained on sparse rows: expected %s", sent, typeJSON)
-	case v.Sparse():
+	case v.Sparse() && sent == typeJSON:
 		err = work.addSparse(ctx, v, body, s.options.MaxRows)
 	case sent == typeArrow:
 		err = p.addArrow(ctx, v, body, s.options.MaxRows, int(s.options.MaxBody))
@@ -175,12 +175,17 @@ func (w *workspace) addJSON(ctx context.Context, v *version, body []byte, limit 
 
 // addArrow adds the answer to rows of Arrow. unpacked is how many bytes a compressed batch may have.
 func (p *predictions) addArrow(ctx context.Context, v *version, body []byte, limit, unpacked int) error {
-	want := ingest.Features{Width: v.Width(), Columns: v.Columns()}
+	want := ingest.Features{Width: v.Width(), Columns: v.Columns(), Sparse: v.Sparse()}
 	for rows, err := range ingest.Stream(ctx, "the request", body, unpacked, v.options, want) {
 		if err != nil {
 			return unusable(err)
 		}
-		if err := p.add(v.Model, rows.Floats, rows.Rows, limit); err != nil {
+		if rows.Sparse != nil {
+			err = p.extend(v.Model, rows.Rows, limit, func(added []float32) { v.ProbabilitiesSparse(added, rows.Sparse) })
+		} else {
+			err = p.add(v.Model, rows.Floats, rows.Rows, limit)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -3,12 +3,19 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/link"
@@ -97,6 +104,25 @@ func TestTextsOfJSON(t *testing.T) {
 		if err := words.Append(&rows, text); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var stream bytes.Buffer
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "from", Type: arrow.PrimitiveTypes.Int64}, {Name: "message", Type: arrow.BinaryTypes.String}}, nil))
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3}, nil)
+	b.Field(1).(*array.StringBuilder).AppendValues([]string{`Buy now, buy "cheap"`, "", "naïve"}, nil)
+	record := b.NewRecord()
+	defer record.Release()
+	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
+	if err := errors.Join(w.Write(record), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	asked := httptest.NewRequest("POST", "/predict", &stream)
+	asked.Header.Set("Content-Type", typeArrow)
+	asked.Header.Set("Accept", typeJSON)
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, asked)
+	if json := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["Buy now, buy \"cheap\"", "", "naïve"]}`)); json.Body.String() != answer.Body.String() {
+		t.Errorf("texts of Arrow: %d: %s, as JSON %s", answer.Code, answer.Body, json.Body)
 	}
 	checkSparse(t, s, m, `{"rows": ["Buy now, buy \"cheap\"", {"message": "", "from": "a@b"}, "na\u00efve"]}`, &rows)
 }

@@ -220,7 +220,7 @@ class Follower(Classifier):
             elif fresh.next < ledger.next:
                 raise BrokersError(f"topic {self._versions.plans} was made anew, or has lost messages")
             ledger = fresh
-            damaged = self._settle(ledger)
+            damaged = self._settle(ledger, asked=asked)
             if damaged:
                 due, reread = time.monotonic() + reread, min(2 * reread, _LAST_REREAD)
             else:
@@ -238,32 +238,34 @@ class Follower(Classifier):
                 return message
         return None
 
-    def _settle(self, ledger: Ledger, damaged: str = "") -> str:
+    def _settle(self, ledger: Ledger, damaged: str = "", asked: float | None = None) -> str:
         """Makes the version that the ledger says the model.
 
         It returns the id of the run whose version can't be read; "" if all is well. damaged is the one that was not readable before,
-        which is left alone.
+        which is left alone. asked is when the brokers were asked what the ledger says; None: they were not.
         """
         try:
             place = ledger.find(self._wanted)
         except NoVersionError as missing:
-            self._offer(None, 0, missing)
+            self._offer(None, 0, missing, asked)
             return ""
         before = self._model
         try:
             if place.run == damaged:
                 return damaged
             if before is None or before.run != place.run:
-                self._offer(*self._versions.model(place, before))
+                self._offer(*self._versions.model(place, before), None, asked)
         except DamagedError as error:
             self._say(error)
             return place.run
         self._say(None)
         return ""
 
-    def _offer(self, model: Model | None, written: float, error: Exception | None = None) -> None:
+    def _offer(self, model: Model | None, written: float, error: Exception | None, asked: float | None) -> None:
         with self._changed:
             self._model, self._written, self._error = model, written, error
+            if asked is not None:
+                self._confirmed = asked
             self._changed.notify_all()
 
     def _confirm(self, asked: float) -> None:
