@@ -21,7 +21,7 @@ import (
 func arrowFormat() format {
 	return tableFormat(format{
 		name:      "arrow",
-		meaning:   "columns as in `parquet`, in a file or a stream of Arrow, as Feather",
+		meaning:   "columns as in `parquet`, in a file or a stream of Arrow, as Feather; or a column of sparse rows: lists of index and value, or maps",
 		patterns:  []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 		recognise: func(first []byte) bool { return isArrowFile(first) || strings.HasPrefix(string(first), arrowStream) },
 	}, openArrow)
@@ -105,7 +105,10 @@ func arrowKind(t arrow.DataType) kind {
 		return text
 	case *arrow.DictionaryType:
 		return arrowKind(t.ValueType)
-	case *arrow.ListType, *arrow.LargeListType, *arrow.FixedSizeListType:
+	case *arrow.ListType, *arrow.LargeListType, *arrow.FixedSizeListType, *arrow.MapType:
+		if arePairs(t) {
+			return pairs
+		}
 		switch arrowKind(t.(arrow.ListLikeType).Elem()) {
 		case whole, numeric:
 			return list

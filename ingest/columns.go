@@ -21,6 +21,7 @@ const (
 	indicator // 1 in the rows with a label
 	weight
 	counted // a text, whose words are counted
+	entries // a sparse row
 	ignored
 )
 
@@ -43,6 +44,7 @@ type layout struct {
 	label        int      // the column; -1: it is not read
 	weight       int      // the column; -1: it is not read
 	text         int      // the column of texts; -1: there is none
+	sparse       int      // the column of sparse rows; -1: there is none
 	words        counter  // of the texts
 	rows         schemas.SparseRows
 	features     int               // how many there are
@@ -57,7 +59,7 @@ type layout struct {
 
 func newLayout(o Options, defaultLabel Column, columns int, locate func(int, error) error) layout {
 	l := layout{
-		options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, words: counter{Text: o.Words},
+		options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, sparse: -1, words: counter{Text: o.Words},
 		labels: map[string]string{}, indicated: map[int]string{}, missing: map[string]bool{}, locate: locate,
 	}
 	for _, class := range o.Classes {
@@ -139,7 +141,7 @@ func (c *cell) place(at int, column schemas.Column) {
 
 // finish checks the features, once all have their places.
 func (l *layout) finish() error {
-	if l.text >= 0 {
+	if l.isSparse() {
 		return nil
 	}
 	l.tableText = l.table.Text()
@@ -154,13 +156,13 @@ func (l *layout) finish() error {
 	return nil
 }
 
-// rowBytes returns how many bytes of a message a row with this label and so many values, if it is sparse, takes. It returns an error if not even a
-// message of this row alone holds it.
-func (l *layout) rowBytes(label string, values int) (int, error) {
-	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + l.listBytes(label) + sparseValueBytes*values
+// rowBytes returns how many bytes of a message a row with this label takes. It returns an error if not even a message of this row alone
+// holds it.
+func (l *layout) rowBytes(label string) (int, error) {
+	row := floatRowBytes(l.features) + len(label) + l.targetBytes() + l.listBytes(label) + sparseValueBytes*len(l.words.places)
 	if len(l.tableText)+row > maxBatchBytes {
 		long := "label"
-		if values > 0 {
+		if len(l.words.places) > 0 {
 			long = "text"
 		}
 		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its %s is too long", schemas.MaxMessage, long)

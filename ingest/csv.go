@@ -152,7 +152,7 @@ func (r *csvReader) next() (*schemas.ExampleRows, error) {
 				return nil, r.fail(r.text, err)
 			}
 		}
-		row, err := r.rowBytes(label, len(r.words.places))
+		row, err := r.rowBytes(label)
 		if err != nil {
 			return nil, r.fail(r.label, err)
 		}

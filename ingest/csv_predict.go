@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -14,7 +15,7 @@ func openCSVFeatures(c *content, o Options, want Features) (reader, error) {
 		return nil, err
 	}
 	if o.Text != "" {
-		if err := r.checkTextModel(c.name, want); err != nil {
+		if err := r.checkTextModel(want); err != nil {
 			return nil, err
 		}
 		return r, r.layText()
@@ -30,6 +31,14 @@ func openCSVFeatures(c *content, o Options, want Features) (reader, error) {
 		return r, r.layByName(want.Columns, " (if the first row is an example: --header=false)")
 	}
 	return r, r.layByPlace(want)
+}
+
+// checkTextModel returns a *FileError if the model was not trained on counts of words.
+func (r *csvReader) checkTextModel(want Features) error {
+	if want.Sparse {
+		return nil
+	}
+	return wholeFile(r.name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
 }
 
 // layText finds the column of texts among rows to predict: the only one, or that with the name or the number of training. In a file without a

@@ -18,6 +18,7 @@ const (
 	text
 	list     // of numbers, as many in each row
 	textList // lists of texts
+	pairs    // lists of index and value: sparse rows
 )
 
 // field is a column of a table, as its file describes it.
@@ -72,7 +73,7 @@ type tableReader struct {
 	block   schemas.ExampleRows
 	emitted int // rows of the block that were in a batch
 	batch   schemas.ExampleRows
-	sparse  schemas.SparseRows // of the batch, if rows are sparse; layout has those of the block
+	cut     schemas.SparseRows // of the batch, if the rows are sparse
 }
 
 // tableLabel is the column of the label, if no key says another.
@@ -111,12 +112,12 @@ func tableFormat(f format, open func(*content) (table, error)) format {
 		if err != nil {
 			return nil, err
 		}
-		if o.Text != "" {
-			return r, r.layText(want)
-		}
-		if want.Columns != nil && !r.hasList(want.Width) {
+		switch {
+		case want.Sparse:
+			err = r.laySparse()
+		case want.Columns != nil && !r.hasList(want.Width):
 			err = r.layByName(want.Columns, "")
-		} else {
+		default:
 			err = r.layByPlace(want)
 		}
 		if err != nil {
@@ -149,6 +150,9 @@ func openTable(c *content, o Options, open func(*content) (table, error)) (r *ta
 // assignTyped gives each column its role for training.
 func (r *tableReader) assignTyped() error {
 	if err := r.assign(); err != nil {
+		return err
+	}
+	if err := r.findSparse(); err != nil {
 		return err
 	}
 	return r.checkTypes()
@@ -188,29 +192,6 @@ func (r *tableReader) checkTypes() error {
 		return r.fail(lists, fmt.Errorf("a list of features beside %d other columns: expected one list of all features, or a column for each", features-1))
 	}
 	return nil
-}
-
-// layText finds the column of texts among rows to predict: that with the name or the number of training, or the only one that has text.
-func (r *tableReader) layText(want Features) error {
-	if err := r.checkTextModel(r.name, want); err != nil {
-		return err
-	}
-	r.ignoreAll()
-	at, err := r.column(r.options.Text)
-	if err != nil {
-		var texts []int
-		for i, f := range r.fields {
-			if f.kind == text {
-				texts = append(texts, i)
-			}
-		}
-		if len(texts) != 1 {
-			return err
-		}
-		at = texts[0]
-	}
-	r.text, r.cells[at].role = at, counted
-	return r.checkTypes()
 }
 
 // otherwise says what to do with a column of this kind that can't be a feature.

@@ -29,12 +29,7 @@ func (r *tableReader) next() (rows *schemas.ExampleRows, err error) {
 		case len(b.LabelLists) > 0:
 			label = strings.Join(b.LabelLists[to], ",")
 		}
-		values := 0
-		if r.text >= 0 {
-			indices, _ := r.rows.Row(to)
-			values = len(indices)
-		}
-		row, err := r.rowBytes(label, values)
+		row, err := r.exampleBytes(to, label)
 		if err != nil {
 			return nil, r.fail(r.label, r.failAt(to, err))
 		}
@@ -44,14 +39,8 @@ func (r *tableReader) next() (rows *schemas.ExampleRows, err error) {
 	}
 	r.emitted = to
 	r.batch = schemas.ExampleRows{Rows: to - from, Cols: b.Cols, Columns: r.layout.table, Floats: b.Floats[from*b.Cols : to*b.Cols]}
-	if r.text >= 0 {
-		r.sparse.Reset()
-		for row := from; row < to; row++ {
-			indices, values := r.rows.Row(row)
-			r.sparse.Indices, r.sparse.Values = append(r.sparse.Indices, indices...), append(r.sparse.Values, values...)
-			r.sparse.Ends = append(r.sparse.Ends, len(r.sparse.Values))
-		}
-		r.batch.Sparse, r.batch.Floats = &r.sparse, nil
+	if r.isSparse() {
+		r.cutSparse(from, to)
 	}
 	if len(b.Words) > 0 {
 		r.batch.Words = b.Words[from:to]
@@ -103,12 +92,14 @@ func (r *tableReader) readBlock() error {
 			err = r.readFeatures(i, c)
 		case category:
 			err = r.readCategories(i, c)
-		case counted:
-			err = r.readTexts(i)
 		case indicator:
 			err = r.readIndicators(i)
 		case label:
 			err = r.readLabels(i)
+		case counted:
+			err = r.readTexts(i)
+		case entries:
+			err = r.readSparse(i)
 		case target:
 			err = r.readTargets(i, c)
 		case weight:
@@ -177,17 +168,6 @@ func (r *tableReader) readCategories(column int, c cell) error {
 		if err := r.category(c, r.block.Floats[row*r.features:(row+1)*r.features], word); err != nil {
 			return r.failAt(row, err)
 		}
-		return nil
-	})
-}
-
-// readTexts counts the words of a column of texts. A null has none.
-func (r *tableReader) readTexts(column int) error {
-	return r.table.texts(column, func(row int, text string, _ bool) error {
-		if err := r.words.count(text); err != nil {
-			return r.failAt(row, err)
-		}
-		r.words.appendTo(&r.rows)
 		return nil
 	})
 }

@@ -72,14 +72,6 @@ func (o Options) readsText(f format, file string) error {
 	return wholeFile(file, fmt.Errorf("format %s: expected %s, %s", f.name, enumerate(names, "or"), why))
 }
 
-// checkTextModel returns a *FileError if a file has texts to predict, and the model was not trained on counts of words.
-func (l *layout) checkTextModel(file string, want Features) error {
-	if want.Sparse {
-		return nil
-	}
-	return wholeFile(file, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
-}
-
 // counter counts the words of texts.
 type counter struct {
 	Text

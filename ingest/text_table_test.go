@@ -34,7 +34,7 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 }
 
 // A column of texts of Arrow has the rows of the same column of a CSV, however the file groups its rows.
-func TestTextsOfTables(t *testing.T) {
+func TestTextsOfArrow(t *testing.T) {
 	var texts []string
 	csv := "message,kind\n"
 	for i := range 130 {
@@ -71,7 +71,7 @@ func TestTextsOfTables(t *testing.T) {
 	}
 }
 
-func TestTextsOfTablesAreChecked(t *testing.T) {
+func TestTextsOfArrowAreChecked(t *testing.T) {
 	o := Defaults()
 	o.Text, o.Label = "message", "kind"
 	for _, test := range []struct {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -127,4 +129,36 @@ func TestTextsToPredict(t *testing.T) {
 	if _, _, err := readRows(File(context.Background(), rows, o, want)); err == nil || f.text(err) != "rows.libsvm: format libsvm: expected csv, arrow or parquet, as the model was trained on texts" {
 		t.Errorf("%v", err)
 	}
+}
+
+// Whatever the text, a row has ascending columns, each once, and as many counts as the text has words and phrases.
+func FuzzWords(f *testing.F) {
+	f.Add("Buy now, buy NOW", uint8(2), uint8(7))
+	f.Add("Straße \u0301 ½", uint8(5), uint8(1))
+	f.Add("\xff", uint8(1), uint8(1))
+	f.Fuzz(func(t *testing.T, text string, phrases, columns uint8) {
+		c := counter{Text: Text{Columns: int(columns) + 1, Phrases: int(phrases)%maxPhrases + 1}}
+		var rows schemas.SparseRows
+		if err := c.count(text); err != nil {
+			if utf8.ValidString(text) {
+				t.Fatal(err)
+			}
+			return
+		}
+		c.appendTo(&rows)
+		words, want, sum := 0, 0, float32(0)
+		for range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
+			words++
+			want += min(words, c.Phrases)
+		}
+		for i, column := range rows.Indices {
+			if column < 0 || int(column) >= c.Columns || i > 0 && column <= rows.Indices[i-1] || rows.Values[i] < 1 {
+				t.Fatalf("%q: columns %v, counts %v", text, rows.Indices, rows.Values)
+			}
+			sum += rows.Values[i]
+		}
+		if int(sum) != want || len(rows.Ends) != 1 || rows.Ends[0] != len(rows.Values) {
+			t.Fatalf("%q: %v words and phrases, expected %d", text, sum, want)
+		}
+	})
 }

@@ -148,7 +148,7 @@ func (v *Values) add(row []string) error {
 	if len(row) < len(v.cells) {
 		return fmt.Errorf("%d columns, expected at least %d", len(row), len(v.cells))
 	}
-	bytes, err := v.rowBytes(row[v.label], 0)
+	bytes, err := v.rowBytes(row[v.label])
 	if err != nil {
 		return v.locate(v.layout.label, err)
 	}

@@ -115,8 +115,6 @@ func (s *Server) answer(ctx context.Context, work *workspace, body []byte, sent,
 	p.version, p.classes, p.probabilities = v.Manifest.Version, p.classes[:0], p.probabilities[:0]
 	p.numbers, p.given = v.predictsNumbers(), v.given()
 	switch {
-	case v.Sparse() && sent == typeArrow && v.options.Text == "":
-		err = refuse(http.StatusUnsupportedMediaType, "Content-Type %s: the model was trained on sparse rows: expected %s", sent, typeJSON)
 	case v.Sparse() && sent == typeJSON:
 		err = work.addSparse(ctx, v, body, s.options.MaxRows)
 	case sent == typeArrow:

@@ -41,7 +41,7 @@ func validate(data arrow.ArrayData) error {
 		return validateOffsets[int32](data, end, buffer(2))
 	case *arrow.LargeStringType:
 		return validateOffsets[int64](data, end, buffer(2))
-	case *arrow.ListType:
+	case *arrow.ListType, *arrow.MapType:
 		return validateOffsets[int32](data, end, data.Children()[0].Len())
 	case *arrow.LargeListType:
 		return validateOffsets[int64](data, end, data.Children()[0].Len())
