@@ -88,7 +88,8 @@ def text(b, name, lines, train, title):
         best = min((counted(folder, prepare) for prepare in PREPARATIONS), key=lambda r: r["holdout"])
         b.keep(name, {**counted(folder, best["prepare"], best["weight"]), "holdout": best["holdout"]})
         b.keep(f"{name}, LinearSVC", linear_svc(folder))
-        say(f"{title}, split {split + 1}: {best['error']:.2f} % in {best['seconds']:.1f} s; LinearSVC {b.raw[f'{name}, LinearSVC'][-1]['error']:.2f} % in {b.raw[f'{name}, LinearSVC'][-1]['seconds']:.1f} s")
+        ours, svc = b.raw[name][-1], b.raw[f"{name}, LinearSVC"][-1]
+        say(f"{title}, split {split + 1}: {ours['error']:.2f} % in {ours['seconds']:.1f} s; LinearSVC {svc['error']:.2f} % in {svc['seconds']:.1f} s")
 
     def mean(key):
         return statistics.mean(r["error"] for r in b.raw[key])
