@@ -86,11 +86,6 @@ func (s *settings) decode() (*Config, error) {
 		}
 		c.Stages = append(c.Stages, stage)
 	}
-	if labels, ok := s.values["examples.labels"].value.(string); ok && labels == ingest.LabelsSeveral {
-		if _, set := s.values["examples.holdout"]; !set {
-			c.Examples.Holdout = ingest.DefaultSeveralHoldout
-		}
-	}
 	v := viper.New()
 	if err := v.MergeConfigMap(s.nested()); err != nil {
 		return nil, fmt.Errorf("merge configuration: %w", err)
@@ -98,9 +93,20 @@ func (s *settings) decode() (*Config, error) {
 	if err := v.Unmarshal(c); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
-	chooses := func(stage Stage) bool { return stages.Chooses(stage.Features) }
-	if _, set := s.values["examples.holdout"]; !set && c.Examples.Holdout == 0 && slices.ContainsFunc(c.Stages, chooses) {
-		c.Examples.Holdout = stages.DefaultHoldout
+	if _, set := s.values["examples.holdout"]; !set {
+		c.Examples.Holdout = c.defaultHoldout()
 	}
 	return c, nil
+}
+
+// defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.
+func (c *Config) defaultHoldout() float64 {
+	chooses := func(stage Stage) bool { return stages.Chooses(stage.Features) }
+	switch {
+	case c.Examples.Labels == ingest.LabelsSeveral:
+		return ingest.DefaultSeveralHoldout
+	case slices.ContainsFunc(c.Stages, chooses):
+		return stages.DefaultHoldout
+	}
+	return Defaults().Examples.Holdout
 }

@@ -19,6 +19,7 @@ type blockwise struct {
 	objective float64
 	w         []float64 // p × k
 	norms     []float64 // Ê[x²] of each input
+	inputs    []int32   // those that are not 0 in all training rows; no round has others
 	had       []bool    // the inputs that have had their turn in this round
 	next      [][]int32 // the blocks of the next visits
 }
@@ -56,7 +57,7 @@ func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*E
 	return e, nil
 }
 
-// begin reads the norms of the inputs, of the first visit. Inputs that are 0 in all training rows are left out of all rounds.
+// begin reads the norms of the inputs, of the first visit.
 func (b *blockwise) begin(sums schemas.Tensors[float64]) error {
 	squares, err := sums.Shaped(schemas.FieldDiagonal, b.shape.Columns)
 	if err != nil {
@@ -64,8 +65,9 @@ func (b *blockwise) begin(sums schemas.Tensors[float64]) error {
 	}
 	b.norms, b.had = make([]float64, b.shape.Penalised), make([]bool, b.shape.Penalised)
 	for j := range b.norms {
-		b.norms[j] = squares[j] / b.weight
-		b.had[j] = b.norms[j] == 0
+		if b.norms[j] = squares[j] / b.weight; b.norms[j] > 0 {
+			b.inputs = append(b.inputs, int32(j))
+		}
 	}
 	return nil
 }
@@ -110,36 +112,20 @@ func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 	for _, j := range block {
 		b.had[j] = true
 	}
-	if b.next = slices.DeleteFunc(b.next, func(due []int32) bool { return due[0] == block[0] }); len(b.next) == 0 && b.whole(block) {
+	b.next = slices.DeleteFunc(b.next, func(due []int32) bool { return due[0] == block[0] })
+	if len(block) == len(b.inputs) { // no gradient has to choose the next
 		b.next = [][]int32{block}
 	}
 	return nil
 }
 
-// whole reports whether a block has all inputs, so that no gradient has to choose the next.
-func (b *blockwise) whole(block []int32) bool {
-	return len(block) <= b.shape.AtATime && !slices.Contains(b.had, false) && len(block) == len(b.inputs())
-}
-
-// inputs returns the inputs that are not 0 in all training rows.
-func (b *blockwise) inputs() (inputs []int32) {
-	for j, norm := range b.norms {
-		if norm > 0 {
-			inputs = append(inputs, int32(j))
-		}
-	}
-	return inputs
-}
-
 // choose finds the next blocks, given the gradient of all inputs: of those that have not had their turn, or of all in another round, those with the
 // largest norm of the gradient over that of the input, which is nearly the largest fall of J. Of equal ones the first are chosen.
 func (b *blockwise) choose(gradient []float64) {
-	left := slices.DeleteFunc(b.inputs(), func(j int32) bool { return b.had[j] })
+	left := slices.DeleteFunc(slices.Clone(b.inputs), func(j int32) bool { return b.had[j] })
 	if len(left) == 0 {
-		left = b.inputs()
-		for _, j := range left {
-			b.had[j] = false
-		}
+		left = slices.Clone(b.inputs)
+		clear(b.had)
 	}
 	k, falls := b.shape.Classes, make([]float64, len(b.norms))
 	for _, j := range left {

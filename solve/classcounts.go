@@ -114,7 +114,7 @@ func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
 	if !finite(all) {
 		return nil, &NotFiniteError{"the sum of the inputs"}
 	}
-	w, magnitudes := make([]float64, p*k), make([]float64, k)
+	w := make([]float64, p*k)
 	for j := range p {
 		row := w[j*k : (j+1)*k]
 		for class := range row {
@@ -124,30 +124,37 @@ func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
 			}
 		}
 		centre(row)
-		for class, v := range row {
-			if j < inputs {
-				magnitudes[class] += math.Abs(v) / float64(inputs)
-			}
-		}
 	}
-	mean := 0.0
+	if all == 0 {
+		clear(w[:inputs*k]) // the inputs tell nothing
+	} else {
+		scaleCounted(w[:inputs*k], counts, totals, all)
+	}
+	return narrow(w), nil
+}
+
+// scaleCounted multiplies the weights of inputs (inputs × k), given their counts, those of all inputs (k) and the sum of these, which is above 0.
+func scaleCounted(w, counts, totals []float64, all float64) {
+	k := len(totals)
+	inputs := float64(len(w) / k)
+	parts, magnitudes, mean := make([]float64, k), make([]float64, k), 0.0
+	for class, total := range totals {
+		parts[class] = total / all
+	}
+	for i, v := range w {
+		magnitudes[i%k] += math.Abs(v) / inputs
+	}
 	for _, m := range magnitudes {
 		mean += m / float64(k)
 	}
-	full := make([]float32, p*k)
-	for j := range p {
-		tells := 1.0
-		if j < inputs {
-			tells = math.Sqrt(information(counts[j*k:(j+1)*k], totals, all))
-		}
-		for class, v := range w[j*k : (j+1)*k] {
-			if j < inputs && magnitudes[class] > 0 {
-				v *= mean / magnitudes[class] * tells
+	for from := 0; from < len(w); from += k {
+		tells := math.Sqrt(information(counts[from:from+k], parts))
+		for class, m := range magnitudes {
+			if m > 0 {
+				w[from+class] *= mean / m * tells
 			}
-			full[j*k+class] = float32(v)
 		}
 	}
-	return full, nil
 }
 
 // centre takes the mean away from values.
@@ -161,21 +168,18 @@ func centre(values []float64) {
 	}
 }
 
-// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. totals are those of all inputs, and all is their sum.
-func information(counts, totals []float64, all float64) float64 {
+// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. parts are those of the classes, whose sum is 1.
+func information(counts, parts []float64) float64 {
+	if len(counts) < 2 {
+		return 0
+	}
 	sum := 0.0
 	for class, n := range counts {
-		sum += n
-		if all > 0 {
-			sum += totals[class] / all
-		}
-	}
-	if sum == 0 || len(counts) < 2 {
-		return 0
+		sum += n + parts[class]
 	}
 	entropy := 0.0
 	for class, n := range counts {
-		if part := (n + totals[class]/all) / sum; part > 0 {
+		if part := (n + parts[class]) / sum; part > 0 {
 			entropy -= part * math.Log(part)
 		}
 	}

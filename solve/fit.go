@@ -86,10 +86,8 @@ func blockOf(t schemas.Tensors[float32], inputs int) ([]int32, error) {
 	block := make([]int32, len(digits)/2)
 	for i := range block {
 		a, b := digits[2*i], digits[2*i+1]
-		if !(a >= 0 && b >= 0 && a <= schemas.MaxColumns/blockDigit && b < blockDigit) {
-			return nil, fmt.Errorf("%w: input %v·%d + %v of a block", schemas.ErrDamaged, a, blockDigit, b)
-		}
-		if a != float32(int32(a)) || b != float32(int32(b)) {
+		within := a >= 0 && b >= 0 && a <= schemas.MaxColumns/blockDigit && b < blockDigit
+		if !within || a != float32(int32(a)) || b != float32(int32(b)) {
 			return nil, fmt.Errorf("%w: input %v·%d + %v of a block", schemas.ErrDamaged, a, blockDigit, b)
 		}
 		if block[i] = int32(a)*blockDigit + int32(b); int(block[i]) >= inputs || i > 0 && block[i] <= block[i-1] {
