@@ -170,6 +170,19 @@ func (l *layout) rowBytes(label string) (int, error) {
 	return row, nil
 }
 
+// sparseValueBytes is how many bytes of a message a value of a sparse row takes: its index, itself, and less than 1 for their validity.
+const sparseValueBytes = 9
+
+// sparseRowBytes returns how many bytes of a message a sparse row with this label takes at most. It returns an error if not even a message of this
+// row alone holds it.
+func (l *layout) sparseRowBytes(label string, values int) (int, error) {
+	row := rowOverhead + schemas.MaxLabel + l.listBytes(label) + l.targetBytes() + sparseValueBytes*values
+	if row > maxBatchBytes {
+		return 0, fmt.Errorf("the example does not fit a message of %d bytes", schemas.MaxMessage)
+	}
+	return row, nil
+}
+
 // targetBytes returns how many bytes of a message the numbers to predict of a row take.
 func (l *layout) targetBytes() int {
 	if len(l.options.Targets) == 0 || l.options.predicts {

@@ -67,9 +67,6 @@ func (r *libsvmReader) fail(field int, err error) error {
 	return e
 }
 
-// sparseValueBytes is how many bytes of a message a value of a sparse row takes: its index, itself, and less than 1 for their validity.
-const sparseValueBytes = 9
-
 // next reads up to BatchRows rows. A row that does not fit the message is left for the next batch.
 func (r *libsvmReader) next() (*schemas.ExampleRows, error) {
 	b := &r.batch
@@ -84,9 +81,9 @@ func (r *libsvmReader) next() (*schemas.ExampleRows, error) {
 			return nil, err
 		}
 		label, _, _ := r.cutLabel()
-		row := rowOverhead + schemas.MaxLabel + r.listBytes(string(label)) + sparseValueBytes*bytes.Count(r.text, []byte{':'})
-		if row > maxBatchBytes {
-			return nil, r.fail(-1, fmt.Errorf("the example does not fit a message of %d bytes", schemas.MaxMessage))
+		row, err := r.sparseRowBytes(string(label), bytes.Count(r.text, []byte{':'}))
+		if err != nil {
+			return nil, r.fail(-1, err)
 		}
 		if b.Rows == r.options.BatchRows || size+row > maxBatchBytes {
 			r.pending = true
@@ -157,18 +154,16 @@ func (r *libsvmReader) appendLine(b *schemas.ExampleRows) error {
 		var token []byte
 		token, rest = cutField(rest)
 		index, value, err := parsePair(token)
-		if err == nil && index <= last {
-			err = fmt.Errorf("index %d after %d: expected ascending indices, each once", index, last)
+		if err == nil {
+			err = schemas.CheckIndex(index, last)
 		}
 		if err != nil {
 			return r.fail(field, err)
 		}
 		last = index
-		if value != 0 {
-			r.rows.Indices, r.rows.Values = append(r.rows.Indices, int32(index)), append(r.rows.Values, value)
-		}
+		r.rows.Append(int32(index), value)
 	}
-	r.rows.Ends = append(r.rows.Ends, len(r.rows.Values))
+	r.rows.End()
 	b.Rows++
 	return nil
 }

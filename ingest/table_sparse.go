@@ -66,19 +66,17 @@ func (r *tableReader) readSparse(column int) error {
 		last := int64(-1)
 		for i, index := range indices {
 			value := float32(values[i])
-			switch {
-			case index < 0 || index >= schemas.MaxColumns:
-				return r.failAt(row, fmt.Errorf("index %d: expected a whole number from 0 to %d", index, schemas.MaxColumns-1))
-			case index <= last:
-				return r.failAt(row, fmt.Errorf("index %d after %d: expected ascending indices, each once", index, last))
-			case value-value != 0: // only for a finite number is the difference 0
-				return r.failAt(row, fmt.Errorf("value %v: expected a finite number of at most %.3g in size", values[i], math.MaxFloat32))
+			err := schemas.CheckIndex(index, last)
+			if err == nil && value-value != 0 { // only for a finite number is the difference 0
+				err = fmt.Errorf("value %v: expected a finite number of at most %.3g in size", values[i], math.MaxFloat32)
 			}
-			if last = index; value != 0 {
-				r.rows.Indices, r.rows.Values = append(r.rows.Indices, int32(index)), append(r.rows.Values, value)
+			if err != nil {
+				return r.failAt(row, err)
 			}
+			last = index
+			r.rows.Append(int32(index), value)
 		}
-		r.rows.Ends = append(r.rows.Ends, len(r.rows.Values))
+		r.rows.End()
 		return nil
 	})
 }
@@ -100,11 +98,7 @@ func (r *tableReader) exampleBytes(row int, label string) (int, error) {
 		return r.rowBytes(label)
 	}
 	indices, _ := r.rows.Row(row)
-	bytes := rowOverhead + schemas.MaxLabel + r.listBytes(label) + r.targetBytes() + sparseValueBytes*len(indices)
-	if bytes > maxBatchBytes {
-		return 0, fmt.Errorf("the example does not fit a message of %d bytes", schemas.MaxMessage)
-	}
-	return bytes, nil
+	return r.sparseRowBytes(label, len(indices))
 }
 
 // cutSparse makes rows of the block those of the batch.

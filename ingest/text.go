@@ -116,9 +116,9 @@ func (c *counter) add(hash uint64) {
 // appendTo appends the counts of the text counted last, as a row.
 func (c *counter) appendTo(rows *schemas.SparseRows) {
 	for _, column := range c.places {
-		rows.Indices, rows.Values = append(rows.Indices, column), append(rows.Values, c.counts[column])
+		rows.Append(column, c.counts[column])
 	}
-	rows.Ends = append(rows.Ends, len(rows.Values))
+	rows.End()
 }
 
 // WordCounts counts the words of texts, as the examples of a model were counted. [NewWordCounts] makes WordCounts. It is not safe for concurrent use.

@@ -128,11 +128,11 @@ func (p *Predictor) thin(raw kernel.Dense) {
 	p.features.Reset()
 	for i := range raw.Rows {
 		for j, v := range raw.Row(i) {
-			if v != 0 && v == v {
-				p.features.Indices, p.features.Values = append(p.features.Indices, int32(j)), append(p.features.Values, v)
+			if v == v {
+				p.features.Append(int32(j), v)
 			}
 		}
-		p.features.Ends = append(p.features.Ends, len(p.features.Values))
+		p.features.End()
 	}
 }
 

@@ -1,6 +1,8 @@
 package schemas
 
 import (
+	"fmt"
+
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 )
@@ -39,6 +41,27 @@ func (s *SparseRows) Reset() {
 	s.Ends, s.Indices, s.Values = s.Ends[:0], s.Indices[:0], s.Values[:0]
 }
 
+// Append appends a value of the row that is written, unless it is 0. End ends the row.
+func (s *SparseRows) Append(index int32, value float32) {
+	if value != 0 {
+		s.Indices, s.Values = append(s.Indices, index), append(s.Values, value)
+	}
+}
+
+// End ends the row that is written.
+func (s *SparseRows) End() { s.Ends = append(s.Ends, len(s.Values)) }
+
+// CheckIndex returns an error unless a value of a row may have the index after the one before, which is -1 for the first.
+func CheckIndex(index, before int64) error {
+	switch {
+	case index < 0 || index >= MaxColumns:
+		return fmt.Errorf("index %d: expected a whole number from 0 to %d", index, MaxColumns-1)
+	case index <= before:
+		return fmt.Errorf("index %d after %d: expected ascending indices, each once", index, before)
+	}
+	return nil
+}
+
 // sparseType returns the type of sparse features.
 func sparseType() arrow.DataType {
 	return arrow.ListOfNonNullable(arrow.StructOf(
@@ -72,10 +95,8 @@ func (e *Examples) SparseFeatures(dst *SparseRows) {
 	for row := range e.Rows {
 		from, to := e.lists.ValueOffsets(row)
 		for i := int(from); i < int(to); i++ {
-			if v := values[i]; v != 0 { // a producer may say which features are 0
-				dst.Indices, dst.Values = append(dst.Indices, int32(e.indices(i))), append(dst.Values, v)
-			}
+			dst.Append(int32(e.indices(i)), values[i])
 		}
-		dst.Ends = append(dst.Ends, len(dst.Values))
+		dst.End()
 	}
 }

@@ -68,6 +68,42 @@ func (s *scanner) more(end byte, first bool) (bool, error) {
 	return false, s.expected("a comma or " + string(rune(end)))
 }
 
+// elements reads a list, and calls put at each element, with its number.
+func (s *scanner) elements(put func(i int) error) error {
+	if err := s.take('['); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		there, err := s.more(']', i == 0)
+		if err != nil || !there {
+			return err
+		}
+		if err := put(i); err != nil {
+			return err
+		}
+	}
+}
+
+// members reads an object, and calls put at each colon, with the name before it, which is valid until the text changes.
+func (s *scanner) members(put func(name []byte) error) error {
+	if err := s.take('{'); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		there, err := s.more('}', first)
+		if err != nil || !there {
+			return err
+		}
+		name, err := s.string()
+		if err != nil {
+			return err
+		}
+		if err := put(name); err != nil {
+			return err
+		}
+	}
+}
+
 // float reads a number as a finite float32.
 func (s *scanner) float() (float32, error) {
 	s.peek()

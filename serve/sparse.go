@@ -97,50 +97,31 @@ func (r *sparseRows) count(rows *schemas.SparseRows) error {
 
 // list appends a row that is a list of all values.
 func (r *sparseRows) list(rows *schemas.SparseRows) error {
-	r.at++
-	for i := 0; ; i++ {
-		there, err := r.more(']', i == 0)
-		if err != nil {
-			return err
-		}
-		if !there {
-			rows.Ends = append(rows.Ends, len(rows.Values))
-			return nil
-		}
+	err := r.elements(func(i int) error {
 		v, err := r.float()
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("value %d: %w", i, err)
+		case v != 0 && i >= schemas.MaxColumns:
+			return r.errorf("more than %d values", schemas.MaxColumns)
 		}
-		if v != 0 {
-			if i >= schemas.MaxColumns {
-				return r.errorf("more than %d values", schemas.MaxColumns)
-			}
-			rows.Indices, rows.Values = append(rows.Indices, int32(i)), append(rows.Values, v)
-		}
-	}
+		rows.Append(int32(i), v)
+		return nil
+	})
+	rows.End()
+	return err
 }
 
 // object appends a row that is an object. Other keys than those that are known are passed over.
 func (r *sparseRows) object(rows *schemas.SparseRows) error {
-	r.at++
 	has := map[string]bool{}
 	r.indices, r.values = r.indices[:0], r.values[:0]
-	for first := true; ; first = false {
-		there, err := r.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !there {
-			break
-		}
-		name, err := r.string()
-		if err != nil {
-			return err
-		}
+	err := r.members(func(name []byte) error {
 		key := string(name)
 		if err := r.take(':'); err != nil {
 			return err
 		}
+		var err error
 		switch {
 		case r.words != nil && key == r.text && !has[key]:
 			err = r.count(rows)
@@ -151,16 +132,16 @@ func (r *sparseRows) object(rows *schemas.SparseRows) error {
 		case has[key]:
 			err = r.errorf("the key %.40q twice", key)
 		default:
-			if err := r.skip(); err != nil {
-				return err
-			}
-			continue
+			return r.skip()
 		}
 		if has[key] = true; err != nil {
 			return fmt.Errorf("%.40q: %w", key, err)
 		}
-	}
+		return nil
+	})
 	switch {
+	case err != nil:
+		return err
 	case r.words != nil && !has[r.text]:
 		return r.errorf("no %.40q, the column of texts", r.text)
 	case r.words != nil:
@@ -169,28 +150,20 @@ func (r *sparseRows) object(rows *schemas.SparseRows) error {
 		return r.errorf(`%d "indices" and %d "values", expected as many of both`, len(r.indices), len(r.values))
 	}
 	for i, v := range r.values {
-		if v != 0 {
-			rows.Indices, rows.Values = append(rows.Indices, int32(r.indices[i])), append(rows.Values, v)
-		}
+		rows.Append(int32(r.indices[i]), v)
 	}
-	rows.Ends = append(rows.Ends, len(rows.Values))
+	rows.End()
 	return nil
 }
 
 // each calls read at each element of a list.
 func (r *sparseRows) each(read func() error) error {
-	if err := r.take('['); err != nil {
-		return err
-	}
-	for i := 0; ; i++ {
-		there, err := r.more(']', i == 0)
-		if err != nil || !there {
-			return err
-		}
+	return r.elements(func(i int) error {
 		if err := read(); err != nil {
 			return fmt.Errorf("element %d: %w", i, err)
 		}
-	}
+		return nil
+	})
 }
 
 // index reads an index, which must be above the one before.
@@ -200,11 +173,15 @@ func (r *sparseRows) index() error {
 		return err
 	}
 	index, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || index < 0 || index >= schemas.MaxColumns {
+	if err != nil {
 		return r.errorf("index %.40s: expected a whole number from 0 to %d", text, schemas.MaxColumns-1)
 	}
-	if n := len(r.indices); n > 0 && index <= r.indices[n-1] {
-		return r.errorf("index %d after %d: expected ascending indices, each once", index, r.indices[n-1])
+	before := int64(-1)
+	if n := len(r.indices); n > 0 {
+		before = r.indices[n-1]
+	}
+	if err := schemas.CheckIndex(index, before); err != nil {
+		return r.errorf("%v", err)
 	}
 	r.indices = append(r.indices, index)
 	return nil
