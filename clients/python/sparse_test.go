@@ -3,7 +3,6 @@
 package python
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -67,25 +66,5 @@ func TestPythonPredictsSparseRows(t *testing.T) {
 			"prepare":  options{"values": "log1p", "idf": 1, "scale": "unit"}, "stages": []options{columns}, "intercept": phrases > 1,
 		})
 	}
-
-	var compared []struct {
-		Case       string
-		Difference float64
-		SameLabels bool `json:"same_labels"`
-		Rows       int
-	}
-	if err := json.Unmarshal(p.run("tests/compare_sparse.py", p.folder), &compared); err != nil {
-		t.Fatal(err)
-	}
-	if len(compared) != len(p.cases) {
-		t.Errorf("%d models were compared, expected %d", len(compared), len(p.cases))
-	}
-	worst := 0.0
-	for _, c := range compared {
-		worst = max(worst, c.Difference)
-		if !(c.Difference <= largest) || !c.SameLabels || c.Rows != 300 {
-			t.Errorf("%s: a probability of %d rows differs by %.2g, expected at most %g; the labels are the same: %v", c.Case, c.Rows, c.Difference, largest, c.SameLabels)
-		}
-	}
-	t.Logf("%d models, probabilities differ by %.2g at most", len(compared), worst)
+	p.compare("tests/compare_sparse.py", 300)
 }

@@ -34,6 +34,7 @@ def compare(model_file: pathlib.Path, rows: pandas.DataFrame) -> dict[str, objec
     return {
         "case": model_file.stem,
         "version": model.version,
+        "rows": len(answers),
         "difference": float((np.abs(answers - wanted) / (wanted.std(axis=0) if numbers else 1)).max()),
         "same_labels": numbers or bool((_labels(model, predicted) == written[first[0]].fillna("").to_numpy()).all()),
     }

@@ -27,6 +27,7 @@ for file in sorted(folder.glob("*.model")):
         np.testing.assert_array_equal(model.predict_proba(other), answers)
     results.append({
         "case": file.stem,
+        "version": model.version,
         "difference": float(np.abs(answers - written[list(map(str, model.classes_))].to_numpy()).max()),
         "same_labels": bool((model.predict(rows) == written["label"].astype(str).to_numpy()).all()),
         "rows": len(answers),

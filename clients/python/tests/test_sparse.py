@@ -23,6 +23,12 @@ class Rows(unittest.TestCase):
             np.testing.assert_allclose(ones @ weights, dense @ weights[:7] + weights[7], atol=1e-5)
             np.testing.assert_allclose(rows[2:9] @ weights[:7], (dense @ weights[:7])[2:9], atol=1e-5)
 
+    def test_a_matrix_stays_as_it_is(self) -> None:
+        matrix = csr_matrix((np.array([1.0, 2.0, 4.0]), np.array([3, 0, 3]), np.array([0, 3])), shape=(1, 5))
+        rows = SparseLayout(manifest()).features(matrix)
+        np.testing.assert_array_equal((rows.columns, rows.values), ([0, 3], [2, 5]))
+        np.testing.assert_array_equal((matrix.indices, matrix.data), ([3, 0, 3], [1, 2, 4]))
+
     def test_what_is_no_row_says_so(self) -> None:
         layout, texts = SparseLayout(manifest()), SparseLayout(manifest("message"))
         for rows, message in (

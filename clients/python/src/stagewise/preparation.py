@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .answers import Answers
 from .errors import DamagedError
 from .tensors import Matrix, Tensor, shaped
 
@@ -16,10 +17,11 @@ NAMES = (
 )
 
 
-class Preparation:
+class Preparation(Answers):
     """What the survey of a run has found."""
 
     def __init__(self, plan: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(plan, tensors)
         options = plan["prepare"]
         if options["scale"] not in ("none", "standard", "unit"):
             raise DamagedError(f"prepare.scale is {options['scale']!r}, expected none, standard or unit")
@@ -36,21 +38,6 @@ class Preparation:
             self.image = tuple(int(n) for n in shaped(tensors, "image", 3))
             if min(self.image) < 1 or np.prod(self.image, dtype=object) != self.width:
                 raise DamagedError(f"images of {self.image} for {self.width} features")
-        labels = tensors.get("labels")
-        if not isinstance(labels, list) or not labels:
-            raise DamagedError("the labels are absent")
-        self.labels = labels
-        self._targets = None
-        if plan.get("targets"):
-            self._targets = shaped(tensors, "target_center", len(labels)), shaped(tensors, "target_scale", len(labels))
-
-    def restore(self, predictions: Matrix) -> Matrix:
-        """Returns the numbers that predictions of standardised numbers stand for. Other predictions stay as they are."""
-        if self._targets is None:
-            return predictions
-        center, scale = self._targets
-        restored: Matrix = (predictions.astype(np.float64) * scale + center).astype(np.float32)
-        return restored
 
     def apply(self, raw: Matrix) -> Matrix:
         """Returns the inputs of rows. A missing value is NaN."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .answers import Answers
 from .errors import DamagedError
 from .tensors import Matrix, Tensor, shaped
 from .words import Words
@@ -55,10 +56,11 @@ class SparseRows:
         return SparseRows(kept[self.starts], self.columns[which], self.values[which], self.ones)
 
 
-class SparsePreparation:
+class SparsePreparation(Answers):
     """What the survey of a run over sparse rows has found."""
 
     def __init__(self, plan: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(plan, tensors)
         options = plan["prepare"]
         self._change = options.get("values") or "none"
         if self._change not in ("none", "log1p", "sqrt", "binary") or options["scale"] not in ("none", "unit"):
@@ -68,21 +70,8 @@ class SparsePreparation:
         self.width = len(self._factors)  # d
         self._inputs = np.cumsum(self._factors != 0) - 1
         self.inputs = int(np.count_nonzero(self._factors))  # m
-        labels = tensors.get("labels")
-        if not isinstance(labels, list) or not labels or not self.inputs:
-            raise DamagedError("the labels or the columns are absent")
-        self.labels = labels
-        self._targets = None
-        if plan.get("targets"):
-            self._targets = shaped(tensors, "target_center", len(labels)), shaped(tensors, "target_scale", len(labels))
-
-    def restore(self, predictions: Matrix) -> Matrix:
-        """Returns the numbers that predictions of standardised numbers stand for. Other predictions stay as they are."""
-        if self._targets is None:
-            return predictions
-        center, scale = self._targets
-        restored: Matrix = (predictions.astype(np.float64) * scale + center).astype(np.float32)
-        return restored
+        if not self.inputs:
+            raise DamagedError("the columns are absent")
 
     def apply(self, raw: SparseRows) -> SparseRows:
         """Returns the inputs of rows. Columns that the survey has not found, or left out, are left out."""
@@ -170,7 +159,9 @@ class SparseLayout:
 
 
 def _of_csr(matrix: Any) -> SparseRows:
-    matrix.sum_duplicates()  # which sorts the columns of each row too
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # that of the caller stays as it is
+        matrix.sum_duplicates()  # which sorts the columns of each row too
     with np.errstate(over="ignore"):
         values = matrix.data.astype(np.float32)
     return _checked(SparseRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), values))
