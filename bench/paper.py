@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 import run as bench
-from run import HERE, ROOT, SOLVERS, WORK, say
+from run import HERE, SOLVERS, WORK, say
 
 # error on the test rows in percent, from the paper
 PAPER = {"identity": 14.1, "softmax": 7.8, "calibrated": 8.1, "news20": 11.7, "news20, vw": 12.4, "news20, liblinear": 13.8, "rcv1": 2.77}
@@ -139,26 +139,12 @@ def linear_svc(folder):
 
 
 def figure(b):
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "stagewise"
-    from matplotlib import pyplot as plot
-
-    drawing, axes = plot.subplots(figsize=(8, 5))
-    for name in ("ours, the paper's step", "ours, auto", "4000, softmax", "8000, softmax"):
-        middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
-        axes.plot(*zip(*middle["curve"]), label=name if name.startswith("ours") else f"ours, {name.split(',')[0]} features, auto")
-    for name in ("vowpal", *(f"liblinear {s}" for s in SOLVERS)):
-        if name in b.raw:
-            x, y = b.median(name), b.median(name, "error")
-            axes.plot([x], [y], "k^", markersize=5)
-            axes.annotate(name, (x, y), textcoords="offset points", xytext=(6, 3), fontsize=8)
-    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %", ylim=(1, 20))
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    drawing.tight_layout()
-    drawing.savefig(os.path.join(HERE, "paper.svg"), metadata={"Date": None})
+    with bench.errors_by_seconds(os.path.join(HERE, "paper.svg"), ylim=(1, 20)) as axes:
+        for name in ("ours, the paper's step", "ours, auto", "4000, softmax", "8000, softmax"):
+            middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
+            axes.plot(*zip(*middle["curve"]), label=name if name.startswith("ours") else f"ours, {name.split(',')[0]} features, auto")
+        for name in ("vowpal", *(f"liblinear {s}" for s in SOLVERS)):
+            bench.mark(b, axes, name, name)
 
 
 def page(b, table, left_out):

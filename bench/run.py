@@ -5,6 +5,7 @@ bench/results.json, the table to bench/table.md and README.md, the figure to ben
 this needs."""
 
 import argparse
+import contextlib
 import csv
 import datetime
 import json
@@ -277,12 +278,7 @@ def instructions(b):
             say(f"AVX2, {name}: {run['seconds']:.2f} s, {run['error']:.2f} %; floor {floor['seconds']:.2f} s")
         b.train("demo", flags=["--model", model])
         b.train("avx2, demo", env=haswell)
-        for name, own in (("avx2, predict floor", False), ("avx2, predict own floor", True)):
-            out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0"), env=haswell).stdout
-            b.keep(name, {"seconds": json.loads(out)["seconds"]["total"]})
-        began = time.perf_counter()
-        call(pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0"), env=haswell)
-        b.keep("avx2, predict", {"seconds": time.perf_counter() - began})
+        predict_on_one_core(b, "avx2, predict", model, env=haswell)
         for classes in (26, 100):
             run = b.train(f"{classes} classes", config=labelled(classes))
             floor = b.floor(f"{classes} classes floor", [s[0] for s in run["stages"]], 10_000, "softmax", own=False, classes=classes)
@@ -358,13 +354,17 @@ def prediction(b):
     model = os.path.join(WORK, "auto.model")
     b.train("model", *AUTO, flags=["--model", model])
     for _ in range(b.repeat):
-        command = pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0")
-        began = time.perf_counter()
-        call(command)
-        b.keep("predict", {"seconds": time.perf_counter() - began})
-        for name, own in (("predict floor", False), ("predict own floor", True)):
-            out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0")).stdout
-            b.keep(name, {"seconds": json.loads(out)["seconds"]["total"]})
+        predict_on_one_core(b, "predict", model)
+
+
+def predict_on_one_core(b, name, model, env=None):
+    """Measures `predict` of all training images, and the floors of its products."""
+    began = time.perf_counter()
+    call(pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0"), env=env)
+    b.keep(name, {"seconds": time.perf_counter() - began})
+    for floor, own in (("floor", False), ("own floor", True)):
+        out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0"), env=env).stdout
+        b.keep(f"{name} {floor}", {"seconds": json.loads(out)["seconds"]["total"]})
 
 
 def rows(b):
@@ -492,7 +492,9 @@ def render(b):
 BELOW = ("numpy, identity", "logistic", "liblinear", "neighbors")
 
 
-def figure(b):
+@contextlib.contextmanager
+def errors_by_seconds(path, **limits):
+    """Yields the axes of a figure of test errors on MNIST, which is written to a file at the end."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -500,28 +502,38 @@ def figure(b):
     from matplotlib import pyplot as plot
 
     drawing, axes = plot.subplots(figsize=(8, 5))
-    for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES), ("identity", "stagewise, identity, 10 × 1024")):
-        run = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
-        points, at = [], run["seconds"] - sum(s[1] for s in run["stages"])
-        for _, seconds, error in run["stages"]:
-            at += seconds
-            points.append((at, error))
-        axes.plot(*zip(*points), "o-", markersize=4, label=label)
-    for name, label in (("numpy, paper", "NumPy, the same in memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
-                        ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier, 4000"),
-                        ("mlp", "MLPClassifier"), ("neighbors", "3 nearest neighbours"), ("svc", "SVC")):
-        if name in b.raw:
-            x, y = b.median(name), b.median(name, "error")
-            axes.plot([x], [y], "k^", markersize=5)
-            axes.annotate(label, (x, y), textcoords="offset points", xytext=(6, -10 if name in BELOW else 3), fontsize=8)
-    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %", xlim=(1, 200), ylim=(1.2, 6))
-    axes.set_yticks([1.5, 2, 3, 4, 5], ["1.5", "2", "3", "4", "5"])
-    axes.set_yticks([], minor=True)
-    axes.set_xticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %", **limits)
+    yield axes
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     drawing.tight_layout()
-    drawing.savefig(os.path.join(HERE, "figure.svg"), metadata={"Date": None})
+    drawing.savefig(path, metadata={"Date": None})
+
+
+def mark(b, axes, name, label, below=False):
+    """Marks the median of a peer, if it was measured."""
+    if name in b.raw:
+        x, y = b.median(name), b.median(name, "error")
+        axes.plot([x], [y], "k^", markersize=5)
+        axes.annotate(label, (x, y), textcoords="offset points", xytext=(6, -10 if below else 3), fontsize=8)
+
+
+def figure(b):
+    with errors_by_seconds(os.path.join(HERE, "figure.svg"), xlim=(1, 200), ylim=(1.2, 6)) as axes:
+        for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES), ("identity", "stagewise, identity, 10 × 1024")):
+            run = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
+            points, at = [], run["seconds"] - sum(s[1] for s in run["stages"])
+            for _, seconds, error in run["stages"]:
+                at += seconds
+                points.append((at, error))
+            axes.plot(*zip(*points), "o-", markersize=4, label=label)
+        for name, label in (("numpy, paper", "NumPy, the same in memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
+                            ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier, 4000"),
+                            ("mlp", "MLPClassifier"), ("neighbors", "3 nearest neighbours"), ("svc", "SVC")):
+            mark(b, axes, name, label, below=name in BELOW)
+        axes.set_yticks([1.5, 2, 3, 4, 5], ["1.5", "2", "3", "4", "5"])
+        axes.set_yticks([], minor=True)
+        axes.set_xticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
 
 
 def machine():

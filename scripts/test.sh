@@ -171,7 +171,7 @@ package() {
 
 # run takes steps in their order.
 run() {
-  local step
+  local step began
   for step in "$@"; do
     say "--- $step"
     began=$SECONDS

@@ -14,7 +14,6 @@ import (
 // second, whose weights are counted, how well holdout rows are predicted with a part of them.
 func (p *stageProcessor) countSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes, columns := &accumulate.Sum{}, p.visit.stage.Classes, p.visit.stage.Features.Size()
-	var held kernel.Dense // scores of holdout rows
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
@@ -28,7 +27,7 @@ func (p *stageProcessor) countSparse(ctx context.Context, batches []*partition.B
 			p.measure(sum, b.Rows, p.score)
 		} else {
 			p.visit.fitted.ScoresSparse(p.score, b.Score, block)
-			p.try(sum, &held, b)
+			p.try(sum, b)
 			p.measure(sum, b.Rows, p.score)
 		}
 		sum.Count(b.Examples, b.Checksum)
@@ -37,8 +36,9 @@ func (p *stageProcessor) countSparse(ctx context.Context, batches []*partition.B
 }
 
 // try measures the holdout rows of a batch with each of the weights. p.score are the scores with the weight 1.
-func (p *stageProcessor) try(sum *accumulate.Sum, held *kernel.Dense, b *partition.Batch) {
+func (p *stageProcessor) try(sum *accumulate.Sum, b *partition.Batch) {
 	weights := solve.CountWeights()
+	held := kernel.NewDense(len(weights), p.visit.stage.Classes) // scores of a row with each weight
 	trials := sum.Field(schemas.FieldTrials, len(weights), solve.TrialFields)
 	rows := b.Rows
 	for i, w := range heldOut(rows) {
@@ -46,7 +46,6 @@ func (p *stageProcessor) try(sum *accumulate.Sum, held *kernel.Dense, b *partiti
 			continue
 		}
 		row, before, after := rows.Slice(i, i+1), b.Score.Row(i), p.score.Row(i)
-		held.Reshape(len(weights), len(after))
 		for t, weight := range weights {
 			for c, s := range before {
 				held.Row(t)[c] = s + float32(weight)*(after[c]-s)
