@@ -21,7 +21,7 @@ import (
 func arrowFormat() format {
 	return tableFormat(format{
 		name:      "arrow",
-		meaning:   "columns as in `parquet`, in a file or a stream of Arrow, as Feather; or a column of sparse rows: lists of index and value, or maps",
+		meaning:   "columns as in `parquet`, in a file or a stream of Arrow, as Feather",
 		patterns:  []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 		recognise: func(first []byte) bool { return isArrowFile(first) || strings.HasPrefix(string(first), arrowStream) },
 	}, openArrow)
@@ -44,7 +44,7 @@ type arrowTable struct {
 	read    int64          // rows before the current ones
 }
 
-func openArrow(c *content) (table, error) {
+func openArrow(c *content, _ Options) (table, error) {
 	from, file := c.arrow()
 	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {

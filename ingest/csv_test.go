@@ -192,12 +192,31 @@ func fuzzReader(t *testing.T, open func(*content) (reader, error), file []byte) 
 			return
 		}
 		values := len(rows.Floats) + len(rows.Bytes)
+		if rows.Sparse != nil {
+			checkFuzzedSparse(t, rows)
+			values, rows.Cols = rows.Rows, 1
+		}
 		if rows.Rows < 1 || rows.Rows > 2 || rows.Cols < 1 || values != rows.Rows*rows.Cols || rows.Floats != nil && rows.Bytes != nil {
 			t.Fatalf("%d × %d: %d values", rows.Rows, rows.Cols, values)
 		}
 		for _, n := range []int{len(rows.Words), len(rows.Numbers), len(rows.Weights)} {
 			if n != 0 && n != rows.Rows {
 				t.Fatalf("%d rows, %d in a column", rows.Rows, n)
+			}
+		}
+	}
+}
+
+// checkFuzzedSparse requires rows of ascending indices and finite values that are not 0.
+func checkFuzzedSparse(t *testing.T, rows *schemas.ExampleRows) {
+	if len(rows.Sparse.Ends) != rows.Rows || len(rows.Floats) > 0 {
+		t.Fatalf("%d rows, %d of them sparse, and %d values beside", rows.Rows, len(rows.Sparse.Ends), len(rows.Floats))
+	}
+	for row := range rows.Rows {
+		indices, values := rows.Sparse.Row(row)
+		for i, v := range values {
+			if v == 0 || v-v != 0 || indices[i] < 0 || i > 0 && indices[i] <= indices[i-1] {
+				t.Fatalf("row %d: %v, %v", row, indices, values)
 			}
 		}
 	}

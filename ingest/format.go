@@ -65,6 +65,7 @@ func formats() []format {
 		libsvmFormat(),
 		arrowFormat(),
 		parquetFormat(),
+		jsonlFormat(),
 		imagesFormat(),
 	}
 }

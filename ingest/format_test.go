@@ -18,6 +18,7 @@ func TestSourceIDGolden(t *testing.T) {
 	rows := f.write(t, "rows.libsvm", []byte("1 3:2\n"))
 	record := arrowRows(t, `[{"x":1,"label":"a"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
 	stream := f.write(t, "a.arrow", arrowContent(t, record, 1, false))
+	lines := f.write(t, "a.jsonl", []byte(`{"x":1,"label":"a"}`))
 	yes, frame := true, f.write(t, "frame.parquet", pandasFrame(t))
 	for _, test := range []struct {
 		name   string
@@ -35,6 +36,7 @@ func TestSourceIDGolden(t *testing.T) {
 		{"libsvm, all options", func(o *Options) { o.Test, o.Missing, o.Classes = []string{rows}, MissingMean, []string{"1", "0"} },
 			"c710e85ba501e9a5c9f3d9febcb6f09d68e9c691f09dae671f1f1e717070bcaa"},
 		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
+		{"jsonl", func(o *Options) { o.Train = []string{lines} }, "cd19835908cbafb660ae440b1f8c5dce4c552a8c01e71f2d58495f14b33b119f"},
 		{"parquet, all options", func(o *Options) {
 			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", MissingMean, []string{"b", "a"}
 		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
@@ -63,7 +65,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s: incomplete: %+v", f.name, f)
 		}
 	}
-	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq"} {
+	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq", "a.jsonl", "a.ndjson"} {
 		claims := 0
 		for _, f := range formats() {
 			if f.claims(name) {
@@ -89,7 +91,7 @@ func TestRecogniseShortFiles(t *testing.T) {
 }
 
 func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx, csv, libsvm, arrow, parquet or images"; got != want {
+	if got, want := wantFormat(), "idx, csv, libsvm, arrow, parquet, jsonl or images"; got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {

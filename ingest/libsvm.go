@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -36,11 +35,9 @@ func openLIBSVMFeatures(c *content, o Options, want Features) (reader, error) {
 
 // libsvmReader reads the lines of a LIBSVM file.
 type libsvmReader struct {
-	layout  // of no columns, for its labels
-	content *content
-	line    int    // number of the line read last, from 1
-	text    []byte // of that line, valid until the next is read
-	long    []byte // memory for lines that are longer than the buffer of the content
+	layout // of no columns, for its labels
+	lineReader
+	text    []byte // of the line read last, valid until the next is read
 	pending bool   // the line read last is of the next batch
 	batch   schemas.ExampleRows
 	rows    schemas.SparseRows
@@ -48,7 +45,7 @@ type libsvmReader struct {
 
 // newLIBSVMReader reads the first line.
 func newLIBSVMReader(c *content, o Options) (*libsvmReader, error) {
-	r := &libsvmReader{content: c}
+	r := &libsvmReader{lineReader: lineReader{content: c}}
 	r.layout = newLayout(o, "", 0, r.fail)
 	err := r.read()
 	if err == io.EOF {
@@ -60,7 +57,7 @@ func newLIBSVMReader(c *content, o Options) (*libsvmReader, error) {
 
 // fail returns an error at a field of the line read last, counted from 0, the label; -1: at the line.
 func (r *libsvmReader) fail(field int, err error) error {
-	e := &FileError{File: r.content.name, Line: r.line, Offset: -1, Err: err}
+	e := r.failLine(err)
 	if field >= 0 {
 		e.Column = strconv.Itoa(field)
 	}
@@ -112,32 +109,6 @@ func (r *libsvmReader) read() error {
 		}
 		if r.text = bytes.TrimSpace(line); len(r.text) > 0 {
 			return nil
-		}
-	}
-}
-
-// readLine returns the next line, which is valid until the next call.
-func (r *libsvmReader) readLine() ([]byte, error) {
-	r.long = r.long[:0]
-	for {
-		part, err := r.content.ReadSlice('\n')
-		if len(r.long) == 0 && len(part) > 0 {
-			r.line++
-		}
-		switch {
-		case err == nil && len(r.long) == 0, err == io.EOF && len(r.long) == 0 && len(part) > 0:
-			return part, nil
-		case err != nil && err != bufio.ErrBufferFull && err != io.EOF:
-			return nil, err
-		}
-		if r.long = append(r.long, part...); len(r.long) > maxRowBytes {
-			return nil, r.fail(-1, fmt.Errorf("a line of more than %d MiB", maxRowBytes>>20))
-		}
-		switch {
-		case err == nil, err == io.EOF && len(r.long) > 0:
-			return r.long, nil
-		case err == io.EOF:
-			return nil, io.EOF
 		}
 	}
 }

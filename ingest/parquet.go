@@ -18,7 +18,7 @@ import (
 func parquetFormat() format {
 	return tableFormat(format{
 		name:      "parquet",
-		meaning:   "columns of numbers and words, or one list of numbers, and a column of labels",
+		meaning:   "columns of numbers and words, or one list of numbers, or sparse rows: lists of index and value, or maps; and a column of labels",
 		patterns:  []string{"*.parquet", "*.pq"},
 		recognise: func(first []byte) bool { return strings.HasPrefix(string(first), parquetMagic) },
 	}, openParquet)
@@ -34,13 +34,14 @@ type parquetTable struct {
 	rows    int   // current rows
 }
 
-// parquetColumn is a column of a Parquet file. A column of which nothing is read has no leaf.
+// parquetColumn is a column of a Parquet file. A column of which nothing is read has neither a leaf nor pairs.
 type parquetColumn struct {
 	field
-	leaf *parquetLeaf
+	leaf  *parquetLeaf
+	pairs *parquetPairs // of sparse rows
 }
 
-func openParquet(c *content) (table, error) {
+func openParquet(c *content, _ Options) (table, error) {
 	f, ok := c.file.ReadCloser.(randomAccess)
 	if !ok || c.kind != "" {
 		return nil, fmt.Errorf("a Parquet file within %s: expected the file itself, which compresses its columns", c.kind)
@@ -64,8 +65,14 @@ func openParquet(c *content) (table, error) {
 	for i := range s.NumColumns() {
 		leaf := &parquetLeaf{file: r, index: i, descriptor: s.Column(i)}
 		name := leaf.descriptor.ColumnPath()[0]
-		if s.Root().FieldIndexByField(s.ColumnRoot(i)) == len(t.columns)-1 { // the leaf of a struct
-			t.columns[len(t.columns)-1] = parquetColumn{field: field{name: name, typ: "struct"}}
+		if at := len(t.columns) - 1; s.Root().FieldIndexByField(s.ColumnRoot(i)) == at { // another leaf of the same column
+			second := parquetColumn{field: field{name: name, typ: "struct"}}
+			if first := t.columns[at].leaf; first != nil {
+				if second.pairs = pairsOf(first, leaf, s.ColumnRoot(i)); second.pairs != nil {
+					second.kind, second.typ = pairs, "list of index and value"
+				}
+			}
+			t.columns[at] = second
 			continue
 		}
 		column := parquetColumn{field: field{name: name, kind: parquetKind(leaf.descriptor), typ: parquetType(leaf.descriptor)}, leaf: leaf}
@@ -88,33 +95,39 @@ func parquetType(c *schema.Column) string {
 	return strings.ToLower(c.PhysicalType().String())
 }
 
-// parquetKind returns what the values of a column are.
+// parquetKind returns what the values of a column with one leaf are.
 func parquetKind(c *schema.Column) kind {
-	kind, logical := unread, c.LogicalType()
-	_, isInt := logical.(*schema.IntLogicalType)
-	_, isText := logical.(schema.StringLogicalType)
-	plain := logical == nil || logical.IsNone()
-	switch c.PhysicalType() {
-	case parquet.Types.Boolean:
-		kind = whole
-	case parquet.Types.Int32, parquet.Types.Int64:
-		if isInt || plain {
-			kind = whole
-		}
-	case parquet.Types.Float, parquet.Types.Double:
-		kind = numeric
-	case parquet.Types.ByteArray:
-		if isText {
-			kind = text
-		}
-	}
+	kind := parquetScalar(c)
 	switch depth := len(c.ColumnPath()); {
-	case c.MaxRepetitionLevel() == 1 && depth <= 3 && (kind == whole || kind == numeric):
+	case c.MaxRepetitionLevel() == 1 && depth <= 3 && isNumber(kind):
 		return list
 	case depth > 1 || c.MaxRepetitionLevel() > 0:
 		return unread
 	}
 	return kind
+}
+
+// parquetScalar returns what the values of a leaf are, whatever they are in.
+func parquetScalar(c *schema.Column) kind {
+	logical := c.LogicalType()
+	_, isInt := logical.(*schema.IntLogicalType)
+	_, isText := logical.(schema.StringLogicalType)
+	plain := logical == nil || logical.IsNone()
+	switch c.PhysicalType() {
+	case parquet.Types.Boolean:
+		return whole
+	case parquet.Types.Int32, parquet.Types.Int64:
+		if isInt || plain {
+			return whole
+		}
+	case parquet.Types.Float, parquet.Types.Double:
+		return numeric
+	case parquet.Types.ByteArray:
+		if isText {
+			return text
+		}
+	}
+	return unread
 }
 
 func (t *parquetTable) fields() (fields []field) {

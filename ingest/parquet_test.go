@@ -32,11 +32,11 @@ func pandasFrame(t testing.TB) []byte {
 	return content
 }
 
-// parquetValues are the values of a column of a row group. A null is a value that is not there.
+// parquetValues are the values of a leaf of a row group. A null is a value that is not there.
 type parquetValues struct {
-	node   schema.Node
-	levels []int16 // definition, of each value; nil: there are no nulls
-	starts []int16 // repetition, of each value of a list
+	node   schema.Node // of its column; nil: of that of the leaf before
+	levels []int16     // definition, of each value; nil: there are no nulls
+	starts []int16     // repetition, of each value of a list
 	values any
 }
 
@@ -68,7 +68,9 @@ func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.Writ
 	t.Helper()
 	var fields schema.FieldList
 	for _, c := range groups[0] {
-		fields = append(fields, c.node)
+		if c.node != nil {
+			fields = append(fields, c.node)
+		}
 	}
 	root := schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1))
 	var content bytes.Buffer
@@ -356,12 +358,17 @@ func TestPandasFrame(t *testing.T) {
 
 // Whatever the bytes are, the reader returns rows or a *FileError.
 func FuzzParquet(f *testing.F) {
-	content := pandasFrame(f)
-	f.Add(content)
-	for i := range 40 {
-		flipped := bytes.Clone(content)
-		flipped[len(content)*i/40] ^= 1 << (i % 8)
-		f.Add(flipped)
+	sparse, err := os.ReadFile("testdata/sparse.parquet")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, content := range [][]byte{pandasFrame(f), sparse} {
+		f.Add(content)
+		for i := range 40 {
+			flipped := bytes.Clone(content)
+			flipped[len(content)*i/40] ^= 1 << (i % 8)
+			f.Add(flipped)
+		}
 	}
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, content []byte) {

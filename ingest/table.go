@@ -62,6 +62,12 @@ func raggedAt(row int64, length int) error {
 	return fmt.Errorf("row %d, counted from 0: the list does not have %d values, as that of row 0 has", row, length)
 }
 
+// linedTable is a table whose rows are lines.
+type linedTable interface {
+	// lineOf returns the number of the line of a current row, from 1.
+	lineOf(row int) int
+}
+
 // tableReader reads the rows of a table. It reads as many rows at a time as a batch may have, so batches do not depend on how the
 // file groups its rows.
 type tableReader struct {
@@ -80,7 +86,7 @@ type tableReader struct {
 const tableLabel = "label"
 
 // tableFormat returns a format whose files are tables.
-func tableFormat(f format, open func(*content) (table, error)) format {
+func tableFormat(f format, open func(*content, Options) (table, error)) format {
 	f.files, f.label = 1, tableLabel
 	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.columns", "words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
 	f.open = func(files []*content, o Options) (reader, error) {
@@ -129,9 +135,9 @@ func tableFormat(f format, open func(*content) (table, error)) format {
 }
 
 // openTable opens a table. Its columns have no roles yet.
-func openTable(c *content, o Options, open func(*content) (table, error)) (r *tableReader, err error) {
+func openTable(c *content, o Options, open func(*content, Options) (table, error)) (r *tableReader, err error) {
 	defer damaged(c.name, &err)
-	t, err := open(c)
+	t, err := open(c, o)
 	if err != nil {
 		if place, ok := errors.AsType[*FileError](err); ok {
 			return nil, place
@@ -207,11 +213,11 @@ func (r *tableReader) otherwise(k kind) string {
 
 // fail returns an error at a column; -1: at no particular column.
 func (r *tableReader) fail(column int, err error) error {
-	if place, ok := errors.AsType[*FileError](err); ok {
-		return place
+	e, placed := errors.AsType[*FileError](err)
+	if !placed {
+		e = wholeFile(r.name, err)
 	}
-	e := wholeFile(r.name, err)
-	if column >= 0 {
+	if column >= 0 && e.Column == "" {
 		e.Column = strconv.Itoa(column) + " (" + quote(r.fields[column].name) + ")"
 	}
 	return e

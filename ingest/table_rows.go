@@ -246,7 +246,7 @@ func (r *tableReader) readLists(column int) error {
 	}
 	t, ok := r.table.(wordLists)
 	if !ok {
-		return errors.New("lists of labels are read from arrow: write that, or a text with separators, or a column of 0 and 1 for each label")
+		return errors.New("lists of labels are read from arrow and jsonl: write one of these, or a text with separators, or a column of 0 and 1 for each label")
 	}
 	return t.lists(column, func(row int, items []string, null bool) error {
 		labels := make([]string, 0, len(items))
@@ -318,6 +318,9 @@ func (r *tableReader) eachLabel(put func(label string) bool) (err error) {
 
 // failAt returns an error at a row of the block.
 func (r *tableReader) failAt(row int, err error) error {
+	if t, ok := r.table.(linedTable); ok {
+		return &FileError{File: r.name, Line: t.lineOf(row), Offset: -1, Err: err}
+	}
 	return fmt.Errorf("row %d, counted from 0: %w", r.read+int64(row), err)
 }
 

@@ -126,7 +126,7 @@ func TestTextsToPredict(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))
-	if _, _, err := readRows(File(context.Background(), rows, o, want)); err == nil || f.text(err) != "rows.libsvm: format libsvm: expected csv, arrow or parquet, as the model was trained on texts" {
+	if _, _, err := readRows(File(context.Background(), rows, o, want)); err == nil || f.text(err) != "rows.libsvm: format libsvm: expected csv, arrow, parquet or jsonl, as the model was trained on texts" {
 		t.Errorf("%v", err)
 	}
 }

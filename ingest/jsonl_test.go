@@ -1,0 +1,180 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A file of JSON Lines has the examples of a CSV of the same rows, whatever the order of members, and whichever of them are left out.
+func TestJSONLinesAsCSV(t *testing.T) {
+	csv, lines := "label,x,n,yes,colour,w\n", "\ufeff\n"
+	for i := range 130 {
+		colour := []string{"red", "green", "a \\\"blue\\\" one", ""}[i%4]
+		csv += fmt.Sprintf("%d,%g,%d,%d,%s,%g\n", i%3, float32(i)/8, i, i%2, `"`+strings.ReplaceAll(colour, `\"`, `""`)+`"`, float32(i%2)/2)
+		x := fmt.Sprintf(`"x":%g`, float32(i)/8)
+		switch i % 10 { // how a missing value may be written
+		case 8:
+			csv = strings.Replace(csv, fmt.Sprintf("\n%d,%g,%d,", i%3, float32(i)/8, i), fmt.Sprintf("\n%d,,%d,", i%3, i), 1)
+			x = `"x":null`
+		case 9:
+			csv = strings.Replace(csv, fmt.Sprintf("\n%d,%g,%d,", i%3, float32(i)/8, i), fmt.Sprintf("\n%d,,%d,", i%3, i), 1)
+			x = `"label":` + fmt.Sprint(i%3)
+		}
+		members := []string{`"label":` + fmt.Sprint(i%3), x, `"n":` + fmt.Sprint(i), `"yes":` + fmt.Sprint(i%2 == 1), fmt.Sprintf(`"colour":"%s"`, colour), fmt.Sprintf(`"w":%g`, float32(i%2)/2)}
+		if i%10 == 9 {
+			members = members[1:]
+		}
+		if i > 0 {
+			members[0], members[len(members)-1] = members[len(members)-1], members[0]
+		}
+		lines += " { " + strings.Join(members, " , ") + "}\r\n\n"
+	}
+	for _, rows := range []int{1, 63, 64, 65, 1000} {
+		change := func(o *Options) {
+			o.Weight, o.Label, o.Categorical, o.BatchRows = "w", "label", []string{"colour"}, rows
+		}
+		want, sizes, columns, problem := readAs(t, "rows.csv", []byte(csv), change)
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		got, gotSizes, gotColumns, problem := readAs(t, "rows.jsonl", []byte(lines), change)
+		want.Words, got.Words, got.Numbers = nil, want.Words, nil
+		got.Words = nil
+		if problem != "" || show(got) != show(want) || fmt.Sprint(gotSizes) != fmt.Sprint(sizes) || gotColumns != columns {
+			t.Errorf("batches of %d: %s\n%s %v %s, expected\n%s %v %s", rows, problem, show(got), gotSizes, gotColumns, show(want), sizes, columns)
+		}
+	}
+}
+
+// Lists, sparse rows, several labels and texts are as those of the same table of Arrow.
+func TestJSONLinesAsArrow(t *testing.T) {
+	pairs := sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)
+	several := func(o *Options) { o.Labels = LabelsSeveral }
+	for _, test := range []struct {
+		lines  []string
+		fields []arrow.Field
+		change func(*Options)
+	}{
+		{[]string{`{"label":"a","v":[1,2.5,null]}`, `{"label":"b","v":[3,4,5]}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("v", arrow.ListOf(arrow.PrimitiveTypes.Float64))}, nil},
+		{[]string{`{"label":7,"v":[{"index":2,"value":1},{"index":9,"value":-2.5}]}`, `{"label":8,"v":[]}`}, []arrow.Field{nullable("label", arrow.PrimitiveTypes.Int64), nullable("v", pairs)}, nil},
+		{[]string{`{"label":["a","b"],"x":1}`, `{"label":[],"x":2}`, `{"label":["c"],"x":3}`}, []arrow.Field{nullable("label", arrow.ListOf(arrow.BinaryTypes.String)), nullable("x", arrow.PrimitiveTypes.Float64)}, several},
+		{[]string{`{"label":"a,b","x":1}`, `{"label":null,"x":2}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("x", arrow.PrimitiveTypes.Float64)}, several},
+		{[]string{`{"label":"a","at":{"of":[1]},"t":"One two, \u00e9"}`, `{"label":"b","t":null}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("t", arrow.BinaryTypes.String)},
+			func(o *Options) { o.Text = "t" }},
+		{[]string{`{"a":1,"b":2.5,"c":3}`, `{"a":2,"b":3,"c":4}`}, []arrow.Field{nullable("a", arrow.PrimitiveTypes.Int64), nullable("b", arrow.PrimitiveTypes.Float64), nullable("c", arrow.PrimitiveTypes.Float64)},
+			func(o *Options) { o.Targets = []string{"b", "c"} }},
+	} {
+		record := arrowRows(t, "["+strings.Join(test.lines, ",")+"]", test.fields...)
+		want, _, wantColumns, problem := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), test.change)
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		got, _, columns, problem := readAs(t, "rows.jsonl", []byte(strings.Join(test.lines, "\n")), test.change)
+		if problem != "" || show(got) != show(want) || columns != wantColumns {
+			t.Errorf("%s: %s\n%s %s, expected\n%s %s", test.lines, problem, show(got), columns, show(want), wantColumns)
+		}
+	}
+}
+
+// An object with a value for each index is a sparse row too, in whichever order.
+func TestSparseRowsOfJSONLines(t *testing.T) {
+	want := messages(t, "rows.libsvm", []byte("a 3:1 20:-2.5 100:3\nb\na 7:1e3"))
+	for _, lines := range []string{
+		`{"label":"a","f":{"20":-2.5,"100":3,"3":1}}` + "\n" + `{"label":"b","f":{}}` + "\n" + `{"label":"a","f":{"7":1e3}}`,
+		`{"label":"a","f":[{"value":1,"index":3},{"index":5,"value":0},{"index":20,"value":-2.5},{"index":100,"value":3}]}` + "\n" + `{"label":"b","f":[]}` + "\n" + `{"label":"a","f":[{"index":7,"value":1000}]}`,
+	} {
+		got := messages(t, "rows.jsonl", []byte(lines))
+		if len(got) != len(want) || !bytes.Equal(got[0], want[0]) {
+			t.Errorf("%s: other messages than those of LIBSVM", lines)
+		}
+	}
+}
+
+func TestBadJSONLines(t *testing.T) {
+	first := `{"label":"a","x":1,"s":"red"}` + "\n\n"
+	words := func(o *Options) { o.Categorical = []string{"s"} }
+	sparse := `{"label":"a","x":[{"index":1,"value":1}]}` + "\n"
+	for _, test := range []struct {
+		lines, want string
+		change      func(*Options)
+	}{
+		{"", "rows.jsonl: an empty file", nil},
+		{"\n \n", "rows.jsonl: an empty file", nil},
+		{first + `[1,2]`, `rows.jsonl: line 3: "[1,2]": expected an object with a value for each column`, words},
+		{first + `{"label":"a","x":1,"s":"red"`, "rows.jsonl: line 3: not JSON: byte 28: unexpected end of JSON input", words},
+		{first + `{"label":"a","x":.5}`, `rows.jsonl: line 3: not JSON: byte 18: invalid character '.' looking for beginning of value`, words},
+		{first + `{"label":"a","x":1,"s":"red"} {}`, "rows.jsonl: line 3: not JSON: byte 31: invalid character '{' after top-level value", words},
+		{first + `{"label":"a","x":1,"x":2}`, `rows.jsonl: line 3: the column "x" twice`, words},
+		{first + "{\"label\":\"a\",\"s\":\"\xff\"}", "rows.jsonl: line 3: a line that is not UTF-8: convert the file", words},
+		{first + `{"label":"a","x":"1","s":"red"}`, `rows.jsonl, column 1 ("x"): type whole number and string: features are numbers, booleans, or one list of numbers: examples.categorical takes columns of words, examples.columns.drop leaves a column out`, words},
+		{first + `{"label":"a","x":1e39,"s":"red"}`, `rows.jsonl: line 3, column 1 ("x"): 1e+39 is not a finite float32`, words},
+		{first + `{"label":"a","x":1e999,"s":"red"}`, `rows.jsonl: line 3, column 1 ("x"): +Inf is not a finite float32`, words},
+		{first + `{"x":1,"s":"red"}`, `rows.jsonl: line 3, column 0 ("label"): no label`, words},
+		{first, `rows.jsonl, column 2 ("s"): type string: features are numbers, booleans, or one list of numbers: examples.categorical takes columns of words, examples.columns.drop leaves a column out`, nil},
+		{`{"label":"a","x":{"y":1}}`, `rows.jsonl, column 1 ("x"): type object: features are numbers, booleans, or one list of numbers: leave the column out with examples.columns.drop, or make it a number`, nil},
+		{`{"label":1.5,"x":1}`, `rows.jsonl, column 0 ("label"): labels of type number: expected text or whole numbers`, nil},
+		{`{"label":"a","v":[1,2]}` + "\n" + `{"label":"a","v":[1]}`, `rows.jsonl: line 2, column 1 ("v"): [1]: expected a list of 2 numbers, as in the first row`, nil},
+		{`{"label":["a","b"],"x":1}` + "\n" + `{"label":["a",null],"x":1}`, `rows.jsonl: line 2, column 0 ("label"): label 1 of the list: an empty label`, func(o *Options) { o.Labels = LabelsSeveral }},
+		{sparse + `{"label":"a","x":[{"index":5,"value":1},{"index":4,"value":1}]}`, `rows.jsonl: line 2, column 1 ("x"): index 4 after 5: expected ascending indices, each once`, nil},
+		{sparse + `{"label":"a","x":{"5":1,"05":1}}`, `rows.jsonl: line 2, column 1 ("x"): index 5 after 5: expected ascending indices, each once`, nil},
+		{sparse + `{"label":"a","x":[{"index":1.5,"value":1}]}`, `rows.jsonl: line 2, column 1 ("x"): index 1.5: expected a whole number from 0 to 67108863`, nil},
+		{sparse + `{"label":"a","x":[{"index":1}]}`, `rows.jsonl: line 2, column 1 ("x"): entry 0 is {"index":1}: expected an index and a value`, nil},
+		{sparse + `{"label":"a"}`, `rows.jsonl: line 2, column 1 ("x"): a null in the place of a sparse row`, nil},
+		{strings.Repeat(`{"label":"a","x":1}`+"\n", schemaRows) + `{"label":"b","x":1,"y":2}`, `rows.jsonl: line 1025: a column "y", which the first 1024 rows do not have: say under examples.columns.use which columns become features`, nil},
+		{strings.Repeat(`{"label":"a","x":1}`+"\n", schemaRows) + `{"label":"b","x":"one"}`, `rows.jsonl: line 1025, column 1 ("x"): "one" is not a number`, nil},
+		{`{"label":"` + strings.Repeat("a", maxRowBytes) + `"}`, "rows.jsonl: line 1: a line of more than 4 MiB", nil},
+	} {
+		if _, _, _, got := readAs(t, "rows.jsonl", []byte(test.lines), test.change); got != test.want {
+			t.Errorf("%.100q:\n%s, expected\n%s", test.lines, got, test.want)
+		}
+	}
+}
+
+// Rows to predict need the columns of the model alone, and what else they have is passed over.
+func TestJSONLinesToPredict(t *testing.T) {
+	f, o := newFolder(t), Defaults()
+	want := Features{Width: 4, Columns: schemas.Columns{{Name: "x"}, {Name: "s", Categories: []string{"red", "green"}}}}
+	name := f.write(t, "new.jsonl", []byte(strings.Repeat(`{"s":"green","x":1,"z":[{}]}`+"\n", schemaRows)+`{"more":1,"x":2,"s":"blue"}`))
+	rows, _, err := readRows(File(t.Context(), name, o, want))
+	if err != nil || rows.Rows != schemaRows+1 || fmt.Sprint(rows.Floats[4*schemaRows-4:]) != "[1 0 1 0 2 0 0 1]" {
+		t.Errorf("%v: %d rows that end with %v", err, rows.Rows, rows.Floats[max(0, len(rows.Floats)-8):])
+	}
+}
+
+func FuzzJSONLines(f *testing.F) {
+	for _, seed := range []string{
+		`{"label":"a","x":1,"s":null}` + "\n" + `{"x":true,"label":"b"}`, `{"label":["a","b"],"v":[1,2]}`, `{"label":1,"f":[{"index":1,"value":2}]}`, `{"label":1,"f":{"7":2}}`,
+		"\ufeff{}", "{\"a\":\"\xff\"}", `{"label":"a","t":"One two"}`, `{"a":1,"a":2}`, `{"a":`, `{"a":[[1]],"label":"b"}`,
+	} {
+		for flags := range byte(16) {
+			f.Add([]byte(seed), flags)
+		}
+	}
+	f.Fuzz(func(t *testing.T, file []byte, flags byte) {
+		o := Defaults()
+		o.BatchRows = 2
+		if flags&1 != 0 {
+			o.Labels = LabelsSeveral
+		}
+		if flags&2 != 0 {
+			o.Text = "t"
+		}
+		if flags&4 != 0 {
+			o.Missing = MissingMean
+		}
+		open := func(c *content) (reader, error) { return jsonlFormat().open([]*content{c}, o) }
+		if flags&8 != 0 {
+			open = func(c *content) (reader, error) {
+				o.predicts = true
+				return jsonlFormat().openFeatures(c, o, Features{Width: 2, Sparse: flags&2 != 0})
+			}
+		}
+		fuzzReader(t, open, file)
+	})
+}
