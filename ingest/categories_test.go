@@ -20,7 +20,7 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 		files []string
 		words string
 	}{{o, names, "[a b c]"}, {frame, []string{f.write(t, "a.parquet", pandasFrame(t))}, "[a b]"}} {
-		read, err := test.o.findCategories(t.Context(), test.files, true)
+		read, err := test.o.findWords(t.Context(), test.files, true)
 		if err != nil || fmt.Sprint(read.categories["label"]) != test.words || len(read.digests) != len(test.files) {
 			t.Errorf("%v, %d digests, error %v", read.categories, len(read.digests), err)
 		}
@@ -33,7 +33,7 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 				t.Errorf("%s has another digest", name)
 			}
 		}
-		if read, err := test.o.findCategories(t.Context(), test.files, false); err != nil || len(read.digests) > 0 {
+		if read, err := test.o.findWords(t.Context(), test.files, false); err != nil || len(read.digests) > 0 {
 			t.Errorf("%d digests that nobody wants, error %v", len(read.digests), err)
 		}
 	}

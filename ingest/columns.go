@@ -59,7 +59,7 @@ type layout struct {
 
 func newLayout(o Options, defaultLabel Column, columns int, locate func(int, error) error) layout {
 	l := layout{
-		options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, sparse: -1, words: counter{Text: o.Words},
+		options: o, defaultLabel: defaultLabel, cells: make([]cell, columns), label: -1, weight: -1, text: -1, sparse: -1, words: newCounter(o),
 		labels: map[string]string{}, indicated: map[int]string{}, missing: map[string]bool{}, locate: locate,
 	}
 	for _, class := range o.Classes {
@@ -226,7 +226,7 @@ func (l *layout) reading() (how reading) {
 		case weight:
 			how.Weight = strconv.Itoa(at)
 		case counted:
-			how.Text, how.Words = strconv.Itoa(at), &l.options.Words
+			how.Text, how.Words, how.Vocabulary = strconv.Itoa(at), &l.options.Words, l.options.digestOfVocabulary()
 		case ignored:
 			how.Ignored = append(how.Ignored, at)
 		case category:

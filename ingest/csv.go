@@ -19,7 +19,7 @@ func csvFormat() format {
 		patterns: []string{"*.csv"},
 		files:    1,
 		label:    csvLabel,
-		keys:     []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.columns", "words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+		keys:     []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns", "words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
 		check:    checkDelimiter,
 		open:     openCSV,
 		words:    csvWords,

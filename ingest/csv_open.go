@@ -37,8 +37,8 @@ func (o Options) hasHeader() bool {
 	return slices.ContainsFunc(o.namedColumns(), Column.IsName)
 }
 
-// csvWords adds the words of a file's categorical columns.
-func csvWords(c *content, o Options, found vocabulary) error {
+// csvWords adds the words of a file's categorical columns and texts.
+func csvWords(c *content, o Options, found *foundWords) error {
 	r, err := openAssigned(c, o)
 	if err != nil {
 		return err
@@ -49,10 +49,7 @@ func csvWords(c *content, o Options, found vocabulary) error {
 		} else if err != nil {
 			return err
 		}
-		for at, cell := range r.cells {
-			if cell.role != category {
-				continue
-			}
+		for at := range r.cells {
 			if err := found.add(&r.layout, at, r.record[at]); err != nil {
 				return r.fail(at, err)
 			}

@@ -44,9 +44,9 @@ type format struct {
 
 	// open reads examples from the files of a source.
 	open func([]*content, Options) (reader, error)
-	// words adds the words of the categorical columns of a file. nil: the format
-	// has no such columns.
-	words func(*content, Options, vocabulary) error
+	// words adds the words of the categorical columns and of the texts of a file.
+	// nil: the format has no such columns.
+	words func(*content, Options, *foundWords) error
 	// inspect returns a *FileError for examples that can be read, but are hardly
 	// what people mean. It gets a reader of a source that is not used further. nil:
 	// there is nothing to be said.
@@ -92,6 +92,8 @@ type reading struct {
 
 	Text  string `json:",omitempty"` // the number of the column of texts
 	Words *Text  `json:",omitempty"` // how it is read
+
+	Vocabulary schemas.Digest `json:",omitempty"` // of a counted vocabulary
 }
 
 // reader is an open source. It does not close its files.

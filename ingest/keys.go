@@ -35,7 +35,8 @@ func Keys() []schemas.Key {
 		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0 of CSV, and otherwise the column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
 		{Name: "text", Meaning: readBy("text") + ": a column of texts, by its number from 0 or by its name: its words are counted, and the counts are the features, sparse rows; other columns than it, the label and the weight are left out; none: no texts"},
-		{Name: "words.columns", Meaning: "with `text`: how many columns a hash gives the words to; words that share one count as one"},
+		{Name: "words.vocabulary", Meaning: "with `text`: how words get columns: " + vocabularyMeanings()},
+		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: how many columns the words are hashed to, or the most that a counted vocabulary has, which may be %d", maxVocabulary)},
 		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: the most words that are counted together too, as 2 counts each pair of words that follow one another; at most %d", maxPhrases)},
 		{Name: "labels", Meaning: "how many labels an example may have: `one`, or `several`, or none of them: a list of `arrow`, a text with separators, or columns of 0 and 1. " +
 			"Links are then `identity`, `logistic` and `calibrated`; thresholds are chosen on the holdout rows, one for each metric: without the key `holdout` a fifth of the training rows"},

@@ -91,6 +91,8 @@ type Options struct {
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 
 	categories map[string][]string       // of the columns under Categorical, by their names; Sources finds them
+	phrases    []string                  // of a counted vocabulary; Sources finds them too
+	places     map[string]int32          // of each of them
 	digests    map[string]schemas.Digest // of the files that were read whole to find them
 	spooled    *os.File                  // what the standard input had; nil: it was not read
 	predicts   bool                      // File reads rows to predict, and flags set what keys set elsewhere

@@ -24,6 +24,10 @@ func TrainedOn(plan *schemas.Plan) Options {
 	}
 	if input.Text != "" {
 		o.Text, o.Words = Column(input.Text), Text{Columns: input.WordColumns, Phrases: input.WordPhrases}
+		if len(input.Vocabulary) > 0 {
+			o.Words.Vocabulary = countedVocabulary().name
+			o = o.WithVocabulary(input.Vocabulary)
+		}
 	}
 	o.Missing, o.Targets = plan.Missing, plan.Targets
 	if o.LabelColumns = input.LabelColumns; plan.Task() == schemas.SeveralLabels {

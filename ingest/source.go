@@ -24,6 +24,9 @@ type Source struct {
 	Width int           // number of features of each example
 	// Columns are those that the features are of; nil if the files don't say.
 	Columns schemas.Columns
+	// Vocabulary has the words and phrases of texts, in the order of their columns;
+	// nil if they are not texts, or if a hash gives their columns.
+	Vocabulary []string
 
 	format  format
 	options Options
@@ -41,8 +44,8 @@ type identity struct {
 
 // Sources returns the sources that the files of the options make, in their
 // order, those to train on first. It reads every file once, for its digest and
-// for the words of Categorical, and its first rows again to see whether they make
-// sense. So a missing file, a
+// for the words of Categorical and of a counted vocabulary, and its first rows
+// again to see whether they make sense. So a missing file, a
 // file of another format, and a file with other features than the first are a
 // *FileError before anything is published. An option that does not pass Check
 // is a schemas.Problem.
@@ -51,7 +54,7 @@ func Sources(ctx context.Context, o Options) ([]Source, error) {
 }
 
 // Inspect is Sources without the digests: it reads the first rows of each file,
-// and more only to find the words of Categorical. So the sources have no ID, and
+// and more only to find the words of Categorical and of a counted vocabulary. So the sources have no ID, and
 // files with the same bytes are not found.
 func Inspect(ctx context.Context, o Options) ([]Source, error) {
 	return find(ctx, o, false)
@@ -68,8 +71,8 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if o.Test, err = Files(o.Test); err != nil {
 		return nil, err
 	}
-	if len(o.Categorical) > 0 {
-		if o, err = o.findCategories(ctx, o.Train, digests); err != nil {
+	if o.FindsWords() {
+		if o, err = o.findWords(ctx, o.Train, digests); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +127,7 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 		if len(files) < f.files {
 			return nil, wholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
 		}
-		s := Source{Split: split, format: f, options: o, opened: files[:f.files:f.files]}
+		s := Source{Split: split, Vocabulary: o.phrases, format: f, options: o, opened: files[:f.files:f.files]}
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
 		}

@@ -88,7 +88,7 @@ const tableLabel = "label"
 // tableFormat returns a format whose files are tables.
 func tableFormat(f format, open func(*content, Options) (table, error)) format {
 	f.files, f.label = 1, tableLabel
-	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.columns", "words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+	f.keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns", "words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
 	f.open = func(files []*content, o Options) (reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -99,7 +99,7 @@ func tableFormat(f format, open func(*content, Options) (table, error)) format {
 		}
 		return r, r.lay()
 	}
-	f.words = func(c *content, o Options, found vocabulary) error {
+	f.words = func(c *content, o Options, found *foundWords) error {
 		r, err := openTable(c, o, open)
 		if err != nil {
 			return err

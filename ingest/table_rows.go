@@ -327,8 +327,8 @@ func (r *tableReader) failAt(row int, err error) error {
 // columnRows is how many rows are read at a time where only some of the columns are read.
 const columnRows = 1024
 
-// addWords adds the words of the categorical columns.
-func (r *tableReader) addWords(found vocabulary) (err error) {
+// addWords adds the words of the categorical columns and of the texts.
+func (r *tableReader) addWords(found *foundWords) (err error) {
 	defer damaged(r.name, &err)
 	for {
 		n, err := r.table.begin(columnRows)
@@ -339,10 +339,15 @@ func (r *tableReader) addWords(found vocabulary) (err error) {
 			return nil
 		}
 		for at, cell := range r.cells {
-			if cell.role != category {
+			if cell.role != category && cell.role != counted {
 				continue
 			}
-			err := r.texts(at, func(_ int, word string, _ bool) error { return found.add(&r.layout, at, word) })
+			err := r.texts(at, func(row int, text string, _ bool) error {
+				if err := found.add(&r.layout, at, text); err != nil {
+					return r.failAt(row, err)
+				}
+				return nil
+			})
 			if err != nil {
 				return r.fail(at, err)
 			}

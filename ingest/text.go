@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,10 +12,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Text says how a column of text becomes counts of words: sparse rows, whose columns a hash chooses, so that no vocabulary has to be found first
-// (Weinberger et al. 2009). It is a part of each version that is trained on texts.
+// Text says how a column of text becomes counts of words: sparse rows. It is a part of each version that is trained on texts.
 type Text struct {
-	// Columns is how many columns the words are hashed to. Words that share a column count as one.
+	// Vocabulary is the name of a way to give words columns: see vocabularies.
+	Vocabulary string `mapstructure:"vocabulary" yaml:"vocabulary" json:"-"`
+	// Columns is how many columns there are, or the most that there may be.
 	Columns int `mapstructure:"columns" yaml:"columns"`
 	// Phrases is the most words that follow one another and count together, beside each word by itself.
 	Phrases int `mapstructure:"phrases" yaml:"phrases"`
@@ -24,7 +26,9 @@ type Text struct {
 const maxPhrases = 5
 
 // DefaultText is the Text of an empty configuration.
-func DefaultText() Text { return Text{Columns: 1 << 18, Phrases: 1} }
+func DefaultText() Text {
+	return Text{Vocabulary: vocabularies()[0].name, Columns: 1 << 18, Phrases: 1}
+}
 
 // checkText finds impossible values of the keys of text.
 func (o Options) checkText() (problems []schemas.Problem) {
@@ -34,8 +38,15 @@ func (o Options) checkText() (problems []schemas.Problem) {
 	if o.Text == "" {
 		return nil
 	}
-	if n := o.Words.Columns; n < 1 || n > schemas.MaxColumns {
-		wrong("words.columns", n, fmt.Sprintf("a whole number from 1 to %d", schemas.MaxColumns))
+	v, known := o.vocabulary()
+	if !known {
+		wrong("words.vocabulary", strconv.Quote(o.Words.Vocabulary), wantVocabulary())
+	}
+	if n := o.Words.Columns; known && (n < 1 || n > v.most) {
+		wrong("words.columns", n, fmt.Sprintf("a whole number from 1 to %d", v.most))
+	}
+	if v.found && !o.predicts && len(o.Train) == 0 {
+		wrong("words.vocabulary", v.name, "files under examples.train, in which its words are found")
 	}
 	if n := o.Words.Phrases; n < 1 || n > maxPhrases {
 		wrong("words.phrases", n, fmt.Sprintf("a whole number from 1 to %d", maxPhrases))
@@ -74,43 +85,37 @@ func (o Options) readsText(f format, file string) error {
 
 // counter counts the words of texts.
 type counter struct {
-	Text
-	counts map[int32]float32 // of the text counted last, by column
-	places []int32           // its columns, ascending
-	ends   []uint64          // the hashes of the phrases that end before the word that is read
+	phrases
+	column func(phrase []byte) (column int32, known bool) // of a vocabulary
+	counts map[int32]float32                              // of the text counted last, by column
+	places []int32                                        // its columns, ascending
 }
 
-// count counts the words of a text and the phrases that they make. A word is a run of letters, marks and digits, in lower case.
+// newCounter returns a counter of the words of texts that are read with the options.
+func newCounter(o Options) counter {
+	v, _ := o.vocabulary()
+	return counter{phrases: phrases{most: o.Words.Phrases}, column: v.open(o)}
+}
+
+// count counts the words of a text and the phrases that they make. What has no column is passed over.
 func (c *counter) count(text string) error {
-	if !utf8.ValidString(text) {
-		return errors.New("a text that is not UTF-8: convert the file")
-	}
-	clear(c.counts)
 	if c.counts == nil {
 		c.counts = map[int32]float32{}
 	}
-	c.places, c.ends = c.places[:0], c.ends[:0]
-	words := strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
-	for word := range words {
-		c.ends = append(c.ends, hashOffset)
-		for i, hash := range c.ends {
-			hash = hashOn(hash, word)
-			c.add(hash)
-			c.ends[i] = hashOn(hash, " ")
+	clear(c.counts)
+	c.places = c.places[:0]
+	err := c.each(text, func(phrase []byte) error {
+		column, known := c.column(phrase)
+		if !known {
+			return nil
 		}
-		if len(c.ends) == c.Phrases {
-			c.ends = append(c.ends[:0], c.ends[1:]...)
+		if c.counts[column]++; c.counts[column] == 1 {
+			c.places = append(c.places, column)
 		}
-	}
+		return nil
+	})
 	slices.Sort(c.places)
-	return nil
-}
-
-func (c *counter) add(hash uint64) {
-	column := int32(hash % uint64(c.Columns))
-	if c.counts[column]++; c.counts[column] == 1 {
-		c.places = append(c.places, column)
-	}
+	return err
 }
 
 // appendTo appends the counts of the text counted last, as a row.
@@ -121,11 +126,42 @@ func (c *counter) appendTo(rows *schemas.SparseRows) {
 	rows.End()
 }
 
+// phrases finds the words of texts, and the phrases that they make.
+type phrases struct {
+	most   int    // words of a phrase
+	text   []byte // the words that were read, each with a space after it
+	starts []int  // in it, of the last words, which the next phrases begin with
+}
+
+// each calls put with each word of a text, and with each phrase that ends with it: its words with a space between two of them. A word is a run of
+// letters, marks and digits, in lower case. What put gets is valid during the call. An error is that of put, or the text is not UTF-8.
+func (p *phrases) each(text string, put func(phrase []byte) error) error {
+	if !utf8.ValidString(text) {
+		return errors.New("a text that is not UTF-8: convert the file")
+	}
+	p.text, p.starts = p.text[:0], p.starts[:0]
+	words := strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) })
+	for word := range words {
+		if len(p.starts) == p.most {
+			p.starts = append(p.starts[:0], p.starts[1:]...)
+		}
+		p.starts = append(p.starts, len(p.text))
+		p.text = append(p.text, word...)
+		for _, start := range p.starts {
+			if err := put(p.text[start:]); err != nil {
+				return err
+			}
+		}
+		p.text = append(p.text, ' ')
+	}
+	return nil
+}
+
 // WordCounts counts the words of texts, as the examples of a model were counted. [NewWordCounts] makes WordCounts. It is not safe for concurrent use.
 type WordCounts struct{ words counter }
 
-// NewWordCounts returns WordCounts that count as t says, which must have passed [Options.Check].
-func NewWordCounts(t Text) *WordCounts { return &WordCounts{counter{Text: t}} }
+// NewWordCounts returns WordCounts that count as the options say, which [TrainedOn] returned or which have passed [Options.Check].
+func NewWordCounts(o Options) *WordCounts { return &WordCounts{newCounter(o)} }
 
 // Append appends the counts of a text as a row. It is an error if the text is not UTF-8.
 func (w *WordCounts) Append(rows *schemas.SparseRows, text string) error {
@@ -134,18 +170,4 @@ func (w *WordCounts) Append(rows *schemas.SparseRows, text string) error {
 	}
 	w.words.appendTo(rows)
 	return nil
-}
-
-// FNV-1a of 64 bits (Fowler, Noll and Vo, RFC 9923). Package hash/fnv can't go on from a hash.
-const (
-	hashOffset = 14695981039346656037
-	hashPrime  = 1099511628211
-)
-
-// hashOn returns the hash of a text that follows what has a hash.
-func hashOn(hash uint64, text string) uint64 {
-	for i := range len(text) {
-		hash = (hash ^ uint64(text[i])) * hashPrime
-	}
-	return hash
 }

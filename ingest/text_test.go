@@ -39,7 +39,7 @@ func TestWordsAreCounted(t *testing.T) {
 		{" ,;\n", 3, nil},
 		{"", 1, nil},
 	} {
-		c := counter{Text: Text{Columns: 1 << 20, Phrases: test.phrases}}
+		c := newCounter(Options{Words: Text{Columns: 1 << 20, Phrases: test.phrases}})
 		for range 2 { // the memory is used again
 			if err := c.count(test.text); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestWordsAreCounted(t *testing.T) {
 			}
 		}
 	}
-	c := counter{Text: Text{Columns: 1, Phrases: 1}}
+	c := newCounter(Options{Words: Text{Columns: 1, Phrases: 1}})
 	if err := c.count("a b c"); err != nil || c.counts[0] != 3 {
 		t.Errorf("one column: %v: %v", c.counts, err)
 	}
@@ -137,7 +137,7 @@ func FuzzWords(f *testing.F) {
 	f.Add("Straße \u0301 ½", uint8(5), uint8(1))
 	f.Add("\xff", uint8(1), uint8(1))
 	f.Fuzz(func(t *testing.T, text string, phrases, columns uint8) {
-		c := counter{Text: Text{Columns: int(columns) + 1, Phrases: int(phrases)%maxPhrases + 1}}
+		c := newCounter(Options{Words: Text{Columns: int(columns) + 1, Phrases: int(phrases)%maxPhrases + 1}})
 		var rows schemas.SparseRows
 		if err := c.count(text); err != nil {
 			if utf8.ValidString(text) {
@@ -149,10 +149,10 @@ func FuzzWords(f *testing.F) {
 		words, want, sum := 0, 0, float32(0)
 		for range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
 			words++
-			want += min(words, c.Phrases)
+			want += min(words, c.most)
 		}
 		for i, column := range rows.Indices {
-			if column < 0 || int(column) >= c.Columns || i > 0 && column <= rows.Indices[i-1] || rows.Values[i] < 1 {
+			if column < 0 || int(column) > int(columns) || i > 0 && column <= rows.Indices[i-1] || rows.Values[i] < 1 {
 				t.Fatalf("%q: columns %v, counts %v", text, rows.Indices, rows.Values)
 			}
 			sum += rows.Values[i]

@@ -263,7 +263,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 	if err := p.create(t.Context(), &job); err != nil {
 		t.Fatal(err)
 	}
-	sources, err := p.ingest(t.Context(), job, retention{}, rec)
+	files, err := p.ingest(t.Context(), job, retention{}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := p.plan(t.Context(), job, openBLAS(t), sources, l, retention{})
+	plan, err := p.plan(t.Context(), job, openBLAS(t), files.seals, l, retention{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,17 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder)
 	return err
 }
 
-// ingest ingests the job's files, and returns the seals of their sources. A source that retention may delete before a run has ended is
-// ingested again.
-func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.Recorder) (seals []schemas.SourceSeal, err error) {
+// ingest ingests the job's files. A source that retention may delete before a run has ended is ingested again.
+func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.Recorder) (*ingested, error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
-	if err != nil || len(sources) == 0 {
+	if err != nil {
 		return nil, err
 	}
+	files := &ingested{retention: r}
+	if len(sources) == 0 {
+		return files, nil
+	}
+	files.vocabulary = sources[0].Vocabulary // of all
 	ledger, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -75,9 +79,9 @@ func (p *pipeline) ingest(ctx context.Context, job Job, r retention, rec event.R
 			}
 		}
 		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: known})
-		seals = append(seals, *seal)
+		files.seals = append(files.seals, *seal)
 	}
-	return seals, nil
+	return files, nil
 }
 
 // SplitError says that files are on the topic already, but for another split. An example is in one split only.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -95,6 +96,7 @@ func inputOf(o ingest.Options) schemas.Input {
 	}
 	if o.Text != "" {
 		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
+		input.Vocabulary = o.CountedVocabulary()
 	}
 	if o.FromTopic != "" {
 		input.Format = "" // that of values: files to predict tell theirs
@@ -184,6 +186,8 @@ func checkFeatures(plan, earlier *schemas.Plan) error {
 		return fmt.Errorf("other targets than this run's %q: a warm start needs the same: %q", plan.Targets, earlier.Targets)
 	case !plan.ClassWeight.Equal(earlier.ClassWeight):
 		return fmt.Errorf("examples.class_weight %v, this run has %v: a warm start needs the same weights of classes", earlier.ClassWeight, plan.ClassWeight)
+	case plan.Input.WordColumns != earlier.Input.WordColumns || plan.Input.WordPhrases != earlier.Input.WordPhrases || !slices.Equal(plan.Input.Vocabulary, earlier.Input.Vocabulary):
+		return errors.New("other words than this run's under examples.words: a warm start needs the same, as a hash always gives them")
 	case plan.Intercept != earlier.Intercept:
 		return fmt.Errorf("intercept %v, this run has %v: a warm start needs the same intercept", earlier.Intercept, plan.Intercept)
 	}

@@ -75,6 +75,7 @@ func (p *pipeline) searchPlan(ctx context.Context, job Job, blas *kernel.BLAS, f
 	if err != nil {
 		return nil, err
 	}
+	job.Examples = job.Examples.WithVocabulary(files.vocabulary)
 	return p.plan(ctx, job, blas, files.seals, l, files.retention)
 }
 

@@ -49,9 +49,10 @@ type submission struct {
 
 // ingested is what a job's files are on the examples topic.
 type ingested struct {
-	seals     []schemas.SourceSeal
-	retention retention // of the examples topic
-	took      time.Duration
+	seals      []schemas.SourceSeal
+	vocabulary []string  // of their texts, if it is counted
+	retention  retention // of the examples topic
+	took       time.Duration
 }
 
 // ingestFiles ingests the job's files.
@@ -61,8 +62,12 @@ func (p *pipeline) ingestFiles(ctx context.Context, job Job, rec event.Recorder)
 	if err != nil {
 		return nil, err
 	}
-	seals, err := p.ingest(ctx, job, r, rec)
-	return &ingested{seals, r, time.Since(began)}, err
+	files, err := p.ingest(ctx, job, r, rec)
+	if err != nil {
+		return nil, err
+	}
+	files.took = time.Since(began)
+	return files, nil
 }
 
 // submitJob submits a run of a job whose files are ingested.
@@ -78,6 +83,7 @@ func (p *pipeline) submitJob(ctx context.Context, blas *kernel.BLAS, job Job, fi
 			return nil, err
 		}
 	}
+	job.Examples = job.Examples.WithVocabulary(files.vocabulary)
 	if job.Warm == run.Latest {
 		job.Warm = newest(l)
 	}

@@ -91,8 +91,10 @@ type Input struct {
 	Image         Image    `json:"image,omitzero"`           // shape of the images that the examples are; zero: they are none, or the messages say it
 
 	Text        string `json:"text,omitempty"`         // column of texts of a table, whose words are counted
-	WordColumns int    `json:"word_columns,omitempty"` // how many columns the words are hashed to; 0 without texts
+	WordColumns int    `json:"word_columns,omitempty"` // how many columns the words are hashed to, or the most that they may have; 0 without texts
 	WordPhrases int    `json:"word_phrases,omitempty"` // the most words that count together; 0 without texts
+
+	Vocabulary []string `json:"vocabulary,omitempty"` // the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
 }
 
 // Update returns what an update visits beside its new rows; nil if the run is full.

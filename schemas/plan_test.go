@@ -74,6 +74,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 	plan := func() *Plan {
 		p := updatePlan()
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
+		p.Input.Vocabulary = []string{"word"}
 		return p
 	}
 	before, seen := plan(), 0

@@ -35,7 +35,7 @@ func newSparseRows(body []byte, o ingest.Options) (*sparseRows, error) {
 		if !utf8.Valid(body) {
 			return nil, errors.New("a text that is not UTF-8")
 		}
-		r.text, r.words = string(o.Text), ingest.NewWordCounts(o.Words)
+		r.text, r.words = string(o.Text), ingest.NewWordCounts(o)
 	}
 	if err := r.take('{'); err != nil {
 		return nil, err

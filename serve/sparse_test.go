@@ -136,7 +136,7 @@ func TestTextsOfJSON(t *testing.T) {
 	m := sparseModel(t, 64, "message")
 	s := newServer(t, Defaults(), Fixed(m))
 	var rows schemas.SparseRows
-	words := ingest.NewWordCounts(ingest.Text{Columns: 64, Phrases: 2})
+	words := ingest.NewWordCounts(ingest.Options{Words: ingest.Text{Columns: 64, Phrases: 2}})
 	for _, text := range []string{"Buy now, buy \"cheap\"", "", "naïve"} {
 		if err := words.Append(&rows, text); err != nil {
 			t.Fatal(err)

@@ -60,11 +60,14 @@ func TestPythonPredictsSparseRows(t *testing.T) {
 			train(fmt.Sprintf("kinds-%v-%d-%s", kind["kind"], len(kind), last), options{"examples": libsvm, "prepare": options{"values": "log1p", "scale": "unit"}, "stages": []options{columns, {"features": kind, "link": last, "passes": 9}}})
 		}
 	}
-	for _, phrases := range []int{1, 2, 5} {
-		train(fmt.Sprintf("texts-%d", phrases), options{
-			"examples": options{"train": []string{"texts.csv"}, "text": "message", "label": "kind", "words": options{"columns": 1000, "phrases": phrases}},
-			"prepare":  options{"values": "log1p", "idf": 1, "scale": "unit"}, "stages": []options{columns}, "intercept": phrases > 1,
-		})
+	for _, vocabulary := range []string{"hashed", "counted"} {
+		for _, phrases := range []int{1, 2, 5} {
+			words := options{"vocabulary": vocabulary, "columns": 1000, "phrases": phrases}
+			train(fmt.Sprintf("texts-%s-%d", vocabulary, phrases), options{
+				"examples": options{"train": []string{"texts.csv"}, "text": "message", "label": "kind", "words": words},
+				"prepare":  options{"values": "log1p", "idf": 1, "scale": "unit"}, "stages": []options{columns}, "intercept": phrases > 1,
+			})
+		}
 	}
 	p.compare("tests/compare_sparse.py", 300)
 }

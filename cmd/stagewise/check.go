@@ -230,8 +230,8 @@ func checkFile(file string) (string, error) {
 // train would refuse them; 0 if that can't be known. It leaves out the standard input, which it would use up.
 func checkRows(ctx context.Context, c *config.Config) (width int, err error) {
 	o := c.Examples
-	if len(o.Categorical) > 0 && slices.Contains(o.Train, ingest.StandardInput) {
-		return 0, nil // each word of the files to train on is a feature
+	if o.FindsWords() && slices.Contains(o.Train, ingest.StandardInput) {
+		return 0, nil // the words of the files to train on are features
 	}
 	isInput := func(name string) bool { return name == ingest.StandardInput }
 	o.Train, o.Test = slices.DeleteFunc(slices.Clone(o.Train), isInput), slices.DeleteFunc(slices.Clone(o.Test), isInput)

@@ -208,7 +208,10 @@ func TestTexts(t *testing.T) {
 		fmt.Fprintf(&mail, "%s,%s\n", kind, text)
 		fmt.Fprintln(&texts, text)
 	}
-	for _, set := range [][]string{nil, {"--set", "examples.words.columns=1000", "--set", "examples.words.phrases=2"}} {
+	for _, set := range [][]string{
+		nil, {"--set", "examples.words.columns=1000", "--set", "examples.words.phrases=2"},
+		{"--set", "examples.words.vocabulary=counted"}, {"--set", "examples.words.vocabulary=counted", "--set", "examples.words.columns=20", "--set", "examples.words.phrases=2"},
+	} {
 		inFolder(t, map[string]string{"mail.csv": mail.String(), "texts.csv": texts.String(), "counted.yaml": `
 name: mail
 examples: {train: mail.csv, text: message, label: kind}
@@ -231,5 +234,32 @@ stages:
 		if code != exitDone || whole != alone {
 			t.Errorf("%q: texts with their labels have other predictions", set)
 		}
+	}
+}
+
+// The words of a counted vocabulary are columns of the version: a run that starts from it needs the same, and files to find them in.
+func TestCountedVocabularyIsOfTheVersion(t *testing.T) {
+	inFolder(t, map[string]string{
+		"mail.csv": "kind,message\n" + strings.Repeat("sport,the goal\nfood,the soup\n", 20), "more.csv": "kind,message\n" + strings.Repeat("food,bread\nsport,the team\n", 20), "counted.yaml": `
+name: mail
+examples: {train: mail.csv, text: message, label: kind, words: {vocabulary: counted}}
+stages:
+  - {features: {kind: columns}, link: identity}
+`})
+	reportOf(t, "--model", "model")
+	reportOf(t, "--set", "warm=latest")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--set", "warm=latest", "--set", "examples.train=[mail.csv, more.csv]"}, "warm start from version 2: other words than this run's under examples.words: a warm start needs the same, as a hash always gives them"},
+		{[]string{"--set", "examples.train=[]"}, "words.vocabulary: counted: expected files under examples.train, in which its words are found"},
+	} {
+		if code, _, stderr := stagewise(append([]string{"train", "-c", "counted.yaml"}, c.args...)...); code == exitDone || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: code %d: %s, expected %s", c.args, code, stderr, c.want)
+		}
+	}
+	if code, _, stderr := stagewise("check", "-c", "counted.yaml"); code != exitDone {
+		t.Errorf("check: code %d: %s", code, stderr)
 	}
 }

@@ -47,10 +47,19 @@ class Rows(unittest.TestCase):
             texts.features(["one", "\ud800"])
 
     def test_words_are_counted_with_the_phrases_that_they_make(self) -> None:
-        counts = Words(1 << 40, 2).count("to be, or not to be")
+        def words(columns: int, phrases: int) -> Words:
+            return Words({"word_columns": columns, "word_phrases": phrases})
+
+        counts = words(1 << 40, 2).count("to be, or not to be")
         self.assertEqual(sorted(counts.values()), [1, 1, 1, 1, 1, 2, 2, 2])  # or, not; be or, or not, not to; to, be; to be
-        self.assertEqual(Words(1 << 40, 1).count("TO be"), Words(1 << 40, 1).count("be—to"))
-        self.assertEqual(Words(1, 1).count("a b c"), {0: 3})
+        self.assertEqual(words(1 << 40, 1).count("TO be"), words(1 << 40, 1).count("be—to"))
+        self.assertEqual(words(1, 1).count("a b c"), {0: 3})
+
+    def test_words_of_a_vocabulary_are_counted_and_no_others(self) -> None:
+        vocabulary = ["be", "not", "not to", "to be or", "ça"]
+        words = Words({"word_columns": 10, "word_phrases": 3, "vocabulary": vocabulary})
+        self.assertEqual(words.count("To be, or not to be. ÇA?"), {0: 2, 1: 1, 2: 1, 3: 1, 4: 1})
+        self.assertEqual(words.count("something else"), {})
 
 
 if __name__ == "__main__":

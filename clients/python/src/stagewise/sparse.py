@@ -120,7 +120,7 @@ class SparseLayout:
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         options = manifest["plan"]["input"]
         self._text = options.get("text")
-        self._words = Words(options["word_columns"], options["word_phrases"]) if self._text else None
+        self._words = Words(options) if self._text else None
 
     def features(self, rows: Any) -> SparseRows:
         """Returns the features of rows: a matrix of scipy, texts if the model was trained on texts, or rows with their zeros."""

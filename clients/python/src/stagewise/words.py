@@ -1,33 +1,36 @@
-"""Texts as counts of words, whose columns a hash chooses."""
+"""Texts as counts of words, whose columns a hash chooses, or a vocabulary has."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 # FNV-1a of 64 bits (RFC 9923).
 _OFFSET, _PRIME, _MASK = 14695981039346656037, 1099511628211, (1 << 64) - 1
 
 
 class Words:
-    """Counts the words of a text, and the phrases of up to so many words, in so many columns."""
+    """Counts the words of a text, and the phrases that they make, as the plan of a model says."""
 
-    def __init__(self, columns: int, phrases: int) -> None:
-        self._columns, self._phrases = columns, phrases
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._columns, self._phrases = options["word_columns"], options["word_phrases"]
+        vocabulary = options.get("vocabulary")
+        self._places = {phrase.encode(): place for place, phrase in enumerate(vocabulary)} if vocabulary else None
 
     def count(self, text: str) -> dict[int, int]:
         """Returns how often each column occurs. A word is a run of letters, marks and digits, in lower case."""
         counts: dict[int, int] = {}
-        ends: list[int] = []  # the hashes of the phrases that end before the next word
+        begun: list[bytes] = []  # the phrases that end before the next word
         for word in _words(text):
-            ends.append(_OFFSET)
-            for i, before in enumerate(ends):
-                hashed = _hash_on(before, word)
-                column = hashed % self._columns
-                counts[column] = counts.get(column, 0) + 1
-                ends[i] = _hash_on(hashed, b" ")
-            if len(ends) == self._phrases:
-                del ends[0]
+            begun = [*(phrase + b" " + word for phrase in begun), word]
+            for phrase in begun:
+                column = _hash(phrase) % self._columns if self._places is None else self._places.get(phrase)
+                if column is not None:
+                    counts[column] = counts.get(column, 0) + 1
+            if len(begun) == self._phrases:
+                del begun[0]
         return counts
 
 
@@ -49,8 +52,8 @@ def _of_word(c: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash_on(before: int, text: bytes) -> int:
-    """Returns the hash of a text that follows what has a hash."""
+def _hash(text: bytes) -> int:
+    hashed = _OFFSET
     for byte in text:
-        before = (before ^ byte) * _PRIME & _MASK
-    return before
+        hashed = (hashed ^ byte) * _PRIME & _MASK
+    return hashed
