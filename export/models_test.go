@@ -61,7 +61,7 @@ func (r recipe) model(t testing.TB) *model.Model {
 	}
 	preparation = append(preparation, schemas.Vector(schemas.TensorImage, []float32{7, 5, 2}))
 	for t, s := range r.stages {
-		if f := s.Features; f.Kind == stages.Patches {
+		if f := s.Features; f.Kind == stages.Patches || f.Kind == stages.PatchPolynomial {
 			q, p := 2*f.Patch*f.Patch, 2*f.Filters*f.Grid*f.Grid
 			preparation = append(preparation,
 				schemas.Matrix(schemas.OfStage(schemas.TensorWhitening, t), q, q, draw(q*q, 1)), schemas.Vector(schemas.OfStage(schemas.TensorOffset, t), draw(q, 0.1)),
@@ -167,6 +167,10 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 		all = append(all, f)
 		if kind == stages.Patches {
 			f.Size, f.Patch, f.Filters, f.Grid, f.Mirror = 0, 3, 4, 2, true
+			all[len(all)-1] = f
+		}
+		if kind == stages.PatchPolynomial {
+			f.Patch, f.Filters, f.Grid = 3, 4, 2
 			all[len(all)-1] = f
 		}
 		if kind == stages.Columns {

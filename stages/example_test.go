@@ -94,7 +94,7 @@ func ExampleCheck() {
 		fmt.Println(p)
 	}
 	// Output:
-	// kind: fourier: expected rff, sorf, logits, polynomial, columns, gradient, class_counts or patches
+	// kind: fourier: expected rff, sorf, logits, polynomial, columns, gradient, class_counts, patches or patch_polynomial
 	// size: 0: expected a whole number from 1 to 32768
 	// degree: 9: expected a whole number from 1 to 8
 }

@@ -73,6 +73,7 @@ func kinds() []kind {
 		gradient(),
 		classCounts(),
 		patches(),
+		patchPolynomial(),
 	}
 }
 

@@ -43,7 +43,10 @@ const (
 func patches() kind {
 	// A stage of another kind has zeros here, so that its plan does not mention patches.
 	ofPatches := func(valid func(f schemas.Features) bool) func(schemas.Features) bool {
-		return func(f schemas.Features) bool { return f.Kind != Patches || valid(f) }
+		return func(f schemas.Features) bool {
+			k, _ := find(f.Kind)
+			return !k.pixels || valid(f)
+		}
 	}
 	whole := func(name, meaning string, maximum int, value func(schemas.Features) int) key {
 		return key{
@@ -383,14 +386,14 @@ func readPatches(m *Map, prepared *Preparation) (*filterBank, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, f := b.values, m.features.Filters
+	q, f, columns := b.values, m.features.Filters, patchColumns(m.features)
 	var found [6][]float32
 	for i, t := range []struct {
 		name  string
 		shape []int
 	}{
 		{schemas.TensorWhitening, []int{q, q}}, {schemas.TensorOffset, []int{q}}, {schemas.TensorFilters, []int{q, f}},
-		{schemas.TensorContrast, []int{1}}, {schemas.TensorMean, []int{m.size}}, {schemas.TensorFactor, []int{m.size}},
+		{schemas.TensorContrast, []int{1}}, {schemas.TensorMean, []int{columns}}, {schemas.TensorFactor, []int{columns}},
 	} {
 		if found[i], err = prepared.learnt.Shaped(schemas.OfStage(t.name, m.stage), t.shape...); err != nil {
 			return nil, err

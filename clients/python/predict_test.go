@@ -43,7 +43,7 @@ func TestPythonPredictsAsGo(t *testing.T) {
 					{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
 					{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
 				}}
-				if features["kind"] == stages.Patches { // six columns are images of 2 × 3 pixels
+				if kind := features["kind"]; kind == stages.Patches || kind == stages.PatchPolynomial { // six columns are images of 2 × 3 pixels
 					o["examples"] = options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "batch_rows": 16, "partitions": 2,
 						"columns": options{"use": strings.Split("abcdef", "")}, "image": []int{2, 3, 1}}
 				}
@@ -135,6 +135,11 @@ func kindsOfFeatures(t *testing.T) (kinds []options) {
 		}
 		if kind == stages.Patches {
 			kinds = append(kinds, options{"kind": kind, "patch": 2, "filters": 6, "grid": 1, "mirror": true})
+			continue
+		}
+		if kind == stages.PatchPolynomial {
+			// of degree 3, products of the rounding errors of responses would be larger than the bound
+			kinds = append(kinds, options{"kind": kind, "size": size, "degree": 2, "patch": 2, "filters": 6, "grid": 1})
 			continue
 		}
 		kinds = append(kinds, options{"kind": kind, "size": size, "degree": 3, "bandwidth_scale": 2})

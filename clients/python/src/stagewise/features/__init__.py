@@ -6,6 +6,7 @@ from ..errors import DamagedError
 from .columns import Columns
 from .kind import Kind, Matrix, Setting
 from .logits import Logits
+from .patch_polynomial import PatchPolynomial
 from .patches import Patches
 from .polynomial import Polynomial
 from .rff import RFF
@@ -13,7 +14,7 @@ from .sorf import SORF
 
 __all__ = ["KINDS", "Kind", "Matrix", "Setting", "draw"]
 
-KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (RFF, SORF, Logits, Polynomial, Columns, Patches)}
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (RFF, SORF, Logits, Polynomial, Columns, Patches, PatchPolynomial)}
 
 
 def draw(setting: Setting) -> Kind:
