@@ -31,6 +31,11 @@ CHAINS = {"1 × 512": (1, 512, 4096, 0), "2 × 1024": (2, 1024, 2048, 2), "8 × 
 STREAMS = {"river": "River, softmax regression", "vowpal": "Vowpal Wabbit, 1024 features, one pass",
            **{f"sgd {n}": f"`SGDClassifier`, 1024 features, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)},
            **{f"mlp {n}": f"`MLPClassifier`, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)}}
+# filters and blocks of the runs on patches of images
+PATCHES = {"patches, 32 filters": (32, 1), "patches, one block": (128, 1), "patches, four blocks": (128, 4)}
+# the products of one block of 128 filters of 9 × 9 pixels, at 400 places of an image, whose responses are added up over 16 cells by sign
+PATCH_PRODUCTS = ["-positions", "400", "-patch-values", "81", "-filters", "128", "-columns", "4096"]
+GOOD = 0.75  # error in percent to which the network and ours are timed
 # columns of the blocks of the runs with 4 passes, which reach a given error sooner
 SIZES = (768, 1024, 1536, 3072)
 
@@ -79,6 +84,11 @@ class Bench:
             lines = [f"{json.dumps(name)}: [\n" + ",\n".join(json.dumps(run) for run in runs) + "]" for name, runs in self.raw.items()]
             f.write(f'{{"machine": {json.dumps(self.machine)},\n"runs": {{\n' + ",\n".join(lines) + "}}\n")
 
+    def load(self):
+        with open(os.path.join(HERE, "results.json")) as f:
+            saved = json.load(f)
+        self.machine, self.raw = saved["machine"], saved["runs"]
+
     def median(self, name, key="seconds"):
         return statistics.median(run[key] for run in self.raw[name])
 
@@ -123,9 +133,9 @@ class Bench:
             r = json.load(f)
         return self.keep(name, {"rows": r["rows"], "seconds": r["seconds"], "rows_per_second": round(r["rows_per_second"]), "error": r["prequential_error"]})
 
-    def floor(self, name, passes, gram_rows, link, cores=None, own=True, classes=10, env=None):
+    def floor(self, name, passes, gram_rows, link, cores=None, own=True, classes=10, env=None, further=()):
         """Measures the kernel floor; with own, the products with few columns use the program's loops, which are faster than a BLAS."""
-        command = floor_command(passes, gram_rows, link, own, "-classes", str(classes))
+        command = floor_command(passes, gram_rows, link, own, "-classes", str(classes), *further)
         parts = json.loads(call(pinned(command, cores), env=env).stdout)["seconds"]
         return self.keep(name, {"seconds": parts["total"], "parts": parts})
 
@@ -150,10 +160,10 @@ class Bench:
         say(f"{name}: {run['seconds']:.1f} s, {run['error']:.2f} %")
         return run
 
-    def seconds_to(self, error):
-        """Returns the seconds until our runs first reach a test error: the median over the runs of the fastest configuration."""
+    def seconds_to(self, error, names=("auto", *(f"auto, {size}, 4 passes" for size in SIZES))):
+        """Returns the seconds until runs of ours first reach a test error: the median over those of the fastest configuration."""
         best = None
-        for name in ("auto", *(f"auto, {size}, 4 passes" for size in SIZES)):
+        for name in names:
             times = [next((t for t, e in run["curve"] if e <= error), None) for run in self.raw.get(name, [])]
             if times and None not in times:
                 best = min(best or 1e9, statistics.median(times))
@@ -307,6 +317,23 @@ def labelled(classes):
     return path
 
 
+def images(b):
+    """Measures patches of MNIST's images beside their products, a support vector machine and a small convolutional network."""
+    model = os.path.join(WORK, "patches.model")
+    for _ in range(b.repeat):
+        for name, (filters, blocks) in PATCHES.items():
+            run = b.train(name, f"stages.0.features.filters={filters}", f"stages.0.repeat={blocks}", config="examples/mnist-patches.yaml", flags=["--model", model] if blocks == 1 else [])
+            say(f"{name}: {run['seconds']:.1f} s, {run['error']:.2f} %")
+        b.floor("patches floor", [6], ALL, "softmax", own=False, further=PATCH_PRODUCTS)
+        predict_on_one_core(b, "patches, predict", model, passes=[0], further=PATCH_PRODUCTS)
+        if len(b.raw.get("svc", [])) < b.repeat:
+            b.python("svc", "peers.py", "svc")
+        b.python("network", "network.py", str(GOOD))
+    data = os.path.join(WORK, "data")
+    shutil.rmtree(data, ignore_errors=True)
+    b.keep("patches, memory", {"bytes": peak([BINARY, "train", "-c", "examples/mnist-patches.yaml", "--quiet", "--set", f"data_dir={data}", "--set", "memory=1GiB", "--set", "stages.0.repeat=1"])})
+
+
 def twice():
     """Writes MNIST's training rows twice, and returns the path of a configuration with them."""
     folder = os.path.join(WORK, "twice")
@@ -357,13 +384,13 @@ def prediction(b):
         predict_on_one_core(b, "predict", model)
 
 
-def predict_on_one_core(b, name, model, env=None):
+def predict_on_one_core(b, name, model, env=None, passes=(0,) * 10, further=()):
     """Measures `predict` of all training images, and the floors of its products."""
     began = time.perf_counter()
     call(pinned([BINARY, "predict", "--model", model, "-o", os.devnull, "-i", ".demo/mnist/train-images-idx3-ubyte"], "0"), env=env)
     b.keep(name, {"seconds": time.perf_counter() - began})
     for floor, own in (("floor", False), ("own floor", True)):
-        out = call(pinned(floor_command([0] * 10, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict"), "0"), env=env).stdout
+        out = call(pinned(floor_command(passes, ALL, "softmax", own, "-train", str(ALL), "-test", "0", "-predict", *further), "0"), env=env).stdout
         b.keep(f"{name} {floor}", {"seconds": json.loads(out)["seconds"]["total"]})
 
 
@@ -437,7 +464,34 @@ def rows(b):
         for classes in (26, 100):
             at_most(f"{classes} classes (made-up labels), 10 × 1024, softmax ÷ kernel floor ({b.median(f'{classes} classes'):.1f} s ÷ {b.median(f'{classes} classes floor'):.1f} s)",
                     b.ratio(f"{classes} classes", f"{classes} classes floor"), 1.4)
-    return table + (streams(b) if "stream, river" in b.raw else [])
+    return table + (patches(b) if "network" in b.raw else []) + (streams(b) if "stream, river" in b.raw else [])
+
+
+def patches(b):
+    """Returns the lines about patches of MNIST's images."""
+    def line(measure, value, target, holds):
+        return measure, value, target, "yes" if holds else "no"
+
+    def beside(name, title, error, least):
+        theirs = [next((t for t, e in run.get("curve", [[run["seconds"], run["error"]]]) if e <= error), None) for run in b.raw[name]]
+        ours = b.seconds_to(error, PATCHES)
+        if ours is None or None in theirs:
+            last = ", ".join(f"{run['error']:.2f} % after {run['seconds']:.0f} s" for run in b.raw[name])
+            return line(f"{title} to {error:.2f} % ({last}) ÷ ours", f"ours: {ours:.1f} s" if ours else "not reached", f"≥ {least}", ours is not None)
+        ratio = statistics.median(theirs) / ours
+        return line(f"{title} to {error:.2f} % ({statistics.median(theirs):.1f} s) ÷ ours ({ours:.1f} s)", f"{ratio:.1f}", f"≥ {least}", ratio >= least)
+
+    one, four = b.median("patches, one block", "error"), b.median("patches, four blocks", "error")
+    whole, own = b.ratio("patches, one block", "patches floor"), b.ratio("patches, predict floor", "patches, predict")
+    return [
+        line(f"patches of images, one block of 4096 columns ({b.median('patches, one block'):.1f} s)", f"{one:.2f} %", "≤ 0.76 %", one <= 0.76),
+        line(f"the same ÷ its products ({b.median('patches floor'):.1f} s)", f"{whole:.2f}", "≤ 1.5", whole <= 1.5),
+        line(f"four such blocks ({b.median('patches, four blocks'):.1f} s)", f"{four:.2f} %", "≤ 0.60 %", four <= 0.6),
+        beside("svc", "`SVC`, components,", b.median("svc", "error"), 3),
+        beside("network", "a small convolutional network, JAX,", GOOD, 1),
+        line(f"`predict`, one block, one core ({ALL / b.median('patches, predict'):,.0f} images/s): floor of its products ÷ time", f"{own:.2f}", "≥ 0.7", own >= 0.7),
+        (f"peak memory of one block, `memory: 1GiB`", f"{b.median('patches, memory', 'bytes') / 2**30:.2f} GiB", "stated", ""),
+    ]
 
 
 def streams(b):
@@ -472,7 +526,8 @@ def render(b):
     lines = ["| measure | is | must be | holds |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(r) + " |" for r in rows(b)]
     lines += ["", f"{m['processor']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['blas']}, {m['date']}, commit {m['commit']}; "
-                  f"medians of {b.repeat}. Seconds are of a run after ingest."]
+                  f"medians of {b.repeat}. Seconds are of a run after ingest."
+                  + "".join(f" Lines of {part}: {when}." for part, when in m.get("added", {}).items())]
     text = "\n".join(lines) + "\n"
     with open(os.path.join(HERE, "table.md"), "w") as f:
         f.write(text)
@@ -519,7 +574,7 @@ def mark(b, axes, name, label, below=False):
 
 
 def figure(b):
-    with errors_by_seconds(os.path.join(HERE, "figure.svg"), xlim=(1, 200), ylim=(1.2, 6)) as axes:
+    with errors_by_seconds(os.path.join(HERE, "figure.svg"), xlim=(1, 500), ylim=(0.5, 6)) as axes:
         for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES), ("identity", "stagewise, identity, 10 × 1024")):
             run = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
             points, at = [], run["seconds"] - sum(s[1] for s in run["stages"])
@@ -527,13 +582,17 @@ def figure(b):
                 at += seconds
                 points.append((at, error))
             axes.plot(*zip(*points), "o-", markersize=4, label=label)
+        for name, label, look in (("patches, four blocks", "stagewise, patches, 4 × 4096", "o-"), ("network", "small convolutional network, JAX", "k--")):
+            if name in b.raw:
+                middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
+                axes.plot(*zip(*middle["curve"]), look, markersize=3, linewidth=1, label=label)
         for name, label in (("numpy, paper", "NumPy, the same in memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
                             ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier, 4000"),
                             ("mlp", "MLPClassifier"), ("neighbors", "3 nearest neighbours"), ("svc", "SVC")):
             mark(b, axes, name, label, below=name in BELOW)
-        axes.set_yticks([1.5, 2, 3, 4, 5], ["1.5", "2", "3", "4", "5"])
+        axes.set_yticks([0.5, 0.75, 1, 1.5, 2, 3, 4, 5], ["0.5", "0.75", "1", "1.5", "2", "3", "4", "5"])
         axes.set_yticks([], minor=True)
-        axes.set_xticks([1, 2, 5, 10, 20, 50, 100], ["1", "2", "5", "10", "20", "50", "100"])
+        axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200, 500], ["1", "2", "5", "10", "20", "50", "100", "200", "500"])
 
 
 def machine():
@@ -550,23 +609,36 @@ def machine():
     }
 
 
-PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "stream": stream}
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "images": images, "stream": stream}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3, help="runs of each (3)")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="run this part and print what it measured; no table")
+    parser.add_argument("--add", action="append", choices=list(PARTS), help="run this part, and put what it measured beside the rest in bench/results.json")
     parser.add_argument("--render", action="store_true", help="make table and figure again from bench/results.json")
     options = parser.parse_args()
     bench = Bench(options.repeat)
     if options.render:
-        with open(os.path.join(HERE, "results.json")) as f:
-            saved = json.load(f)
-        bench.machine, bench.raw = saved["machine"], saved["runs"]
+        bench.load()
         render(bench)
         sys.exit()
     bench.machine = machine()
     say(", ".join(f"{k}: {v}" for k, v in bench.machine.items()))
+    if options.add:
+        own = bench.machine
+        bench.load()
+        bench.machine.setdefault("added", {}).update({part: f"{own['date']}, commit {own['commit']}" for part in options.add})
+        bench.write = lambda: None
+        for part in options.add:
+            fresh = Bench(options.repeat)
+            fresh.machine, fresh.write = own, bench.write
+            PARTS[part](fresh)
+            bench.raw.update(fresh.raw)
+        del bench.write
+        bench.write()
+        render(bench)
+        sys.exit()
     if options.only:
         bench.write = lambda: None
     for part in options.only or PARTS:

@@ -228,14 +228,23 @@ func (f *floor) prepare(all []*sums, covariance *mat.SymDense) {
 // predict makes the matrix products of a prediction for all rows.
 func (f *floor) predict() {
 	all := make([]*sums, runtime.GOMAXPROCS(0))
+	for i := range all {
+		all[i] = &sums{products: newProducts(f.patches)}
+	}
 	began := time.Now()
-	f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	if f.patches.positions == 0 {
+		f.each("projection", all, func(_ *sums, _ int, m *message) { f.blas.Mul(m.inputs, m.raw, f.basis, false) })
+	}
 	for range f.passes {
-		f.each("products", all, func(_ *sums, _ int, m *message) {
+		f.each("products", all, func(o *sums, _ int, m *message) {
 			for from := 0; from < m.inputs.Rows; from += tile {
 				to := min(from+tile, m.inputs.Rows)
 				block := m.block.Slice(from, to)
-				f.blas.Mul(block, m.inputs.Slice(from, to), f.directions, false)
+				if f.patches.positions > 0 {
+					o.products.multiply(f.blas, to-from)
+				} else {
+					f.blas.Mul(block, m.inputs.Slice(from, to), f.directions, false)
+				}
 				f.blas.MulAdd(m.prediction.Slice(from, to), block, f.weights)
 			}
 		})
