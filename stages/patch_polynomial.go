@@ -18,12 +18,7 @@ const PatchPolynomial = "patch_polynomial"
 func patchPolynomial() kind {
 	k := patches()
 	k.name, k.meaning = PatchPolynomial, "random monomials of random projections of the features of `patches`"
-	for _, other := range polynomial().keys {
-		if other.Name == "bandwidth_scale" {
-			other.Meaning = projectionBandwidth
-		}
-		k.keys = append(k.keys, other)
-	}
+	k.keys = append(k.keys, polynomial().keys...)
 	k.minSize = 1
 	k.defaults = func(f *schemas.Features) {
 		size := f.Size
