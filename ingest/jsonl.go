@@ -88,7 +88,7 @@ func openJSONLines(c *content, o Options) (table, error) {
 
 func (t *jsonTable) fields() []field { return t.columns }
 
-// line implements linedTable.
+// lineOf implements linedTable.
 func (t *jsonTable) lineOf(row int) int { return t.rows[row].line }
 
 // fail returns an error at a current row.

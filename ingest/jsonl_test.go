@@ -44,8 +44,10 @@ func TestJSONLinesAsCSV(t *testing.T) {
 			t.Fatal(problem)
 		}
 		got, gotSizes, gotColumns, problem := readAs(t, "rows.jsonl", []byte(lines), change)
-		want.Words, got.Words, got.Numbers = nil, want.Words, nil
-		got.Words = nil
+		for _, label := range got.Numbers { // which are words in a CSV
+			got.Words = append(got.Words, fmt.Sprint(label))
+		}
+		got.Numbers = nil
 		if problem != "" || show(got) != show(want) || fmt.Sprint(gotSizes) != fmt.Sprint(sizes) || gotColumns != columns {
 			t.Errorf("batches of %d: %s\n%s %v %s, expected\n%s %v %s", rows, problem, show(got), gotSizes, gotColumns, show(want), sizes, columns)
 		}

@@ -38,7 +38,7 @@ func Keys() []schemas.Key {
 		{Name: "words.vocabulary", Meaning: "with `text`: how words get columns: " + vocabularyMeanings()},
 		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: how many columns the words are hashed to, or the most that a counted vocabulary has, which may be %d", maxVocabulary)},
 		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: the most words that are counted together too, as 2 counts each pair of words that follow one another; at most %d", maxPhrases)},
-		{Name: "labels", Meaning: "how many labels an example may have: `one`, or `several`, or none of them: a list of `arrow`, a text with separators, or columns of 0 and 1. " +
+		{Name: "labels", Meaning: "how many labels an example may have: `one`, or `several`, or none of them: a list of `arrow` and `jsonl`, a text with separators, or columns of 0 and 1. " +
 			"Links are then `identity`, `logistic` and `calibrated`; thresholds are chosen on the holdout rows, one for each metric: without the key `holdout` a fifth of the training rows"},
 		{Name: "label_separator", Meaning: readBy("label_separator") + ": with several labels, what stands between those of a text; none: a comma, a semicolon or a bar"},
 		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, the columns that have 1 in the rows with the label that the column is called and 0 in the others; none: the column `label` has all labels of a row"},
