@@ -88,6 +88,7 @@ class Bench:
         with open(os.path.join(HERE, "results.json")) as f:
             saved = json.load(f)
         self.machine, self.raw = saved["machine"], saved["runs"]
+        self.repeat = len(self.raw["auto"])
 
     def median(self, name, key="seconds"):
         return statistics.median(run[key] for run in self.raw[name])
@@ -491,7 +492,7 @@ def patches(b):
         beside("svc beside patches", "`SVC`, components,", b.median("svc beside patches", "error"), 3),
         beside("network", "a small convolutional network, JAX,", GOOD, 1),
         line(f"`predict`, one block, one core ({ALL / b.median('patches, predict'):,.0f} images/s): floor of its products ÷ time", f"{own:.2f}", "≥ 0.7", own >= 0.7),
-        (f"peak memory of one block, `memory: 1GiB`", f"{b.median('patches, memory', 'bytes') / 2**30:.2f} GiB", "stated", ""),
+        ("peak memory of one block, `memory: 1GiB`", f"{b.median('patches, memory', 'bytes') / 2**30:.2f} GiB", "stated", ""),
     ]
 
 
@@ -627,26 +628,18 @@ if __name__ == "__main__":
         sys.exit()
     bench.machine = machine()
     say(", ".join(f"{k}: {v}" for k, v in bench.machine.items()))
-    if options.add:
-        own = bench.machine
-        bench.load()
-        bench.machine.setdefault("added", {}).update({part: f"{own['date']}, commit {own['commit']}, runs: {options.repeat}" for part in options.add})
+    if options.add or options.only:
         bench.write = lambda: None
-        for part in options.add:
-            fresh = Bench(options.repeat)
-            fresh.machine, fresh.write = own, bench.write
-            PARTS[part](fresh)
-            bench.raw.update(fresh.raw)
-        del bench.write
-        bench.write()
-        bench.repeat = len(bench.raw["auto"])
-        render(bench)
-        sys.exit()
-    if options.only:
-        bench.write = lambda: None
-    for part in options.only or PARTS:
+    for part in options.add or options.only or PARTS:
         PARTS[part](bench)
-    if options.only:
+    if options.add:
+        whole = Bench(options.repeat)
+        whole.load()
+        whole.raw.update(bench.raw)
+        whole.machine.setdefault("added", {}).update({part: f"{bench.machine['date']}, commit {bench.machine['commit']}, runs: {options.repeat}" for part in options.add})
+        whole.write()
+        render(whole)
+    elif options.only:
         print(json.dumps({name: [{k: v for k, v in run.items() if k not in ("curve", "objectives")} for run in runs] for name, runs in bench.raw.items()}, indent=1))
     else:
         render(bench)
