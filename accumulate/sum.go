@@ -11,7 +11,8 @@ import (
 // The zero value is the sum over nothing.
 type Sum struct {
 	schemas.Coverage
-	fields []schemas.Tensor[float64]
+	fields    []schemas.Tensor[float64]
+	occurring *occurring // nil: the fields are of all columns
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -49,7 +50,7 @@ func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
 
 // NewSum is the sum with these fields, which it does not copy.
 func NewSum(covered schemas.Coverage, fields schemas.Tensors[float64]) *Sum {
-	return &Sum{covered, fields}
+	return &Sum{Coverage: covered, fields: fields}
 }
 
 // Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
@@ -58,9 +59,10 @@ func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
 
 // merge is Merge. A field that s lacks becomes what keep makes of that of o.
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
+	s.Spread(nil)
 	for _, f := range o.fields {
-		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, f.Shape) {
-			return &schemas.ShapeError{Tensor: f.Name, Got: f.Shape, Want: mine.Shape}
+		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, o.occurring.shape(f)) {
+			return &schemas.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}
 	if err := s.Coverage.Merge(o.Coverage); err != nil {
@@ -68,13 +70,14 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	}
 	for _, f := range o.fields {
 		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
-		if !ok {
+		switch {
+		case o.occurring != nil && byColumn(f.Name):
+			o.occurring.addTo(s.Field(f.Name, o.occurring.shape(f)...), f)
+		case !ok:
 			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
-			continue
-		}
-		for i, v := range f.Data {
-			mine.Data[i] += v
+		default:
+			add(mine.Data, f.Data)
 		}
 	}
 	return nil

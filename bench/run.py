@@ -51,10 +51,10 @@ def call(command, **options):
     return done
 
 
-def peak(command):
+def peak(command, env=None):
     """Runs a command and returns its peak memory in bytes."""
     with open(os.devnull, "w") as nowhere:
-        child = subprocess.Popen(command, cwd=ROOT, stdout=nowhere, stderr=nowhere)
+        child = subprocess.Popen(command, cwd=ROOT, stdout=nowhere, stderr=nowhere, env=env)
         _, status, usage = os.wait4(child.pid, 0)
     if status != 0:
         raise RuntimeError(f"{' '.join(command)}: status {status}")
@@ -334,6 +334,26 @@ def images(b):
     b.keep("patches, memory", {"bytes": peak([BINARY, "train", "-c", "examples/mnist-patches.yaml", "--quiet", "--set", f"data_dir={data}", "--set", "memory=1GiB", "--set", "stages.0.repeat=1"])})
 
 
+def wide(b):
+    """Measures the memory and the time of a million rows of ten million columns, hashed words as bench/wide.py makes them."""
+    rows, config, report = 1_000_000, os.path.join(WORK, "wide.yaml"), os.path.join(WORK, "report.json")
+    examples, data = os.path.join(WORK, "wide.arrow"), os.path.join(WORK, "data")
+    if not os.path.exists(examples):
+        call([sys.executable, os.path.join(HERE, "wide.py"), examples, str(rows), "10_000_000"])
+    with open(config, "w") as f:
+        f.write(f"name: wide\ndata_dir: {data}\nmemory: 500MB\nexamples: {{train: {examples}, format: arrow, partitions: 2, holdout: 0.1}}\n"
+                "stages: [{features: {kind: columns}, link: identity, method: cg}]\n")
+    for _ in range(b.repeat):
+        for collector in ("100", "50"):
+            shutil.rmtree(data, ignore_errors=True)
+            bytes_ = peak([BINARY, "train", "-c", config, "--quiet", "--report", report], env={**os.environ, "GOGC": collector})
+            with open(report) as f:
+                r = json.load(f)
+            run = b.keep(f"wide, GOGC={collector}", {"bytes": bytes_, "seconds": r["seconds"], "ingest_seconds": r["ingest_seconds"],
+                                                     "objective": r["stages"][0]["by_pass"][-1]["objective"], "digest": r["weights_digest"]})
+            say(f"ten million columns, GOGC={collector}: {run['seconds']:.1f} s, {bytes_ / 2**30:.2f} GiB")
+
+
 def twice():
     """Writes MNIST's training rows twice, and returns the path of a configuration with them."""
     folder = os.path.join(WORK, "twice")
@@ -464,7 +484,7 @@ def rows(b):
         for classes in (26, 100):
             at_most(f"{classes} classes (made-up labels), 10 × 1024, softmax ÷ kernel floor ({b.median(f'{classes} classes'):.1f} s ÷ {b.median(f'{classes} classes floor'):.1f} s)",
                     b.ratio(f"{classes} classes", f"{classes} classes floor"), 1.4)
-    return table + (patches(b) if "network" in b.raw else []) + (streams(b) if "stream, river" in b.raw else [])
+    return table + (patches(b) if "network" in b.raw else []) + (columns(b) if "wide, GOGC=50" in b.raw else []) + (streams(b) if "stream, river" in b.raw else [])
 
 
 def patches(b):
@@ -493,6 +513,17 @@ def patches(b):
         beside("network", "a small convolutional network, JAX,", GOOD, 1),
         line(f"`predict`, one block, one core ({ALL / b.median('patches, predict'):,.0f} images/s): floor of its products ÷ time", f"{own:.2f}", "≥ 0.7", own >= 0.7),
         ("peak memory of one block, `memory: 1GiB`", f"{b.median('patches, memory', 'bytes') / 2**30:.2f} GiB", "stated", ""),
+    ]
+
+
+def columns(b):
+    """Returns the lines about rows of ten million columns."""
+    def memory(collector):
+        return f"{b.median(f'wide, GOGC={collector}', 'bytes') / 2**30:.2f} GiB"
+
+    return [
+        (f"a million rows of ten million columns, 100 values a row, `memory: 500MB` ({b.median('wide, GOGC=100'):.0f} s): peak memory", memory(100), "stated", ""),
+        (f"the same with GOGC=50 in the environment ({b.median('wide, GOGC=50'):.0f} s)", memory(50), "stated", ""),
     ]
 
 
@@ -612,7 +643,7 @@ def machine():
     }
 
 
-PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "images": images, "stream": stream}
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "images": images, "wide": wide, "stream": stream}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

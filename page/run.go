@@ -210,7 +210,7 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 
 func newFollowed(plan *schemas.Plan, client *run.Client) *followed {
 	f := &followed{
-		plan: plan, chain: run.NewChain(plan, client.Codec, event.Ignore{}), codec: client.Codec, of: map[int]bool{}, reports: map[int]*schemas.StageReport{},
+		plan: plan, chain: run.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{}, reports: map[int]*schemas.StageReport{},
 		passes: map[int][]*pass{}, records: schemas.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{}, survey: map[int]bool{},
 	}
 	for _, p := range plan.Partitions() {

@@ -48,7 +48,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
 	if l.End(id) == nil {
-		chain := run.NewChain(plan, p.Codec, event.Ignore{})
+		chain := run.NewOutline(plan, p.Codec)
 		if _, err := chain.Read(ctx, p.Client); err != nil {
 			return nil, nil, err
 		}
@@ -95,7 +95,7 @@ func (p *pipeline) follow(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 }
 
 func (p *pipeline) newFollower(plan *schemas.Plan, l *run.Ledger, rec event.Recorder) *follower {
-	chain := run.NewChain(plan, p.Codec, event.Ignore{})
+	chain := run.NewOutline(plan, p.Codec)
 	return &follower{pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, end: l.End(chain.Run)}
 }
 

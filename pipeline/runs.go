@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -114,7 +113,7 @@ func rowsOf(plan *schemas.Plan) (rows int64) {
 
 // progress returns how far a run is that has not ended and that no other run precedes.
 func (p *pipeline) progress(ctx context.Context, plan *schemas.Plan) (state, reason string, err error) {
-	chain := run.NewChain(plan, p.Codec, event.Ignore{})
+	chain := run.NewOutline(plan, p.Codec)
 	err = p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64, func(m run.Message) error {
 		if m.Run() == chain.Run {
 			_, _ = chain.Add(m.Message) // who follows a run ignores damaged messages

@@ -1,6 +1,7 @@
 package solve
 
 import (
+	"cmp"
 	"math"
 	"testing"
 
@@ -146,5 +147,41 @@ func TestSparseAutoRidge(t *testing.T) {
 	}
 	if _, _, ridge := fitSparse(t, pr, stage); math.Abs(float64(ridge)-7/total) > 1e-12 {
 		t.Errorf("ridge %v, expected %v", ridge, 7/total)
+	}
+}
+
+// The last direction is enough for conjugate gradients: fits that keep fewer have the objective of one that keeps all, visit by visit.
+func TestLastDirectionIsEnough(t *testing.T) {
+	pr := sparseProblem(6, 300, 40, 3)
+	stage := Defaults()
+	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 15, 0.01
+	objectives := func(most int) (all []float64) {
+		f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
+		f.(*quadratic).most = most
+		for v, step := 0, (Step{}); !step.Final; v++ {
+			e, err := f.Observe(v, step, pr.sparseSums(stage.Link, step.W))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept := len(f.(*quadratic).directions); kept != min(v, cmp.Or(most, v)) {
+				t.Fatalf("visit %d: %d directions are kept, of at most %d", v, kept, most)
+			}
+			all = append(all, e.Objective)
+			if step, err = f.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return all
+	}
+	want := objectives(0)
+	if len(want) < 10 {
+		t.Fatalf("%d visits: too few to tell", len(want))
+	}
+	for _, most := range []int{1, 2} {
+		for v, j := range objectives(most) {
+			if math.Abs(j-want[v]) > 1e-7*want[v] {
+				t.Errorf("%d directions, visit %d: the objective is %v, with all of them %v", most, v, j, want[v])
+			}
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package solve
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -18,6 +20,7 @@ type quadratic struct {
 	gradient       []float64 // ∇J there
 	preconditioned []float64 // (S+λI)⁻¹ ∇J
 	directions     []conjugate
+	most           int // of these that are kept; 0: as maxDirectionValues says
 	done           bool
 }
 
@@ -84,7 +87,15 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 	addByClass(q.w, lengths, c.d)
 	addByClass(q.gradient, lengths, c.hd)
 	q.directions = append(q.directions, c)
+	if most := cmp.Or(q.most, max(1, maxDirectionValues/(2*len(c.d)))); len(q.directions) > most {
+		q.directions = slices.Delete(q.directions, 0, 1)
+	}
 }
+
+// maxDirectionValues bounds the directions that are kept, and so the memory of a stage: to 256 MiB, or one direction if that has more. Conjugate
+// gradients need one, if nothing is rounded. Each more takes out again what rounding has put in. Of 7.2 million columns and 2 classes, the
+// objective after 12 visits has the same nine digits with one direction as with all.
+const maxDirectionValues = 1 << 25
 
 // quotients returns −a/b of each class, and 0 where b is not above 0.
 func quotients(a, b []float64) []float64 {

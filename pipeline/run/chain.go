@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -34,6 +35,7 @@ type Chain struct {
 	initial   map[int][]float32     // W that stages begin at in a warm start
 	ridges    map[int]schemas.Ridge // that these were fitted with
 
+	outline bool         // no weights are kept
 	earlier *model.Model // that the run starts from; nil: none
 	drawn   *model.Stage // the stage that was asked for last: its random features are drawn once
 	drawnAt int          // the number of that stage
@@ -46,6 +48,13 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
 		early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
 	}
+}
+
+// NewOutline returns the chain of a run, without the weights: for those who follow the run.
+func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
+	c := NewChain(plan, codec, event.Ignore{})
+	c.outline = true
+	return c
 }
 
 // Add takes the next message of the weights topic, and reports whether the chain has grown. It skips damaged records. An
@@ -95,6 +104,9 @@ func (c *Chain) accept(r *schemas.Record[float32]) error {
 		w, err := schemas.WeightsOf(r)
 		if err != nil {
 			return err
+		}
+		if c.outline {
+			w.Tensors = nil
 		}
 		c.weights = append(c.weights, w)
 		return nil
@@ -239,6 +251,18 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 	return nil, c.initial[v.Stage]
 }
 
+// Forget frees the memory of the weights that nobody needs any more who has come to a visit: those of visits before it, except those that
+// end a stage, and those of links that are learnt.
+func (c *Chain) Forget(v Visit) {
+	for i, w := range c.weights {
+		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < v.Number) && w.Final == nil && w.Tensors != nil && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
+			bare := *w // others may still use the weights
+			bare.Tensors = nil
+			c.weights[i] = &bare
+		}
+	}
+}
+
 // Ridge returns the ridge that a solver has chosen for a stage, as its accepted weights have it. It returns false before that, and if
 // the plan has the ridge.
 func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
@@ -298,7 +322,7 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 // unclean election of a leader, accepted records may be gone, and those that others have written since may have offsets that were read
 // already. Whoever has waited for long without a message asks, and begins again from what is on the topic.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
-	there := NewChain(c.Plan, c.codec, event.Ignore{})
+	there := NewOutline(c.Plan, c.codec)
 	_, err := there.Read(ctx, client)
 	return err == nil && c.Head() != there.Head(), err
 }

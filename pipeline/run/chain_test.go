@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -180,6 +181,74 @@ func TestChainRead(t *testing.T) {
 		}
 		if (c.Head() == records[len(records)-1].Digest()) != accepted {
 			t.Errorf("since %d: accepted %d records", since, len(c.digests))
+		}
+	}
+}
+
+// Whoever has come to a visit needs the weights that end stages, those of the visit itself, and of links that are learnt all. Forgetting the
+// others changes neither what is due nor what ends the run.
+func TestForget(t *testing.T) {
+	plan := testPlan(1)
+	whole := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	for i, r := range newTestRun(plan).all() {
+		add(t, whole, r)
+		add(t, c, r)
+		v, seal := whole.Due()
+		before := c.weightsOf(v.Stage)
+		held := len(before) > 0 && before[0].Tensors != nil
+		c.Forget(v)
+		if held && before[0].Tensors == nil {
+			t.Errorf("after %d records: weights that others use have changed", i+1)
+		}
+		if got, gotSeal := c.Due(); got != v || gotSeal != seal || c.Head() != whole.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i+1, got, v)
+		}
+		want, _ := whole.WeightsFor(v)
+		if got, _ := c.WeightsFor(v); (got == nil) != (want == nil) || want != nil && !slices.Equal(got.Tensors[0].Data, want.Tensors[0].Data) {
+			t.Errorf("after %d records: the weights of the visit are %v, expected %v", i+1, got, want)
+		}
+	}
+	forgotten := 0
+	for i, w := range c.weights {
+		learnt := link.Named(plan.Stages[w.Stage].Link).Learnt
+		if w.Tensors == nil {
+			forgotten++
+		}
+		if (w.Final != nil || learnt) && (w.Tensors == nil || !slices.Equal(w.Tensors[0].Data, whole.weights[i].Tensors[0].Data)) {
+			t.Errorf("weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
+		}
+	}
+	if forgotten == 0 {
+		t.Error("nothing is forgotten")
+	}
+	if got, want := len(c.Records()), len(whole.Records()); got != want {
+		t.Errorf("the version has %d records, expected %d", got, want)
+	}
+	for i, r := range c.Records() {
+		if want := whole.Records()[i]; r.Digest() != want.Digest() {
+			t.Errorf("record %d of the version differs", i)
+		}
+	}
+}
+
+// An outline is the chain, without the weights.
+func TestOutline(t *testing.T) {
+	plan := testPlan(1)
+	whole, outline := NewChain(plan, NewCodec(nil, 0), event.Ignore{}), NewOutline(plan, NewCodec(nil, 0))
+	for i, r := range newTestRun(plan).all() {
+		add(t, whole, r)
+		if !add(t, outline, r) {
+			t.Fatalf("record %d is not accepted", i)
+		}
+		wantDue, wantSeal := whole.Due()
+		if due, seal := outline.Due(); due != wantDue || seal != wantSeal || outline.Head() != whole.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i+1, due, wantDue)
+		}
+	}
+	for i, w := range outline.weights {
+		if want := whole.weights[i]; w.Tensors != nil || w.Visit != want.Visit || (w.Final == nil) != (want.Final == nil) {
+			t.Errorf("weights %d are %+v, expected those of %+v without the tensors", i, w, want)
 		}
 	}
 }

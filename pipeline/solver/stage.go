@@ -120,6 +120,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	f.sum = sum
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
+	s.chain.Forget(v)
 	if err != nil || evaluation == nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type stageProcessor struct {
 	loss            []float32
 	predicted       []int32
 	features        schemas.SparseRows
+	occurring       accumulate.Occurring
+	blocks          []kernel.Sparse
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV

@@ -13,15 +13,29 @@ import (
 // matrix. Sums are of double precision from the first row on: the rows of a tile have few columns in common.
 func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes, columns := &accumulate.Sum{}, p.visit.stage.Classes, p.visit.stage.Features.Size()
+	values := 0
+	p.blocks = p.blocks[:0]
 	for _, b := range batches {
+		p.blocks = append(p.blocks, p.visit.stage.Features.ExpandSparse(b.Sparse))
+		values += len(b.Sparse.Values)
+	}
+	few := values < columns && p.visit.rows == 0
+	if few {
+		p.occurring.Begin(p.blocks)
+		sum, columns = p.occurring.Sum(), p.occurring.Width()
+	}
+	for i, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
 		}
-		block := p.visit.stage.Features.ExpandSparse(b.Sparse)
+		block := p.blocks[i]
 		p.score.Reshape(b.Len(), classes)
 		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
 		p.measure(sum, b.Rows, p.score)
 		b.Rows.Residuals(p.score)
+		if few {
+			block = p.occurring.Batch(i)
+		}
 		if n := p.visit.rows; n > 0 {
 			gram, cross := sum.Field(schemas.FieldBlock, n*(n+1)/2), sum.Field(schemas.FieldCross, n, classes)
 			kernel.AddBlockSparse(gram, cross, n, block, p.visit.inBlock, p.score, b.Fitted)

@@ -173,6 +173,7 @@ func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool 
 // nil. If all is set, the sum is over all messages and must cover what the survey has covered: the error is a *CoverageError if it does not.
 func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, segments int, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
 	if sums[p] == nil {
+		o.sum.Spread(buffers)
 		sums[p] = o.sum
 	} else if err := sums[p].Merge(o.sum); err != nil {
 		return nil, err

@@ -262,6 +262,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 		return err
 	}
 	v, seal := w.chain.Due()
+	w.chain.Forget(v)
 	if seal != run.NoStage && w.plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
