@@ -193,7 +193,7 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 			homes[name] = append(homes[name], table.file)
 		}
 		for file, f := range parsed {
-			if path.Dir(file) != path.Dir(table.file) || !slices.ContainsFunc(calls(listed), func(call string) bool { return function(f, call) != nil }) {
+			if path.Dir(file) != path.Dir(table.file) || !slices.ContainsFunc(identifiers(listed), func(name string) bool { return function(f, name) != nil }) {
 				continue
 			}
 			own := names(f)
@@ -253,17 +253,15 @@ func function(file *ast.File, name string) ast.Node {
 	return nil
 }
 
-// calls returns the names of the functions of its own package that the code calls.
-func calls(code ast.Node) (called []string) {
+// identifiers returns the names that the code uses without a package: of functions of its own among others.
+func identifiers(code ast.Node) (used []string) {
 	ast.Inspect(code, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			if f, ok := call.Fun.(*ast.Ident); ok {
-				called = append(called, f.Name)
-			}
+		if name, ok := n.(*ast.Ident); ok {
+			used = append(used, name.Name)
 		}
 		return true
 	})
-	return called
+	return used
 }
 
 // names returns the strings that the code sets as a `name`.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"iter"
+	"reflect"
 	"slices"
 	"sync"
 	"unsafe"
@@ -34,6 +36,7 @@ func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, schemas.MaxMessag
 // codecCache has the last contents of the latest keys, encoded and decoded. The simulations of a scenario share it. An entry counts
 // only if its content is what is asked for, bit by bit.
 type codecCache struct {
+	seed             maphash.Seed
 	encodedSingles   sharedMap[tensorsKey, *encodedTensors[float32]]
 	encodedDoubles   sharedMap[tensorsKey, *encodedTensors[float64]]
 	decodedSingles   sharedMap[tensorsKey, *encodedTensors[float32]]
@@ -41,15 +44,29 @@ type codecCache struct {
 	encodedResiduals sharedMap[residualsKey, *encodedResiduals]
 	decodedResiduals sharedMap[residualsMessageKey, *decodedResiduals]
 	examples         sharedMap[*byte, *schemas.Examples]
-	plans            sharedMap[string, *decodedPlan]
-	manifests        sharedMap[string, *decodedManifest]
+	json             sharedMap[string, *decodedJSON]
 }
 
-// check returns an error if somebody has changed decoded tensors, which simulations share and nobody may change.
+func newCodecCache() *codecCache { return &codecCache{seed: maphash.MakeSeed()} }
+
+// hash returns the hash of what write writes.
+func (c *codecCache) hash(write func(*maphash.Hash)) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	write(&h)
+	return h.Sum64()
+}
+
+// check returns an error if somebody has changed what was decoded, which simulations share and nobody may change.
 func (c *codecCache) check() error {
 	for key, entry := range c.decodedSingles.all() {
 		if tensors, err := schemas.DecodeTensors[float32](entry.values, memory.DefaultAllocator); err != nil || !sameBits(tensors, entry.tensors) {
-			return fmt.Errorf("the tensors of %v were changed after they were decoded: %v", key.Identity, err)
+			return fmt.Errorf("the tensors with the hash %x were changed after they were decoded: %v", key.hash, err)
+		}
+	}
+	for key, entry := range c.json.all() {
+		if again, err := entry.decode(entry.message); err != nil || !reflect.DeepEqual(again, entry.value) {
+			return fmt.Errorf("%s was changed after it was decoded: %v", key, err)
 		}
 	}
 	return nil
@@ -102,10 +119,10 @@ func (m *sharedMap[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// tensorsKey is a record and how it is cut into messages: chunk is the size of a message when it is encoded, and the number of
-// messages when it is decoded.
+// tensorsKey is a hash of tensors, or of the values of messages that contain them, which do not depend on whose record it is, and the size of a
+// message when they are encoded.
 type tensorsKey struct {
-	schemas.Identity
+	hash  uint64
 	chunk int
 }
 
@@ -124,7 +141,15 @@ func (c *cachingCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Messa
 }
 
 func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, r *schemas.Record[T]) ([]schemas.Message, error) {
-	key := tensorsKey{r.Identity, c.chunk}
+	key := tensorsKey{c.hash(func(h *maphash.Hash) {
+		for _, t := range r.Tensors {
+			h.WriteString(t.Name)
+			h.Write(rawBytes(t.Data))
+			for _, text := range t.Text {
+				h.WriteString(text)
+			}
+		}
+	}), c.chunk}
 	entry := cache.get(key)
 	if entry == nil || !sameBits(entry.tensors, r.Tensors) {
 		values, err := r.Tensors.EncodeWithin(c.maxBytes(), c.mem)
@@ -154,7 +179,11 @@ func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensor
 	if err != nil || chunks == nil {
 		return nil, err
 	}
-	key := tensorsKey{chunks.Identity, len(chunks.Values)}
+	key := tensorsKey{hash: c.hash(func(h *maphash.Hash) {
+		for _, value := range chunks.Values {
+			h.Write(value)
+		}
+	})}
 	entry := cache.get(key)
 	if entry == nil || !slices.EqualFunc(entry.values, chunks.Values, bytes.Equal) {
 		tensors, err := schemas.DecodeTensors[T](chunks.Values, c.mem)
@@ -233,39 +262,22 @@ func (c *cachingCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
 	return examples, nil
 }
 
-// decodedPlan is a plan, the id of its run, and the value that they were decoded from.
-type decodedPlan struct {
-	value []byte
-	plan  *schemas.Plan
-	run   string
+// decodedJSON is a message that is JSON, and what it decodes to.
+type decodedJSON struct {
+	message schemas.Message
+	decode  func(schemas.Message) (any, error)
+	value   any
 }
 
-func (c *cachingCodec) DecodePlan(m schemas.Message) (*schemas.Plan, string, error) {
-	if entry := c.plans.get(m.Key); entry != nil && bytes.Equal(entry.value, m.Value) {
-		return entry.plan, entry.run, nil
+func (c *cachingCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {
+	if entry := c.json.get(m.Key); entry != nil && entry.message.Kind() == m.Kind() && bytes.Equal(entry.message.Value, m.Value) {
+		return entry.value, nil
 	}
-	plan, id, err := c.Codec.DecodePlan(m)
+	value, err := c.Codec.Once(m, decode)
 	if err == nil {
-		c.plans.put(m.Key, &decodedPlan{m.Value, plan, id})
+		c.json.put(m.Key, &decodedJSON{m, decode, value})
 	}
-	return plan, id, err
-}
-
-// decodedManifest is a manifest, and the value that it was decoded from.
-type decodedManifest struct {
-	value    []byte
-	manifest *schemas.Manifest
-}
-
-func (c *cachingCodec) DecodeManifest(m schemas.Message) (*schemas.Manifest, error) {
-	if entry := c.manifests.get(m.Key); entry != nil && bytes.Equal(entry.value, m.Value) {
-		return entry.manifest, nil
-	}
-	manifest, err := c.Codec.DecodeManifest(m)
-	if err == nil {
-		c.manifests.put(m.Key, &decodedManifest{m.Value, manifest})
-	}
-	return manifest, err
+	return value, err
 }
 
 // sameBits reports whether tensors are equal bit by bit.

@@ -44,7 +44,7 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 	case schemas.KindSeal:
 		return schemas.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
-		manifest, err := newCachingCodec(sc.cache, 0).DecodeManifest(m)
+		manifest, err := run.DecodeManifest(newCachingCodec(sc.cache, 0), m)
 		if err != nil {
 			return schemas.Digest(err.Error())
 		}
@@ -56,7 +56,7 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 // learn adds a message that was written without faults to the reference.
 func (s *simulation) learn(m schemas.Message) {
 	if m.Kind() == schemas.KindPlan {
-		if _, id, err := newCachingCodec(s.cache, 0).DecodePlan(m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
+		if _, id, err := run.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
 			s.planned[id] = true
 		}
 	}

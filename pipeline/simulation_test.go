@@ -178,7 +178,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, versionsOf: map[string]schemas.Digest{}, cache: &codecCache{}}
+	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, versionsOf: map[string]schemas.Digest{}, cache: newCodecCache()}
 	sc.job = Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},

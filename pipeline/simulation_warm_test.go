@@ -12,7 +12,7 @@ import (
 // its chain of warm starts, and how many there were. The ids of runs would not do, as a plan names the manifest of the version that it
 // starts from, which has offsets of the schedule.
 func (s *simulation) noteWarm(m schemas.Message) {
-	plan, id, err := newCachingCodec(s.cache, 0).DecodePlan(m)
+	plan, id, err := run.DecodePlan(newCachingCodec(s.cache, 0), m)
 	if err != nil {
 		s.fail("a plan is written that can't be read: %v", err)
 		return

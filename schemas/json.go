@@ -21,8 +21,13 @@ func mustJSON(value any) []byte {
 	return content
 }
 
+// JSON is what messages have as JSON.
+type JSON interface {
+	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report | Removal | SourceRemoval | Pin | Forget | Ledger | Window
+}
+
 // DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [Documents] returns. An error wraps [ErrDamaged].
-func DecodeJSON[T Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report | Removal | SourceRemoval | Pin | Forget | Ledger | Window](m Message) (*T, error) {
+func DecodeJSON[T JSON](m Message) (*T, error) {
 	value := new(T)
 	err := error(nil)
 	most := MaxMessage

@@ -25,7 +25,7 @@ func Check(f schemas.Features) (problems []schemas.Problem) {
 		minSize = k.minSize
 	} else {
 		var names []string
-		for _, k := range kinds() {
+		for k := range kinds {
 			names = append(names, k.name)
 		}
 		bad("kind", f.Kind, alternatives(names))
@@ -34,7 +34,7 @@ func Check(f schemas.Features) (problems []schemas.Problem) {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", minSize, maxSize))
 	}
 	var checked []string
-	for _, k := range kinds() {
+	for k := range kinds {
 		for _, key := range k.keys {
 			if key.valid == nil || slices.Contains(checked, key.Name) {
 				continue

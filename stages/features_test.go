@@ -332,7 +332,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("the keys are %v, expected %v", names, fields)
 		}
 	}
-	for _, k := range kinds() {
+	for k := range kinds {
 		if !strings.Contains(Keys()[0].Meaning, "`"+k.name+"` ("+k.meaning+")") {
 			t.Errorf("the meaning of kind lacks %s", k.name)
 		}

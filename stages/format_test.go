@@ -13,7 +13,7 @@ func TestFormatHasAllKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
-	for _, k := range kinds() {
+	for k := range kinds {
 		if !strings.Contains(page, "\n| `"+k.name+"` | ") {
 			t.Errorf("FORMAT.md has no formula of the features %s", k.name)
 		}

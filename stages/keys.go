@@ -11,7 +11,7 @@ import (
 // kind is the kind's own.
 func Keys() []schemas.Key {
 	var names []string
-	for _, k := range kinds() {
+	for k := range kinds {
 		names = append(names, fmt.Sprintf("`%s` (%s)", k.name, k.meaning))
 	}
 	return []schemas.Key{
@@ -36,7 +36,7 @@ func Keys() []schemas.Key {
 func meaning(name string) string {
 	var meanings []string
 	readers := map[string][]string{}
-	for _, k := range kinds() {
+	for k := range kinds {
 		for _, key := range k.keys {
 			if key.Name != name {
 				continue

@@ -3,7 +3,6 @@ package stages
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -62,28 +61,32 @@ type key struct {
 	want  string
 }
 
-// kinds is the table of all kinds, in the order of the documentation.
-func kinds() []kind {
-	return []kind{
-		rff(),
-		sorf(),
-		logits(),
-		polynomial(),
-		columns(),
-		gradient(),
-		classCounts(),
-		patches(),
-		patchPolynomial(),
+// kinds are all kinds, in the order of the documentation. A kind is made when it is asked for: whoever has found one asks for no more.
+func kinds(yield func(kind) bool) {
+	for _, made := range []func() kind{
+		rff,
+		sorf,
+		logits,
+		polynomial,
+		columns,
+		gradient,
+		classCounts,
+		patches,
+		patchPolynomial,
+	} {
+		if !yield(made()) {
+			return
+		}
 	}
 }
 
 func find(name string) (kind, bool) {
-	all := kinds()
-	i := slices.IndexFunc(all, func(k kind) bool { return k.name == name })
-	if i < 0 {
-		return kind{}, false
+	for k := range kinds {
+		if k.name == name {
+			return k, true
+		}
 	}
-	return all[i], true
+	return kind{}, false
 }
 
 // Defaults returns the features of a stage whose configuration does not mention features.

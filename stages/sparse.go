@@ -113,7 +113,7 @@ func checkSparse(f schemas.Features, prepared *Preparation, scores int) error {
 		return nil
 	case !k.sparse:
 		var names []string
-		for _, k := range kinds() {
+		for k := range kinds {
 			if k.sparse {
 				names = append(names, k.name)
 			}

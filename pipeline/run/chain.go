@@ -43,7 +43,10 @@ type Chain struct {
 
 // NewChain returns the chain of a run before any record is accepted. rec is told which records are skipped.
 func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
-	root := plan.Digest()
+	return newChain(plan, plan.Digest(), codec, rec)
+}
+
+func newChain(plan *schemas.Plan, root schemas.Digest, codec Codec, rec event.Recorder) *Chain {
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
 		early: map[schemas.Digest]*schemas.Record[float32]{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
@@ -52,7 +55,11 @@ func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 
 // NewOutline returns the chain of a run, without the weights: for those who follow the run.
 func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
-	c := NewChain(plan, codec, event.Ignore{})
+	return NewChain(plan, codec, event.Ignore{}).outlined()
+}
+
+// outlined makes a chain without records keep no weights.
+func (c *Chain) outlined() *Chain {
 	c.outline = true
 	return c
 }
@@ -322,7 +329,7 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 // unclean election of a leader, accepted records may be gone, and those that others have written since may have offsets that were read
 // already. Whoever has waited for long without a message asks, and begins again from what is on the topic.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
-	there := NewOutline(c.Plan, c.codec)
+	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
 	_, err := there.Read(ctx, client)
 	return err == nil && c.Head() != there.Head(), err
 }

@@ -30,10 +30,8 @@ type Codec interface {
 	DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error)
 	// DecodeExamples reads an examples message. The caller releases it.
 	DecodeExamples(value []byte) (*schemas.Examples, error)
-	// DecodePlan reads a plan that can be followed, and returns the id of its run with it.
-	DecodePlan(m schemas.Message) (p *schemas.Plan, run string, err error)
-	// DecodeManifest reads a manifest whose plan can be followed.
-	DecodeManifest(m schemas.Message) (*schemas.Manifest, error)
+	// Once returns what decode makes of a message that is JSON. Nobody may change that: others may have it too.
+	Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error)
 }
 
 // NewCodec returns the codec of the topics: Arrow, and JSON. Arrow allocates from mem; nil is Go's memory. Each message of a
@@ -78,22 +76,57 @@ func (a arrowCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
 	return schemas.DecodeExamples(value, a.mem)
 }
 
-func (a arrowCodec) DecodePlan(m schemas.Message) (p *schemas.Plan, run string, err error) {
-	if p, err = schemas.DecodeJSON[schemas.Plan](m); err == nil {
-		err = checkPlan(p)
+func (arrowCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {
+	return decode(m)
+}
+
+// DecodeJSON is [schemas.DecodeJSON] by a codec. Nobody may change what it returns.
+func DecodeJSON[T schemas.JSON](c Codec, m schemas.Message) (*T, error) {
+	return once(c, m, schemas.DecodeJSON[T])
+}
+
+// once calls the codec's method of that name for a type.
+func once[T any](c Codec, m schemas.Message, decode func(schemas.Message) (*T, error)) (*T, error) {
+	value, err := c.Once(m, func(m schemas.Message) (any, error) { return decode(m) })
+	if err != nil {
+		return nil, err
 	}
+	return value.(*T), nil
+}
+
+// identified is a plan and the id of its run, which takes long to find.
+type identified struct {
+	plan *schemas.Plan
+	run  string
+}
+
+// DecodePlan reads a plan that can be followed, and returns the id of its run with it. Nobody may change the plan.
+func DecodePlan(c Codec, m schemas.Message) (p *schemas.Plan, run string, err error) {
+	decoded, err := once(c, m, func(m schemas.Message) (*identified, error) {
+		p, err := schemas.DecodeJSON[schemas.Plan](m)
+		if err == nil {
+			err = checkPlan(p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &identified{p, p.Run()}, nil
+	})
 	if err != nil {
 		return nil, "", err
 	}
-	return p, p.Run(), nil
+	return decoded.plan, decoded.run, nil
 }
 
-func (a arrowCodec) DecodeManifest(m schemas.Message) (*schemas.Manifest, error) {
-	manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
-	if err == nil {
-		err = checkPlan(manifest.Plan)
-	}
-	return manifest, err
+// DecodeManifest reads a manifest whose plan can be followed. Nobody may change it.
+func DecodeManifest(c Codec, m schemas.Message) (*schemas.Manifest, error) {
+	return once(c, m, func(m schemas.Message) (*schemas.Manifest, error) {
+		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
+		if err == nil {
+			err = checkPlan(manifest.Plan)
+		}
+		return manifest, err
+	})
 }
 
 // checkPlan returns an error if the plan can't have been submitted. Whoever follows a plan relies on its options.

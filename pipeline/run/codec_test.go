@@ -78,7 +78,7 @@ func TestRowsRoundTrip(t *testing.T) {
 // Plans and manifests come back with the run's id. Those that nobody can have submitted are damaged.
 func TestPlansRoundTrip(t *testing.T) {
 	codec := NewCodec(nil, 0)
-	p, run, err := codec.DecodePlan(documents(t, testPlan(1).Messages)[0])
+	p, run, err := DecodePlan(codec, documents(t, testPlan(1).Messages)[0])
 	if err != nil || run != testPlan(1).Run() || p.Digest() != testPlan(1).Digest() {
 		t.Errorf("%v of run %s, %v", p, run, err)
 	}
@@ -92,16 +92,16 @@ func TestPlansRoundTrip(t *testing.T) {
 	} {
 		plan := testPlan(1)
 		change(plan)
-		if p, _, err := codec.DecodePlan(documents(t, plan.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) || p != nil {
+		if p, _, err := DecodePlan(codec, documents(t, plan.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) || p != nil {
 			t.Errorf("%s: plan %v, %v", name, p, err)
 		}
 		manifest := schemas.Manifest{Run: "run", Plan: plan}
-		if _, err := codec.DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) {
+		if _, err := DecodeManifest(codec, documents(t, manifest.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) {
 			t.Errorf("%s: manifest: %v", name, err)
 		}
 	}
 	manifest := schemas.Manifest{Run: "run"}
-	if _, err := codec.DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) {
+	if _, err := DecodeManifest(codec, documents(t, manifest.Messages)[0]); !errors.Is(err, schemas.ErrDamaged) {
 		t.Errorf("a manifest without its plan: %v", err)
 	}
 }

@@ -92,7 +92,7 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 		if err != nil {
 			return nil, err
 		}
-		latest := latestLedger(messages)
+		latest := c.latestLedger(messages)
 		if latest == nil && from > first {
 			continue
 		}
@@ -142,7 +142,7 @@ func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
 
 // latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after
 // itself is none: its writer had read messages that an unclean election of a leader has lost since.
-func latestLedger(messages []Message) *schemas.Ledger {
+func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 	type written struct {
 		schemas.Message
 		offset, before int64
@@ -163,7 +163,7 @@ func latestLedger(messages []Message) *schemas.Ledger {
 	}
 	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.before, b.before) })
 	for _, w := range slices.Backward(all) { // of many only the latest is decoded whole
-		if l, err := schemas.DecodeJSON[schemas.Ledger](w.Message); err == nil && l.Before <= w.offset {
+		if l, err := DecodeJSON[schemas.Ledger](c.Codec, w.Message); err == nil && l.Before <= w.offset {
 			return l
 		}
 	}
@@ -276,32 +276,32 @@ func (l *Ledger) take(m Message) error {
 	case schemas.KindPlan:
 		return l.takePlan(m)
 	case schemas.KindEnd:
-		end, err := schemas.DecodeJSON[schemas.End](m.Message)
+		end, err := DecodeJSON[schemas.End](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.takeEnd(end)
 	case schemas.KindSource:
-		seal, err := schemas.DecodeJSON[schemas.SourceSeal](m.Message)
+		seal, err := DecodeJSON[schemas.SourceSeal](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.addSeal(seal)
 	case schemas.KindSourceRemoval:
-		removal, err := schemas.DecodeJSON[schemas.SourceRemoval](m.Message)
+		removal, err := DecodeJSON[schemas.SourceRemoval](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.removeSource(&removal.Seal)
 	case schemas.KindRemoval:
-		removal, err := schemas.DecodeJSON[schemas.Removal](m.Message)
+		removal, err := DecodeJSON[schemas.Removal](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.removed[removal.Run] = true
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
 	case schemas.KindPin:
-		pin, err := schemas.DecodeJSON[schemas.Pin](m.Message)
+		pin, err := DecodeJSON[schemas.Pin](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func (l *Ledger) takePlan(m Message) error {
 		return err
 	}
 	delete(l.first, m.Digest())
-	plan, run, err := l.codec.DecodePlan(whole)
+	plan, run, err := DecodePlan(l.codec, whole)
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (v *version) take(m Message) {
 	case schemas.KindManifest:
 	case schemas.KindReport:
 		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
-			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged one is none
+			v.report, _ = DecodeJSON[schemas.Report](v.Codec, whole) // a damaged one is none
 		}
 		return
 	default:
@@ -275,7 +275,7 @@ func (v *version) take(m Message) {
 		return
 	}
 	if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
-		if manifest, err := v.Codec.DecodeManifest(whole); err == nil {
+		if manifest, err := DecodeManifest(v.Codec, whole); err == nil {
 			v.manifest, v.written = manifest, m.Time
 		}
 	}

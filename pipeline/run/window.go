@@ -51,7 +51,7 @@ func (c *Client) readWindow(ctx context.Context, place schemas.StatePlace) (w *s
 		if err != nil || !ok {
 			return false, err
 		}
-		w, err = schemas.DecodeJSON[schemas.Window](whole)
+		w, err = schemas.DecodeJSON[schemas.Window](whole) // the caller changes it
 		return true, err
 	})
 	return w, err
