@@ -40,12 +40,13 @@ func NewCodec(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return arrowCodec{mem, cmp.Or(chunk, schemas.MaxMessage)}
+	return arrowCodec{mem, cmp.Or(chunk, schemas.MaxMessage), new(remembered)}
 }
 
 type arrowCodec struct {
 	mem   memory.Allocator
 	chunk int
+	json  *remembered
 }
 
 func (a arrowCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
@@ -76,8 +77,15 @@ func (a arrowCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
 	return schemas.DecodeExamples(value, a.mem)
 }
 
-func (arrowCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {
-	return decode(m)
+func (a arrowCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {
+	if value, known := a.json.find(m); known {
+		return value, nil
+	}
+	value, err := decode(m)
+	if err == nil {
+		a.json.remember(m, value)
+	}
+	return value, err
 }
 
 // DecodeJSON is [schemas.DecodeJSON] by a codec. Nobody may change what it returns.
