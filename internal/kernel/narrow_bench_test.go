@@ -15,7 +15,7 @@ func BenchmarkNarrow(b *testing.B) {
 	}
 	const rows, n, p = 16384, 64, 1024
 	x := random(rows, p, 1)
-	for _, k := range []int{10, 26, 33, 48, 64} {
+	for _, k := range []int{8, 10, 26, 48, 49, 64, 65, 80, 100, 128, 129} {
 		w, r, dst := random(p, k, 2), random(rows, k, 3), NewDense(n, k)
 		moment := NewDense(p, k)
 		for _, choice := range []string{"blas", vectorAVX512, vectorAVX2} {

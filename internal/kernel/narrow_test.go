@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// edges straddle the rows (6 or 8) and columns (8 or 16) that the narrow products process at once.
-var edges = []int{1, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 65}
+// edges straddle the rows (4, 6 or 8) and columns (8 or 16) that the narrow products process at once.
+var edges = []int{1, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 65}
 
 func TestNarrowProductsAgainstFloat64(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, b := range backends(t) {
 			for _, n := range edges {
 				for _, p := range edges {
-					for _, k := range []int{1, 9, 10, 15, 16, 17, 31, 32, 33, 47, 48, 49} {
+					for _, k := range []int{1, 7, 8, 9, 10, 15, 16, 17, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 100, 127, 128, 129} {
 						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
 						// values past the results must not change
 						padded := fill(n+1, k, 2)
@@ -54,7 +54,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 func TestCrossOfWeights(t *testing.T) {
 	nan := float32(math.NaN())
 	withEachAcceleration(t, func(t *testing.T) {
-		for _, k := range []int{10, 17, 33} {
+		for _, k := range []int{8, 10, 17, 33, 100} {
 			for _, pattern := range [][]float32{{1}, {0}, {2}, {1, 0}, {0, 3, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5}} {
 				const n, p = 65, 33
 				x, r := random(n, p, 1), random(n, k, 2)
@@ -85,7 +85,7 @@ func TestCrossOfWeights(t *testing.T) {
 
 // The bits of a narrow product depend neither on how its rows are divided into calls nor on the vector instructions.
 func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
-	for _, k := range []int{10, 33} {
+	for _, k := range []int{8, 10, 33, 100, 128} {
 		const n, p = 130, 161
 		x, r, weights := random(n, p, 1), random(n, k, 2), random(p, k, 3)
 		ones := slices.Repeat([]float32{1}, n)
@@ -97,7 +97,7 @@ func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
 				return
 			}
 			b, w := Gonum(), NewWeights(weights)
-			for _, rows := range []int{n, 64, 63, 8, 7, 6, 1} {
+			for _, rows := range []int{n, 64, 63, 8, 7, 6, 4, 3, 1} {
 				dst, sum := NewDense(n, k), make([]float64, p*k)
 				var c Cross
 				c.Begin(p, k)

@@ -127,7 +127,7 @@ func (w *writer) softmaxRows() {
 	w.Label("next")
 	w.TESTQ(n, n)
 	w.JZ(operand.LabelRef("finished"))
-	values := w.row()
+	values := w.row(narrow / w.lanes)
 	for i, z := range values {
 		from := operand.Mem{Base: x, Disp: w.bytes(i)}
 		if w.lanes == 16 {
@@ -141,7 +141,7 @@ func (w *writer) softmaxRows() {
 	maximum := w.across(w.max, values)
 	w.firstEqual(values, maximum, m, operand.Mem{Base: first})
 	w.VMOVSS(maximum.AsX(), operand.Mem{Base: highest})
-	exponent, exponential := w.row(), w.row()
+	exponent, exponential := w.row(narrow/w.lanes), w.row(narrow/w.lanes)
 	minimum := c.get(least)
 	for _, z := range values {
 		w.VSUBPS(maximum, z, z)
@@ -245,7 +245,7 @@ func (w *writer) scaleRows() {
 	w.Label("row")
 	w.TESTQ(n, n)
 	w.JZ(operand.LabelRef("done"))
-	factor, squares := w.vector(), w.row()
+	factor, squares := w.vector(), w.row(narrow/w.lanes)
 	w.VBROADCASTSS(operand.Mem{Base: factors}, factor)
 	for _, z := range squares {
 		w.zero(z)
@@ -259,7 +259,7 @@ func (w *writer) scaleRows() {
 		w.VFMADD231PS(z, z, squares[i])
 		w.VMOVUPS(z, part(at, i))
 	})
-	rest := w.row()
+	rest := w.row(narrow / w.lanes)
 	for i, z := range rest {
 		o := w.vector()
 		w.loadSelected(part(at, i), m, i, z)

@@ -33,12 +33,39 @@ func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
 	return m
 }
 
-// next moves base by all the rows that are processed at a time.
-func (w *writer) next(base reg.GPVirtual, r rowsOf) {
-	if w.rows == 8 {
-		w.LEAQ(operand.Mem{Base: base, Index: r.one, Scale: 8}, base)
-	} else {
-		w.LEAQ(operand.Mem{Base: base, Index: r.three, Scale: 2}, base)
+// next moves base by so many rows: 1, 4, 6 or 8.
+func (w *writer) next(base reg.GPVirtual, r rowsOf, rows int) {
+	m := operand.Mem{Base: base, Index: r.one, Scale: uint8(rows)}
+	if rows == 6 {
+		m.Index, m.Scale = r.three, 2
+	}
+	w.LEAQ(m, base)
+}
+
+// eachGroup does n rows: as many at a time as the registers have room for, then four, which AVX2 leaves of a tile of 64, then one by one. A row
+// of k values takes one register where they fit into it. do writes the code for a group; it must move the pointers past the group's rows. eachGroup
+// ends the function.
+func (w *writer) eachGroup(n reg.GPVirtual, do func(group string, rows, registers int)) {
+	for registers := narrow / w.lanes; registers > 0; registers-- {
+		width := []string{1: "narrow_", 2: "wide_"}[registers]
+		if registers > 1 {
+			w.CMPQ(w.integer("k"), operand.U8(uint8(w.lanes)))
+			w.JLE(operand.LabelRef("narrow_several"))
+		}
+		for _, g := range []struct {
+			name string
+			rows int
+		}{{width + "several", w.rows}, {width + "four", 4}, {width + "one", 1}} {
+			w.Label(g.name)
+			w.CMPQ(n, operand.U8(uint8(g.rows)))
+			w.JLT(operand.LabelRef(g.name + "_end"))
+			do(g.name, g.rows, registers)
+			w.SUBQ(operand.U8(uint8(g.rows)), n)
+			w.JMP(operand.LabelRef(g.name))
+			w.Label(g.name + "_end")
+		}
+		w.VZEROUPPER()
+		w.RET()
 	}
 }
 
@@ -53,7 +80,7 @@ func (w *writer) mulNarrow() {
 	w.SHLQ(operand.U8(2), step)
 
 	store := func(sums []row) {
-		m := w.maskOf(w.integer("k"), narrow/w.lanes)
+		m := w.maskOf(w.integer("k"), len(sums[0]))
 		for _, sum := range sums {
 			for i, z := range sum {
 				old, to := w.vector(), operand.Mem{Base: dst, Disp: w.bytes(i)}
@@ -65,7 +92,7 @@ func (w *writer) mulNarrow() {
 		}
 	}
 	column := func(at, weights reg.GPVirtual, offset int, sums []row) {
-		factors := w.row()
+		factors := w.row(len(sums[0]))
 		for i, z := range factors {
 			w.VMOVUPS(operand.Mem{Base: weights, Disp: narrow*offset + w.bytes(i)}, z)
 		}
@@ -73,75 +100,54 @@ func (w *writer) mulNarrow() {
 			w.addProduct(rows.at(at, i, offset), factors, sum)
 		}
 	}
-	start := func(count int) (at, weights reg.GPVirtual, sums []row) {
-		at, weights = w.GP64(), w.integer("w")
+
+	w.eachGroup(n, func(group string, count, registers int) {
+		at, weights, left := w.GP64(), w.integer("w"), w.integer("p")
 		w.MOVQ(x, at)
-		for range count {
-			sum := w.row()
-			for _, z := range sum {
+		sums := make([]row, count)
+		for i := range sums {
+			sums[i] = w.row(registers)
+			for _, z := range sums[i] {
 				w.zero(z)
 			}
-			sums = append(sums, sum)
 		}
-		return at, weights, sums
-	}
-
-	w.Label("several")
-	w.CMPQ(n, operand.U8(uint8(w.rows)))
-	w.JLT(operand.LabelRef("rest"))
-	at, weights, sums := start(w.rows)
-	ahead, left := w.GP64(), w.integer("p")
-	w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
-	w.MOVQ(x, ahead)
-	w.next(ahead, rows)
-	w.SUBQ(operand.U8(16), left)
-	w.JLT(operand.LabelRef("few"))
-	w.Label("sixteen")
-	for i := range w.rows {
-		w.PREFETCHT0(rows.at(ahead, i, 0))
-	}
-	for i := range 16 {
-		column(at, weights, 4*i, sums)
-	}
-	w.ADDQ(operand.U8(64), at)
-	w.ADDQ(operand.U32(16*wide), weights)
-	w.ADDQ(operand.U8(64), ahead)
-	w.SUBQ(operand.U8(16), left)
-	w.JGE(operand.LabelRef("sixteen"))
-	w.Label("few")
-	w.ADDQ(operand.U8(16), left)
-	w.JZ(operand.LabelRef("stored"))
-	w.Label("column")
-	column(at, weights, 0, sums)
-	w.ADDQ(operand.U8(4), at)
-	w.ADDQ(operand.U8(wide), weights)
-	w.DECQ(left)
-	w.JNZ(operand.LabelRef("column"))
-	w.Label("stored")
-	store(sums)
-	w.next(x, rows)
-	w.SUBQ(operand.U8(uint8(w.rows)), n)
-	w.JMP(operand.LabelRef("several"))
-
-	w.Label("rest")
-	w.TESTQ(n, n)
-	w.JZ(operand.LabelRef("done"))
-	w.Label("one")
-	at, weights, sums = start(1)
-	left = w.integer("p")
-	w.Label("single")
-	column(at, weights, 0, sums)
-	w.ADDQ(operand.U8(4), at)
-	w.ADDQ(operand.U8(wide), weights)
-	w.DECQ(left)
-	w.JNZ(operand.LabelRef("single"))
-	store(sums)
-	w.ADDQ(rows.one, x)
-	w.DECQ(n)
-	w.JNZ(operand.LabelRef("one"))
-	w.Label("done")
-	w.VZEROUPPER()
-	w.RET()
+		if count > 1 {
+			ahead := w.GP64()
+			if w.prefetch {
+				w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
+				w.MOVQ(x, ahead)
+				w.next(ahead, rows, count)
+			}
+			w.SUBQ(operand.U8(16), left)
+			w.JLT(operand.LabelRef(group + "_few"))
+			w.Label(group + "_sixteen")
+			if w.prefetch {
+				for i := range count {
+					w.PREFETCHT0(rows.at(ahead, i, 0))
+				}
+				w.ADDQ(operand.U8(64), ahead)
+			}
+			for i := range 16 {
+				column(at, weights, 4*i, sums)
+			}
+			w.ADDQ(operand.U8(64), at)
+			w.ADDQ(operand.U32(16*wide), weights)
+			w.SUBQ(operand.U8(16), left)
+			w.JGE(operand.LabelRef(group + "_sixteen"))
+			w.Label(group + "_few")
+			w.ADDQ(operand.U8(16), left)
+			w.JZ(operand.LabelRef(group + "_stored"))
+		}
+		w.Label(group + "_column")
+		column(at, weights, 0, sums)
+		w.ADDQ(operand.U8(4), at)
+		w.ADDQ(operand.U8(wide), weights)
+		w.DECQ(left)
+		w.JNZ(operand.LabelRef(group + "_column"))
+		w.Label(group + "_stored")
+		store(sums)
+		w.next(x, rows, count)
+	})
 }
 
 func (w *writer) crossNarrow() {
@@ -152,20 +158,8 @@ func (w *writer) crossNarrow() {
 	step := w.integer("strideR")
 	w.SHLQ(operand.U8(2), step)
 
-	residuals := func(count int) []row {
-		m := w.maskOf(w.integer("k"), narrow/w.lanes)
-		all := make([]row, count)
-		for j := range all {
-			all[j] = w.row()
-			for i, z := range all[j] {
-				w.loadSelected(operand.Mem{Base: r, Disp: w.bytes(i)}, m, i, z)
-			}
-			w.ADDQ(step, r)
-		}
-		return all
-	}
 	feature := func(at, to reg.GPVirtual, offset int, residuals []row) {
-		sums := w.row()
+		sums := w.row(len(residuals[0]))
 		for i, z := range sums {
 			w.VMOVUPS(operand.Mem{Base: to, Disp: narrow*offset + w.bytes(i)}, z)
 		}
@@ -176,59 +170,41 @@ func (w *writer) crossNarrow() {
 			w.VMOVUPS(z, operand.Mem{Base: to, Disp: narrow*offset + w.bytes(i)})
 		}
 	}
-	start := func() (at, to, left reg.GPVirtual) {
-		at, to = w.GP64(), w.integer("sum")
+
+	w.eachGroup(n, func(group string, count, registers int) {
+		m := w.maskOf(w.integer("k"), registers)
+		residuals := make([]row, count)
+		for j := range residuals {
+			residuals[j] = w.row(registers)
+			for i, z := range residuals[j] {
+				w.loadSelected(operand.Mem{Base: r, Disp: w.bytes(i)}, m, i, z)
+			}
+			w.ADDQ(step, r)
+		}
+		at, to, left := w.GP64(), w.integer("sum"), w.integer("p")
 		w.MOVQ(x, at)
-		return at, to, w.integer("p")
-	}
-
-	w.Label("several")
-	w.CMPQ(n, operand.U8(uint8(w.rows)))
-	w.JLT(operand.LabelRef("rest"))
-	factors := residuals(w.rows)
-	at, to, left := start()
-	w.SUBQ(operand.U8(8), left)
-	w.JLT(operand.LabelRef("few"))
-	w.Label("features")
-	for i := range 8 {
-		feature(at, to, 4*i, factors)
-	}
-	w.ADDQ(operand.U8(32), at)
-	w.ADDQ(operand.U32(8*wide), to)
-	w.SUBQ(operand.U8(8), left)
-	w.JGE(operand.LabelRef("features"))
-	w.Label("few")
-	w.ADDQ(operand.U8(8), left)
-	w.JZ(operand.LabelRef("next"))
-	w.Label("feature")
-	feature(at, to, 0, factors)
-	w.ADDQ(operand.U8(4), at)
-	w.ADDQ(operand.U8(wide), to)
-	w.DECQ(left)
-	w.JNZ(operand.LabelRef("feature"))
-	w.Label("next")
-	w.next(x, rows)
-	w.SUBQ(operand.U8(uint8(w.rows)), n)
-	w.JMP(operand.LabelRef("several"))
-
-	w.Label("rest")
-	w.TESTQ(n, n)
-	w.JZ(operand.LabelRef("done"))
-	w.Label("one")
-	factors = residuals(1)
-	at, to, left = start()
-	w.Label("single")
-	feature(at, to, 0, factors)
-	w.ADDQ(operand.U8(4), at)
-	w.ADDQ(operand.U8(wide), to)
-	w.DECQ(left)
-	w.JNZ(operand.LabelRef("single"))
-	w.ADDQ(rows.one, x)
-	w.DECQ(n)
-	w.JNZ(operand.LabelRef("one"))
-	w.Label("done")
-	w.VZEROUPPER()
-	w.RET()
+		w.SUBQ(operand.U8(8), left)
+		w.JLT(operand.LabelRef(group + "_few"))
+		w.Label(group + "_features")
+		for i := range 8 {
+			feature(at, to, 4*i, residuals)
+		}
+		w.ADDQ(operand.U8(32), at)
+		w.ADDQ(operand.U32(8*wide), to)
+		w.SUBQ(operand.U8(8), left)
+		w.JGE(operand.LabelRef(group + "_features"))
+		w.Label(group + "_few")
+		w.ADDQ(operand.U8(8), left)
+		w.JZ(operand.LabelRef(group + "_next"))
+		w.Label(group + "_feature")
+		feature(at, to, 0, residuals)
+		w.ADDQ(operand.U8(4), at)
+		w.ADDQ(operand.U8(wide), to)
+		w.DECQ(left)
+		w.JNZ(operand.LabelRef(group + "_feature"))
+		w.Label(group + "_next")
+		w.next(x, rows, count)
+	})
 }
 
 // addRectified sums several registers of columns over all rows, before it takes the next columns.
