@@ -20,7 +20,7 @@ func logits() kind {
 		minSize:  1,
 		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s", f.Size, f.Kind) },
 		draw: func(m *Map) drawn {
-			w, offsets := m.project(m.stream(drawDirections)), m.stream(drawOffsets)
+			w, offsets := m.project(m.stream(drawDirections), nil), m.stream(drawOffsets)
 			for j := range m.size {
 				w.offsets[j] = float32(offsets.Normal(uint64(j)))
 			}

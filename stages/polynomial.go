@@ -39,12 +39,7 @@ func polynomial() kind {
 func drawMonomials(m *Map) drawn {
 	factors, degrees := make([]projection, m.features.Degree), m.stream(drawDegrees)
 	for l := range factors {
-		factors[l] = m.project(m.stream(drawDirections + 16*uint64(l)))
-		for j := range m.size {
-			if l > degrees.Below(uint64(j), m.features.Degree) {
-				factors[l].setOne(j)
-			}
-		}
+		factors[l] = m.project(m.stream(drawDirections+16*uint64(l)), func(j int) bool { return l > degrees.Below(uint64(j), m.features.Degree) })
 	}
 	return drawn{
 		expand: func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {

@@ -8,8 +8,8 @@ import (
 // A projection is p random affine functions of the inputs. It has zero columns for the previous predictions and the
 // intercept, so that one matrix product fills a whole block.
 type projection struct {
-	directions kernel.Dense // m × Size
-	offsets    []float32    // Size
+	directions kernel.Weights // m × Size
+	offsets    []float32      // Size
 }
 
 // projectionBandwidth is what bandwidth_scale means to kinds that use projections and approximate no kernel: the median
@@ -17,28 +17,24 @@ type projection struct {
 const projectionBandwidth = "the variance of a projection over the rows is about 1 / this"
 
 // project draws directions; the offsets are zero. Component i of direction j is draw j·m + i, so that a larger block of the
-// same seed begins with the features of a smaller one.
-func (m *Map) project(s Stream) projection {
-	p := projection{kernel.NewDense(m.inputs, m.Size()), make([]float32, m.Size())}
+// same seed begins with the features of a smaller one. Function j is the constant 1 if one is not nil and one(j) is true.
+func (m *Map) project(s Stream, one func(j int) bool) projection {
+	directions, offsets := kernel.NewDense(m.inputs, m.Size()), make([]float32, m.Size())
 	for j := range m.size {
+		if one != nil && one(j) {
+			offsets[j] = 1
+			continue
+		}
 		for i := range m.inputs {
-			p.directions.Data[i*p.directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
+			directions.Data[i*directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
 		}
 	}
-	return p
-}
-
-// setOne makes function j the constant 1.
-func (p projection) setOne(j int) {
-	for i := range p.directions.Rows {
-		p.directions.Data[i*p.directions.Cols+j] = 0
-	}
-	p.offsets[j] = 1
+	return projection{kernel.NewFactor(directions), offsets}
 }
 
 // apply computes dst = x·directions + offsets: x is n × m, dst n × Size.
 func (p projection) apply(blas *kernel.BLAS, dst, x kernel.Dense) {
-	blas.Mul(dst, x, p.directions, false)
+	blas.Product(dst, x, p.directions)
 	kernel.AddRow(dst, p.offsets)
 }
 

@@ -20,12 +20,12 @@ func rff() kind {
 		minSize:  1,
 		describe: describeBandwidth,
 		draw: func(m *Map) drawn {
-			w := m.project(m.stream(drawDirections))
+			w := m.project(m.stream(drawDirections), nil)
 			copy(w.offsets, m.phases())
 			scale := m.waveScale()
 			return drawn{
 				expand: func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
-					blas.Mul(dst, x, w.directions, false)
+					blas.Product(dst, x, w.directions)
 					kernel.Cosine(dst, w.offsets, scale)
 				},
 				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return w.addWaves(g, x, m.size, scale) },

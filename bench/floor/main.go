@@ -1,6 +1,6 @@
 // Command floor measures the kernel floor of a run: only the calls of BLAS, LAPACK and vector functions that the run needs, with
 // the same shapes, as often and on as many cores, with all values in memory before the clock starts. The rest of a run's time
-// is overhead. With -own the products with few columns use the program's own loops, which are faster than a BLAS.
+// is overhead. With -own the program's own loops do the products that the program uses them for, as they are faster than a BLAS.
 package main
 
 import (
@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&s.gramRows, "gram-rows", 60_000, "rows that a Gram matrix is summed over")
 	passes := flag.String("passes", "12,12,12,12,12,12,12,12,12,12", "passes of each stage")
 	predict := flag.Bool("predict", false, "only the products of a prediction with as many stages as -passes has")
-	flag.BoolVar(&s.own, "own", false, "do the products with few columns by the program's own loops instead of the BLAS")
+	flag.BoolVar(&s.own, "own", false, "do products by the program's own loops where the program does, instead of the BLAS")
 	flag.IntVar(&s.patches.positions, "positions", 0, "features of kind patches: positions of patches in an image. 0: random Fourier features")
 	flag.IntVar(&s.patches.values, "patch-values", 81, "with -positions: values of a patch")
 	flag.IntVar(&s.patches.filters, "filters", 128, "with -positions: filters")
@@ -95,10 +95,10 @@ type floor struct {
 	blas     *kernel.BLAS
 	messages []*message
 
-	basis, directions kernel.Dense
-	offsets           []float32
-	weights           kernel.Weights
-	seconds           map[string]float64 // by part of the run
+	basis               kernel.Dense
+	offsets             []float32
+	directions, weights kernel.Weights
+	seconds             map[string]float64 // by part of the run
 }
 
 // message holds the matrices of one message, a row for each example.
@@ -136,10 +136,11 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 	}
 	add(s.train, true)
 	add(s.test, false)
-	f.basis, f.directions = filled(s.raw, s.inputs, 0.05), filled(s.inputs, s.columns, 0.3)
+	f.basis = filled(s.raw, s.inputs, 0.05)
 	f.offsets = filled(1, s.columns, 6).Data
-	if f.weights = (kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}); s.own {
-		f.weights = kernel.NewWeights(f.weights.Dense)
+	f.directions, f.weights = kernel.Weights{Dense: filled(s.inputs, s.columns, 0.3)}, kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}
+	if s.own {
+		f.directions, f.weights = kernel.NewFactor(f.directions.Dense), kernel.NewWeights(f.weights.Dense)
 	}
 	return f
 }
@@ -243,7 +244,7 @@ func (f *floor) predict() {
 				if f.patches.positions > 0 {
 					o.products.multiply(f.blas, to-from)
 				} else {
-					f.blas.Mul(block, m.inputs.Slice(from, to), f.directions, false)
+					f.blas.Product(block, m.inputs.Slice(from, to), f.directions)
 				}
 				f.blas.MulAdd(m.prediction.Slice(from, to), block, f.weights)
 			}
@@ -270,7 +271,7 @@ func (f *floor) expand(m *message) {
 	for from := 0; from < m.inputs.Rows; from += tile {
 		to := min(from+tile, m.inputs.Rows)
 		block := m.block.Slice(from, to)
-		f.blas.Mul(block, m.inputs.Slice(from, to), f.directions, false)
+		f.blas.Product(block, m.inputs.Slice(from, to), f.directions)
 		kernel.Cosine(block, f.offsets, float32(math.Sqrt(2/float64(f.columns))))
 	}
 }

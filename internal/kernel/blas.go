@@ -86,7 +86,7 @@ func Gonum() *BLAS { return &BLAS{routines: goRoutines{}, name: "gonum"} }
 // "OpenBLAS 0.3.21 SkylakeX", or "gonum".
 func (b *BLAS) Name() string { return b.name }
 
-// Vector names the arithmetic of the elementwise functions and of the narrow products: "avx512", "avx2" or "go".
+// Vector names the arithmetic of the elementwise functions, and of the products that no BLAS does: "avx512", "avx2" or "go".
 func (b *BLAS) Vector() string {
 	switch {
 	case hasAVX512():

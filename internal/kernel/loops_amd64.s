@@ -256,36 +256,36 @@ narrow_several_stored:
 	DECQ      R11
 	KMOVW     R11, K1
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z0, Z0
-	VMOVUPS   Z0, K1, (BX)
+	VADDPS    Z8, Z0, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z1, Z1
-	VMOVUPS   Z1, K1, (BX)
+	VADDPS    Z8, Z1, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z2, Z2
-	VMOVUPS   Z2, K1, (BX)
+	VADDPS    Z8, Z2, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z3, Z3
-	VMOVUPS   Z3, K1, (BX)
+	VADDPS    Z8, Z3, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z4, Z4
-	VMOVUPS   Z4, K1, (BX)
+	VADDPS    Z8, Z4, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z5, Z5
-	VMOVUPS   Z5, K1, (BX)
+	VADDPS    Z8, Z5, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z6, Z6
-	VMOVUPS   Z6, K1, (BX)
+	VADDPS    Z8, Z6, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z8
-	VADDPS    Z8, Z7, Z7
-	VMOVUPS   Z7, K1, (BX)
+	VADDPS    Z8, Z7, Z8
+	VMOVUPS   Z8, K1, (BX)
 	ADDQ      R10, BX
 	LEAQ      (AX)(SI*8), AX
 	SUBQ      $0x08, DX
@@ -422,20 +422,20 @@ narrow_four_stored:
 	DECQ      R8
 	KMOVW     R8, K1
 	VMOVUPS.Z (BX), K1, Z0
-	VADDPS    Z0, Z9, Z9
-	VMOVUPS   Z9, K1, (BX)
+	VADDPS    Z0, Z9, Z0
+	VMOVUPS   Z0, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z0
-	VADDPS    Z0, Z10, Z10
-	VMOVUPS   Z10, K1, (BX)
+	VADDPS    Z0, Z10, Z0
+	VMOVUPS   Z0, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z0
-	VADDPS    Z0, Z11, Z11
-	VMOVUPS   Z11, K1, (BX)
+	VADDPS    Z0, Z11, Z0
+	VMOVUPS   Z0, K1, (BX)
 	ADDQ      R10, BX
 	VMOVUPS.Z (BX), K1, Z0
-	VADDPS    Z0, Z12, Z12
-	VMOVUPS   Z12, K1, (BX)
+	VADDPS    Z0, Z12, Z0
+	VMOVUPS   Z0, K1, (BX)
 	ADDQ      R10, BX
 	LEAQ      (AX)(SI*4), AX
 	SUBQ      $0x04, DX
@@ -463,8 +463,8 @@ narrow_one_column:
 	DECQ             DI
 	KMOVW            DI, K1
 	VMOVUPS.Z        (BX), K1, Z0
-	VADDPS           Z0, Z13, Z13
-	VMOVUPS          Z13, K1, (BX)
+	VADDPS           Z0, Z13, Z0
+	VMOVUPS          Z0, K1, (BX)
 	ADDQ             R10, BX
 	LEAQ             (AX)(SI*1), AX
 	SUBQ             $0x01, DX
@@ -1781,57 +1781,106 @@ wide_several_column:
 	JNZ          wide_several_column
 
 wide_several_stored:
-	MOVQ       k+40(FP), R9
+	MOVQ    k+40(FP), R9
+	CMPQ    R9, $0x10
+	JNE     wide_several_masked
+	VMOVUPS (DX), Y12
+	VADDPS  Y12, Y0, Y12
+	VMOVUPS Y12, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y2, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y3, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y4, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y5, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y6, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y7, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y8, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y9, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y10, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y11, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	JMP     wide_several_added
+
+wide_several_masked:
 	LEAQ       selection<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
 	VMOVUPS    (R10), Y12
 	VMOVUPS    32(R10), Y13
 	VMASKMOVPS (DX), Y12, Y14
-	VADDPS     Y14, Y0, Y0
+	VADDPS     Y14, Y0, Y14
+	VMASKMOVPS Y14, Y12, (DX)
+	VMASKMOVPS 32(DX), Y13, Y0
+	VADDPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y12, Y0
+	VADDPS     Y0, Y2, Y0
 	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y1, Y1
-	VMASKMOVPS Y1, Y13, 32(DX)
+	VADDPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y0
-	VADDPS     Y0, Y2, Y2
-	VMASKMOVPS Y2, Y12, (DX)
+	VADDPS     Y0, Y4, Y0
+	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y3, Y3
-	VMASKMOVPS Y3, Y13, 32(DX)
+	VADDPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y0
-	VADDPS     Y0, Y4, Y4
-	VMASKMOVPS Y4, Y12, (DX)
+	VADDPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y5, Y5
-	VMASKMOVPS Y5, Y13, 32(DX)
+	VADDPS     Y0, Y7, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y0
-	VADDPS     Y0, Y6, Y6
-	VMASKMOVPS Y6, Y12, (DX)
+	VADDPS     Y0, Y8, Y0
+	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y7, Y7
-	VMASKMOVPS Y7, Y13, 32(DX)
+	VADDPS     Y0, Y9, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y12, Y0
-	VADDPS     Y0, Y8, Y8
-	VMASKMOVPS Y8, Y12, (DX)
+	VADDPS     Y0, Y10, Y0
+	VMASKMOVPS Y0, Y12, (DX)
 	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y9, Y9
-	VMASKMOVPS Y9, Y13, 32(DX)
+	VADDPS     Y0, Y11, Y0
+	VMASKMOVPS Y0, Y13, 32(DX)
 	ADDQ       R8, DX
-	VMASKMOVPS (DX), Y12, Y0
-	VADDPS     Y0, Y10, Y10
-	VMASKMOVPS Y10, Y12, (DX)
-	VMASKMOVPS 32(DX), Y13, Y0
-	VADDPS     Y0, Y11, Y11
-	VMASKMOVPS Y11, Y13, 32(DX)
-	ADDQ       R8, DX
-	LEAQ       (AX)(SI*2), AX
-	SUBQ       $0x06, CX
-	JMP        wide_several
+
+wide_several_added:
+	LEAQ (AX)(SI*2), AX
+	SUBQ $0x06, CX
+	JMP  wide_several
 
 wide_several_end:
 wide_four:
@@ -2106,43 +2155,78 @@ wide_four_column:
 	JNZ          wide_four_column
 
 wide_four_stored:
-	MOVQ       k+40(FP), DI
+	MOVQ    k+40(FP), DI
+	CMPQ    DI, $0x10
+	JNE     wide_four_masked
+	VMOVUPS (DX), Y8
+	VADDPS  Y8, Y0, Y8
+	VMOVUPS Y8, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y2, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y3, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y4, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y5, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y6, Y0
+	VMOVUPS Y0, (DX)
+	VMOVUPS 32(DX), Y0
+	VADDPS  Y0, Y7, Y0
+	VMOVUPS Y0, 32(DX)
+	ADDQ    R8, DX
+	JMP     wide_four_added
+
+wide_four_masked:
 	LEAQ       selection<>+64(SB), R9
 	SHLQ       $0x02, DI
 	SUBQ       DI, R9
 	VMOVUPS    (R9), Y8
 	VMOVUPS    32(R9), Y9
 	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y0, Y0
+	VADDPS     Y10, Y0, Y10
+	VMASKMOVPS Y10, Y8, (DX)
+	VMASKMOVPS 32(DX), Y9, Y0
+	VADDPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y9, 32(DX)
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y8, Y0
+	VADDPS     Y0, Y2, Y0
 	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS 32(DX), Y9, Y0
-	VADDPS     Y0, Y1, Y1
-	VMASKMOVPS Y1, Y9, 32(DX)
+	VADDPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y9, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y8, Y0
-	VADDPS     Y0, Y2, Y2
-	VMASKMOVPS Y2, Y8, (DX)
+	VADDPS     Y0, Y4, Y0
+	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS 32(DX), Y9, Y0
-	VADDPS     Y0, Y3, Y3
-	VMASKMOVPS Y3, Y9, 32(DX)
+	VADDPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y9, 32(DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y8, Y0
-	VADDPS     Y0, Y4, Y4
-	VMASKMOVPS Y4, Y8, (DX)
+	VADDPS     Y0, Y6, Y0
+	VMASKMOVPS Y0, Y8, (DX)
 	VMASKMOVPS 32(DX), Y9, Y0
-	VADDPS     Y0, Y5, Y5
-	VMASKMOVPS Y5, Y9, 32(DX)
+	VADDPS     Y0, Y7, Y0
+	VMASKMOVPS Y0, Y9, 32(DX)
 	ADDQ       R8, DX
-	VMASKMOVPS (DX), Y8, Y0
-	VADDPS     Y0, Y6, Y6
-	VMASKMOVPS Y6, Y8, (DX)
-	VMASKMOVPS 32(DX), Y9, Y0
-	VADDPS     Y0, Y7, Y7
-	VMASKMOVPS Y7, Y9, 32(DX)
-	ADDQ       R8, DX
-	LEAQ       (AX)(BX*4), AX
-	SUBQ       $0x04, CX
-	JMP        wide_four
+
+wide_four_added:
+	LEAQ (AX)(BX*4), AX
+	SUBQ $0x04, CX
+	JMP  wide_four
 
 wide_four_end:
 wide_one:
@@ -2165,21 +2249,35 @@ wide_one_column:
 	DECQ         R9
 	JNZ          wide_one_column
 	MOVQ         k+40(FP), SI
-	LEAQ         selection<>+64(SB), DI
-	SHLQ         $0x02, SI
-	SUBQ         SI, DI
-	VMOVUPS      (DI), Y2
-	VMOVUPS      32(DI), Y3
-	VMASKMOVPS   (DX), Y2, Y4
-	VADDPS       Y4, Y0, Y0
-	VMASKMOVPS   Y0, Y2, (DX)
-	VMASKMOVPS   32(DX), Y3, Y0
-	VADDPS       Y0, Y1, Y1
-	VMASKMOVPS   Y1, Y3, 32(DX)
+	CMPQ         SI, $0x10
+	JNE          wide_one_masked
+	VMOVUPS      (DX), Y2
+	VADDPS       Y2, Y0, Y2
+	VMOVUPS      Y2, (DX)
+	VMOVUPS      32(DX), Y0
+	VADDPS       Y0, Y1, Y0
+	VMOVUPS      Y0, 32(DX)
 	ADDQ         R8, DX
-	LEAQ         (AX)(BX*1), AX
-	SUBQ         $0x01, CX
-	JMP          wide_one
+	JMP          wide_one_added
+
+wide_one_masked:
+	LEAQ       selection<>+64(SB), DI
+	SHLQ       $0x02, SI
+	SUBQ       SI, DI
+	VMOVUPS    (DI), Y2
+	VMOVUPS    32(DI), Y3
+	VMASKMOVPS (DX), Y2, Y4
+	VADDPS     Y4, Y0, Y4
+	VMASKMOVPS Y4, Y2, (DX)
+	VMASKMOVPS 32(DX), Y3, Y0
+	VADDPS     Y0, Y1, Y0
+	VMASKMOVPS Y0, Y3, 32(DX)
+	ADDQ       R8, DX
+
+wide_one_added:
+	LEAQ (AX)(BX*1), AX
+	SUBQ $0x01, CX
+	JMP  wide_one
 
 wide_one_end:
 	VZEROUPPER
@@ -2438,38 +2536,69 @@ narrow_several_column:
 	JNZ          narrow_several_column
 
 narrow_several_stored:
-	MOVQ       k+40(FP), R9
+	MOVQ    k+40(FP), R9
+	CMPQ    R9, $0x08
+	JNE     narrow_several_masked
+	VMOVUPS (DX), Y6
+	VADDPS  Y6, Y0, Y6
+	VMOVUPS Y6, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y2, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y3, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y4, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y5, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	JMP     narrow_several_added
+
+narrow_several_masked:
 	LEAQ       selection<>+64(SB), R10
 	SHLQ       $0x02, R9
 	SUBQ       R9, R10
 	VMOVUPS    (R10), Y6
 	VMASKMOVPS (DX), Y6, Y7
-	VADDPS     Y7, Y0, Y0
+	VADDPS     Y7, Y0, Y7
+	VMASKMOVPS Y7, Y6, (DX)
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y6, Y0
+	VADDPS     Y0, Y1, Y0
 	VMASKMOVPS Y0, Y6, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y0
-	VADDPS     Y0, Y1, Y1
-	VMASKMOVPS Y1, Y6, (DX)
+	VADDPS     Y0, Y2, Y0
+	VMASKMOVPS Y0, Y6, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y0
-	VADDPS     Y0, Y2, Y2
-	VMASKMOVPS Y2, Y6, (DX)
+	VADDPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y6, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y0
-	VADDPS     Y0, Y3, Y3
-	VMASKMOVPS Y3, Y6, (DX)
+	VADDPS     Y0, Y4, Y0
+	VMASKMOVPS Y0, Y6, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y6, Y0
-	VADDPS     Y0, Y4, Y4
-	VMASKMOVPS Y4, Y6, (DX)
+	VADDPS     Y0, Y5, Y0
+	VMASKMOVPS Y0, Y6, (DX)
 	ADDQ       R8, DX
-	VMASKMOVPS (DX), Y6, Y0
-	VADDPS     Y0, Y5, Y5
-	VMASKMOVPS Y5, Y6, (DX)
-	ADDQ       R8, DX
-	LEAQ       (AX)(SI*2), AX
-	SUBQ       $0x06, CX
-	JMP        narrow_several
+
+narrow_several_added:
+	LEAQ (AX)(SI*2), AX
+	SUBQ $0x06, CX
+	JMP  narrow_several
 
 narrow_several_end:
 narrow_four:
@@ -2655,30 +2784,53 @@ narrow_four_column:
 	JNZ          narrow_four_column
 
 narrow_four_stored:
-	MOVQ       k+40(FP), DI
+	MOVQ    k+40(FP), DI
+	CMPQ    DI, $0x08
+	JNE     narrow_four_masked
+	VMOVUPS (DX), Y4
+	VADDPS  Y4, Y0, Y4
+	VMOVUPS Y4, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y1, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y2, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	VMOVUPS (DX), Y0
+	VADDPS  Y0, Y3, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    R8, DX
+	JMP     narrow_four_added
+
+narrow_four_masked:
 	LEAQ       selection<>+64(SB), R9
 	SHLQ       $0x02, DI
 	SUBQ       DI, R9
 	VMOVUPS    (R9), Y4
 	VMASKMOVPS (DX), Y4, Y5
-	VADDPS     Y5, Y0, Y0
+	VADDPS     Y5, Y0, Y5
+	VMASKMOVPS Y5, Y4, (DX)
+	ADDQ       R8, DX
+	VMASKMOVPS (DX), Y4, Y0
+	VADDPS     Y0, Y1, Y0
 	VMASKMOVPS Y0, Y4, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y0
-	VADDPS     Y0, Y1, Y1
-	VMASKMOVPS Y1, Y4, (DX)
+	VADDPS     Y0, Y2, Y0
+	VMASKMOVPS Y0, Y4, (DX)
 	ADDQ       R8, DX
 	VMASKMOVPS (DX), Y4, Y0
-	VADDPS     Y0, Y2, Y2
-	VMASKMOVPS Y2, Y4, (DX)
+	VADDPS     Y0, Y3, Y0
+	VMASKMOVPS Y0, Y4, (DX)
 	ADDQ       R8, DX
-	VMASKMOVPS (DX), Y4, Y0
-	VADDPS     Y0, Y3, Y3
-	VMASKMOVPS Y3, Y4, (DX)
-	ADDQ       R8, DX
-	LEAQ       (AX)(BX*4), AX
-	SUBQ       $0x04, CX
-	JMP        narrow_four
+
+narrow_four_added:
+	LEAQ (AX)(BX*4), AX
+	SUBQ $0x04, CX
+	JMP  narrow_four
 
 narrow_four_end:
 narrow_one:
@@ -2698,17 +2850,28 @@ narrow_one_column:
 	DECQ         R9
 	JNZ          narrow_one_column
 	MOVQ         k+40(FP), SI
-	LEAQ         selection<>+64(SB), DI
-	SHLQ         $0x02, SI
-	SUBQ         SI, DI
-	VMOVUPS      (DI), Y1
-	VMASKMOVPS   (DX), Y1, Y2
-	VADDPS       Y2, Y0, Y0
-	VMASKMOVPS   Y0, Y1, (DX)
+	CMPQ         SI, $0x08
+	JNE          narrow_one_masked
+	VMOVUPS      (DX), Y1
+	VADDPS       Y1, Y0, Y1
+	VMOVUPS      Y1, (DX)
 	ADDQ         R8, DX
-	LEAQ         (AX)(BX*1), AX
-	SUBQ         $0x01, CX
-	JMP          narrow_one
+	JMP          narrow_one_added
+
+narrow_one_masked:
+	LEAQ       selection<>+64(SB), DI
+	SHLQ       $0x02, SI
+	SUBQ       SI, DI
+	VMOVUPS    (DI), Y1
+	VMASKMOVPS (DX), Y1, Y2
+	VADDPS     Y2, Y0, Y2
+	VMASKMOVPS Y2, Y1, (DX)
+	ADDQ       R8, DX
+
+narrow_one_added:
+	LEAQ (AX)(BX*1), AX
+	SUBQ $0x01, CX
+	JMP  narrow_one
 
 narrow_one_end:
 	VZEROUPPER

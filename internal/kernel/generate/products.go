@@ -79,17 +79,30 @@ func (w *writer) mulNarrow() {
 	step := w.integer("stride")
 	w.SHLQ(operand.U8(2), step)
 
-	store := func(sums []row) {
-		m := w.maskOf(w.integer("k"), len(sums[0]))
-		for _, sum := range sums {
-			for i, z := range sum {
-				old, to := w.vector(), operand.Mem{Base: dst, Disp: w.bytes(i)}
-				w.loadSelected(to, m, i, old)
-				w.VADDPS(old, z, z)
-				w.storeSelected(z, m, i, to)
+	// store adds the sums to dst. A masked store takes ten cycles on Zen 3, so full rows go without.
+	store := func(group string, sums []row) {
+		k, registers := w.integer("k"), len(sums[0])
+		add := func(load func(operand.Mem, int, reg.VecVirtual), store func(reg.VecVirtual, int, operand.Mem)) {
+			for _, sum := range sums {
+				for i, z := range sum {
+					old, to := w.vector(), operand.Mem{Base: dst, Disp: w.bytes(i)}
+					load(to, i, old)
+					w.VADDPS(old, z, old)
+					store(old, i, to)
+				}
+				w.ADDQ(step, dst)
 			}
-			w.ADDQ(step, dst)
 		}
+		if w.lanes < narrow {
+			w.CMPQ(k, operand.U8(uint8(w.lanes*registers)))
+			w.JNE(operand.LabelRef(group + "_masked"))
+			add(func(from operand.Mem, _ int, z reg.VecVirtual) { w.VMOVUPS(from, z) }, func(z reg.VecVirtual, _ int, to operand.Mem) { w.VMOVUPS(z, to) })
+			w.JMP(operand.LabelRef(group + "_added"))
+			w.Label(group + "_masked")
+		}
+		m := w.maskOf(k, registers)
+		add(func(from operand.Mem, i int, z reg.VecVirtual) { w.loadSelected(from, m, i, z) }, func(z reg.VecVirtual, i int, to operand.Mem) { w.storeSelected(z, m, i, to) })
+		w.Label(group + "_added")
 	}
 	column := func(at, weights reg.GPVirtual, offset int, sums []row) {
 		factors := w.row(len(sums[0]))
@@ -145,7 +158,7 @@ func (w *writer) mulNarrow() {
 		w.DECQ(left)
 		w.JNZ(operand.LabelRef(group + "_column"))
 		w.Label(group + "_stored")
-		store(sums)
+		store(group, sums)
 		w.next(x, rows, count)
 	})
 }
