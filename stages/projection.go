@@ -8,8 +8,8 @@ import (
 // A projection is p random affine functions of the inputs. It has zero columns for the previous predictions and the
 // intercept, so that one matrix product fills a whole block.
 type projection struct {
-	directions kernel.Weights // m × Size
-	offsets    []float32      // Size
+	directions kernel.Directions // m × Size
+	offsets    []float32         // Size
 }
 
 // projectionBandwidth is what bandwidth_scale means to kinds that use projections and approximate no kernel: the median
@@ -29,7 +29,7 @@ func (m *Map) project(s Stream, one func(j int) bool) projection {
 			directions.Data[i*directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
 		}
 	}
-	return projection{kernel.NewFactor(directions), offsets}
+	return projection{kernel.NewDirections(directions), offsets}
 }
 
 // apply computes dst = x·directions + offsets: x is n × m, dst n × Size.
@@ -40,9 +40,10 @@ func (p projection) apply(blas *kernel.BLAS, dst, x kernel.Dense) {
 
 // add adds the first n functions of the inputs x to a graph.
 func (p projection) add(g *onnx.Graph, x onnx.Value, n int) onnx.Value {
-	directions := kernel.NewDense(p.directions.Rows, n)
+	all := p.directions.Dense()
+	directions := kernel.NewDense(all.Rows, n)
 	for i := range directions.Rows {
-		copy(directions.Row(i), p.directions.Row(i))
+		copy(directions.Row(i), all.Row(i))
 	}
 	return g.Node("Add", g.Node("MatMul", x, g.Floats(directions.Data, directions.Rows, n)), g.Row(p.offsets[:n]))
 }

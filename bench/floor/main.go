@@ -95,10 +95,11 @@ type floor struct {
 	blas     *kernel.BLAS
 	messages []*message
 
-	basis               kernel.Dense
-	offsets             []float32
-	directions, weights kernel.Weights
-	seconds             map[string]float64 // by part of the run
+	basis, directions kernel.Dense
+	laidOut           kernel.Directions // with the flag -own
+	offsets           []float32
+	weights           kernel.Weights
+	seconds           map[string]float64 // by part of the run
 }
 
 // message holds the matrices of one message, a row for each example.
@@ -136,11 +137,10 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 	}
 	add(s.train, true)
 	add(s.test, false)
-	f.basis = filled(s.raw, s.inputs, 0.05)
+	f.basis, f.directions = filled(s.raw, s.inputs, 0.05), filled(s.inputs, s.columns, 0.3)
 	f.offsets = filled(1, s.columns, 6).Data
-	f.directions, f.weights = kernel.Weights{Dense: filled(s.inputs, s.columns, 0.3)}, kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}
-	if s.own {
-		f.directions, f.weights = kernel.NewFactor(f.directions.Dense), kernel.NewWeights(f.weights.Dense)
+	if f.weights = (kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}); s.own {
+		f.laidOut, f.weights = kernel.NewDirections(f.directions), kernel.NewWeights(f.weights.Dense)
 	}
 	return f
 }
@@ -244,7 +244,7 @@ func (f *floor) predict() {
 				if f.patches.positions > 0 {
 					o.products.multiply(f.blas, to-from)
 				} else {
-					f.blas.Product(block, m.inputs.Slice(from, to), f.directions)
+					f.project(block, m.inputs.Slice(from, to))
 				}
 				f.blas.MulAdd(m.prediction.Slice(from, to), block, f.weights)
 			}
@@ -266,12 +266,21 @@ func definite(n int) *mat.SymDense {
 	return s
 }
 
+// project multiplies inputs by the directions.
+func (f *floor) project(block, inputs kernel.Dense) {
+	if f.own {
+		f.blas.Product(block, inputs, f.laidOut)
+	} else {
+		f.blas.Mul(block, inputs, f.directions, false)
+	}
+}
+
 // expand computes the block of a message.
 func (f *floor) expand(m *message) {
 	for from := 0; from < m.inputs.Rows; from += tile {
 		to := min(from+tile, m.inputs.Rows)
 		block := m.block.Slice(from, to)
-		f.blas.Product(block, m.inputs.Slice(from, to), f.directions)
+		f.project(block, m.inputs.Slice(from, to))
 		kernel.Cosine(block, f.offsets, float32(math.Sqrt(2/float64(f.columns))))
 	}
 }

@@ -36,11 +36,11 @@ const (
 	blockColumns = 128
 )
 
-// Weights is a p×k matrix laid out for [BLAS.MulAdd] and [BLAS.Product]. The zero value is the 0×0 matrix.
+// Weights is a p×k matrix laid out for [BLAS.MulAdd]. The zero value is the 0×0 matrix.
 type Weights struct {
 	// Dense is the matrix. It must not change.
 	Dense
-	padded []float32 // p rows of 16 values for each panel, the last padded with 0; nil: a BLAS multiplies by it
+	padded []float32 // p rows of 16 values for each panel, the last padded with 0, if k is narrow; otherwise nil
 }
 
 // NewWeights lays out w. The result shares w's memory, so w must not change afterwards.
@@ -48,36 +48,9 @@ func NewWeights(w Dense) Weights {
 	w.check("NewWeights", "w", w.Rows, w.Cols)
 	l := Weights{Dense: w}
 	if isNarrow(w.Cols) {
-		l.layOut()
+		l.padded = panels(w)
 	}
 	return l
-}
-
-// NewFactor lays out w, of any number of columns, for [BLAS.Product], as the directions of random features are. The result shares
-// w's memory, so w must not change afterwards.
-//
-// With AVX2 the loops of narrow products are faster than a BLAS for many columns too, if w has few rows: a BLAS copies w in every call. Measured on a
-// Zen 3 of 3.2 GHz with OpenBLAS 0.3.21, whose code for Haswell is faster than that for Zen: 64 × 50 by 50 × 1024 takes 71 µs, and 80 (Zen: 98) with
-// sgemm; one row 3.2 µs, and 10; 64 × 784 by 784 × 1024 takes 1020 µs, and 1200. With AVX-512 sgemm takes 57 µs for the first in steps of
-// 16 rows, and the loops 56 by the cycles that llvm-mca counts, so they are not used there.
-func NewFactor(w Dense) Weights {
-	w.check("NewFactor", "w", w.Rows, w.Cols)
-	l := Weights{Dense: w}
-	if hasAVX2() && !hasAVX512() {
-		l.layOut()
-	}
-	return l
-}
-
-// layOut fills w.padded.
-func (w *Weights) layOut() {
-	w.padded = make([]float32, w.Rows*padded(w.Cols))
-	for from := 0; from < w.Cols; from += panel {
-		to := w.padded[from*w.Rows:]
-		for j := range w.Rows {
-			copy(to[panel*j:], w.Row(j)[from:min(from+panel, w.Cols)])
-		}
-	}
 }
 
 func isNarrow(k int) bool { return hasAVX2() && k > 0 && k <= maxNarrow }
@@ -94,6 +67,24 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 		b.Mul(dst, x, w.Dense, true)
 		return
 	}
+	addPanels(dst, x, w.padded)
+}
+
+// panels returns w with the layout of Weights.padded.
+func panels(w Dense) []float32 {
+	all := make([]float32, w.Rows*padded(w.Cols))
+	for from := 0; from < w.Cols; from += panel {
+		to := all[from*w.Rows:]
+		for j := range w.Rows {
+			copy(to[panel*j:], w.Row(j)[from:min(from+panel, w.Cols)])
+		}
+	}
+	return all
+}
+
+// addPanels computes dst += x·w for the panels of w, which has x.Cols rows.
+func addPanels(dst, x Dense, panels []float32) {
+	n, p, k := x.Rows, x.Cols, dst.Cols
 	if p == 0 {
 		return
 	}
@@ -103,19 +94,9 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 	}
 	for row := 0; row < n; row += rows {
 		for from := 0; from < k; from += panel {
-			mulNarrow(&dst.Data[row*k+from], &x.Data[row*p], &w.padded[from*p], min(rows, n-row), p, min(panel, k-from), k)
+			mulNarrow(&dst.Data[row*k+from], &x.Data[row*p], &panels[from*p], min(rows, n-row), p, min(panel, k-from), k)
 		}
 	}
-}
-
-// Product computes dst = x·w: x is n×p, dst is n×k and shares no memory with x.
-func (b *BLAS) Product(dst, x Dense, w Weights) {
-	if w.padded == nil {
-		b.Mul(dst, x, w.Dense, false)
-		return
-	}
-	clear(dst.Data)
-	b.MulAdd(dst, x, w)
 }
 
 // Cross sums the cross moment xᵀ·diag(w)·r over rows, in single precision. Call Begin before the first Add.

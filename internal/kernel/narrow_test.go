@@ -50,33 +50,6 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 	})
 }
 
-// A product with a factor overwrites dst. The bits of a row do not depend on the rows beside it, if the loops do the product.
-func TestProductsWithFactorsAgainstFloat64(t *testing.T) {
-	withEachAcceleration(t, func(t *testing.T) {
-		for _, b := range backends(t) {
-			for _, n := range []int{1, 4, 6, 63, 64, 65} {
-				for _, p := range []int{1, 15, 16, 17, 50, 65} {
-					for _, k := range []int{1, 8, 15, 16, 17, 63, 64, 65, 127, 128, 129, 250} {
-						x, w, dst := random(n, p, 1), random(p, k, 2), fill(n, k, float32(math.NaN()))
-						factor := NewFactor(w)
-						b.Product(dst, x, factor)
-						want, scale := product(x, w, false)
-						for i, v := range dst.Data {
-							if !(math.Abs(float64(v)-want[i]) <= 1e-6*scale) {
-								t.Fatalf("%s: %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i])
-							}
-						}
-						one := NewDense(1, k)
-						if b.Product(one, x.Slice(n-1, n), factor); factor.padded != nil && !slices.Equal(one.Data, dst.Row(n-1)) {
-							t.Fatalf("%s: %d×%d×%d: the last row alone has other bits", b.Name(), n, p, k)
-						}
-					}
-				}
-			}
-		}
-	})
-}
-
 // A row of weight w adds w times its product, and a row of weight 0 nothing, whatever it holds.
 func TestCrossOfWeights(t *testing.T) {
 	nan := float32(math.NaN())
@@ -150,7 +123,7 @@ func TestNarrowProductsOfNothing(t *testing.T) {
 	for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}} {
 		n, p, k := shape[0], shape[1], shape[2]
 		dst := fill(n, k, 5)
-		b.Product(dst, NewDense(n, p), NewFactor(NewDense(p, k)))
+		b.Product(dst, NewDense(n, p), NewDirections(NewDense(p, k)))
 		if slices.ContainsFunc(dst.Data, func(v float32) bool { return v != 0 }) {
 			t.Errorf("%v: product %v", shape, dst.Data)
 		}
