@@ -25,11 +25,15 @@ type recipe struct {
 	prepare   schemas.Prepare
 	intercept bool
 	labels    []string
-	stages    []schemas.Stage
+	stages    []schemas.Stage // of a member
+	members   int             // that are averaged; 0: none
 }
 
 func (r recipe) String() string {
 	text := fmt.Sprintf("%d classes, %s scale, pca %d, intercept %v", len(r.labels), r.prepare.Scale, r.prepare.PCA, r.intercept)
+	if r.members > 0 {
+		text += fmt.Sprintf(", %d members", r.members)
+	}
 	for _, s := range r.stages {
 		text += fmt.Sprintf("; %s, %s, scores %v", stages.Describe(s.Features), s.Link, s.Scores)
 	}
@@ -60,7 +64,8 @@ func (r recipe) model(t testing.TB) *model.Model {
 		preparation = append(preparation, schemas.Matrix(schemas.TensorBasis, width, n, draw(width*n, 1/math.Sqrt(width))))
 	}
 	preparation = append(preparation, schemas.Vector(schemas.TensorImage, []float32{7, 5, 2}))
-	for t, s := range r.stages {
+	all := slices.Repeat(r.stages, max(r.members, 1))
+	for t, s := range all {
 		if f := s.Features; f.Kind == stages.Patches || f.Kind == stages.PatchPolynomial {
 			q, p := 2*f.Patch*f.Patch, 2*f.Filters*f.Grid*f.Grid
 			preparation = append(preparation,
@@ -74,13 +79,13 @@ func (r recipe) model(t testing.TB) *model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: r.stages}
+	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all, Average: r.members}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels}
 	for i := range width {
 		manifest.Columns = append(manifest.Columns, schemas.Column{Name: fmt.Sprint("x", i)})
 	}
-	weights := make([][]*schemas.Weights, len(r.stages))
-	for i := range r.stages {
+	weights := make([][]*schemas.Weights, len(all))
+	for i := range all {
 		stage, err := model.NewStage(plan, i, prepared)
 		if err != nil {
 			t.Fatal(err)
@@ -134,6 +139,15 @@ func everyRecipe(t testing.TB) (all []recipe) {
 					}
 				}
 			}
+		}
+	}
+	for i, features := range everyFeatures(t) {
+		for _, last := range links {
+			first := schemas.Stage{Features: features, Link: schemas.Link(links[i%len(links)])}
+			all = append(all, recipe{
+				prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
+				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: true}},
+			})
 		}
 	}
 	many := make([]string, 300)

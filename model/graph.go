@@ -10,10 +10,12 @@ import (
 func (m *Model) Add(g *onnx.Graph, raw onnx.Value) (label, probabilities onnx.Value) {
 	k := len(m.Labels())
 	inputs := m.prepared.Add(g, raw)
-	score := g.Zeros(inputs, k)
-	last := m.stages[len(m.stages)-1]
+	plan := m.Manifest.Plan
+	var score, votes onnx.Value
 	for t, s := range m.stages {
-		if t > 0 {
+		if plan.BeginsMember(t) {
+			score = g.Zeros(inputs, k)
+		} else {
 			score = link.AddConvert(g, score, k, m.stages[t-1].Link, s.Link)
 		}
 		var predictions onnx.Value
@@ -21,13 +23,19 @@ func (m *Model) Add(g *onnx.Graph, raw onnx.Value) (label, probabilities onnx.Va
 			predictions = s.Link.AddPredict(g, score, k)
 		}
 		block := s.Features.Add(g, inputs, predictions)
-		if s == last {
-			score = s.fitted.AddShown(g, score, block)
-		} else {
+		if !plan.EndsMember(t) {
 			score = s.fitted.AddScores(g, score, block)
+			continue
 		}
+		probabilities = s.Link.AddProbabilities(g, s.Link.AddPredict(g, s.fitted.AddShown(g, score, block), k), k)
+		if plan.Member(t) > 0 {
+			probabilities = g.Node("Add", votes, probabilities)
+		}
+		votes = probabilities
 	}
-	probabilities = last.Link.AddProbabilities(g, last.Link.AddPredict(g, score, k), k)
+	if plan.Members() > 1 {
+		probabilities = g.Node("Div", votes, g.Number(float32(plan.Members())))
+	}
 	best := g.Node("Squeeze", g.Along(1, "ArgMax", probabilities), g.Integers(1))
 	return g.Node("Gather", g.Texts(m.Labels()), best), probabilities
 }

@@ -93,7 +93,7 @@ func (m *Model) Successor(manifest *schemas.Manifest, preparation schemas.Tensor
 
 // sameMaps reports whether two plans make the same blocks of the same preparation.
 func sameMaps(a, b *schemas.Plan) bool {
-	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
+	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Average == b.Average && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
 		return s.Features == t.Features && s.Link == t.Link && s.Scores == t.Scores
 	})
 }

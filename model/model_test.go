@@ -31,6 +31,12 @@ func (p *parts) model() (*Model, error) { return New(p.manifest, p.preparation, 
 // features. The first has an intercept; later ones have the previous predictions as features. Three classes.
 func synthetic(t testing.TB, kind string, d, components int, links ...schemas.Link) *parts {
 	t.Helper()
+	return syntheticMembers(t, kind, d, components, 1, links...)
+}
+
+// syntheticMembers returns the parts of a model of several members, each of which has a stage for each link.
+func syntheticMembers(t testing.TB, kind string, d, components, members int, links ...schemas.Link) *parts {
+	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(d)))
 	draw := func(n int) []float32 {
 		values := make([]float32, n)
@@ -62,6 +68,11 @@ func synthetic(t testing.TB, kind string, d, components int, links ...schemas.Li
 			features.Size = 5
 		}
 		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: l, Scores: i > 0})
+	}
+	if members > 1 {
+		plan.Stages, plan.Average = slices.Repeat(plan.Stages, members), members
+	}
+	for i := range plan.Stages {
 		stage, err := NewStage(plan, i, prepared)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
 )
 
 // Predictor predicts with a model. [Model.Predictor] makes predictors. A predictor uses its memory again in every call, so it is
@@ -16,6 +17,7 @@ type Predictor struct {
 	blas          *kernel.BLAS
 	raw, inputs   kernel.Dense
 	score, before kernel.Dense
+	votes         kernel.Dense // of a model that averages: the sum of what its members predict
 	block         kernel.Dense
 	workspace     Workspace
 
@@ -64,9 +66,8 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 // overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
 // [Model.Width]. Of a model of numbers it returns the numbers.
 func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
-	last := p.scores(raw)
-	last.Link.Predict(p.score)
-	last.Link.Probabilities(p.score, p.workspace.Link())
+	p.scores(raw)
+	p.predict()
 	p.model.prepared.Restore(p.score)
 	return p.score
 }
@@ -75,9 +76,8 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 // panics unless [Model.Sparse] is true.
 func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
 	p.model.prepared.ApplySparse(&p.sparse, rows)
-	last := p.sparseScores()
-	last.Link.Predict(p.score)
-	last.Link.Probabilities(p.score, p.workspace.Link())
+	p.sparseScores()
+	p.predict()
 	p.model.prepared.Restore(p.score)
 	return p.score
 }
@@ -85,42 +85,79 @@ func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
 // Measure is Probabilities for rows whose truth is known. It also writes the loss of each row, by the link of the last stage, and the
 // class that it predicts. Of a model of numbers the result and the truth are standardised.
 func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
-	last := p.scores(raw)
-	last.Link.Measure(p.score, truth, loss, predicted, p.workspace.Link())
-	last.Link.Probabilities(p.score, p.workspace.Link())
+	p.scores(raw)
+	last := p.model.stages[len(p.model.stages)-1].Link
+	if p.model.Manifest.Plan.Members() > 1 {
+		p.predict()
+		last.MeasurePredictions(p.score, truth, loss, predicted, p.workspace.Link())
+		return p.score
+	}
+	last.Measure(p.score, truth, loss, predicted, p.workspace.Link())
+	last.Probabilities(p.score, p.workspace.Link())
 	return p.score
 }
 
-// scores writes the scores of raw rows into p.score, and returns the last stage, whose link they are of. It overwrites raw.
-func (p *Predictor) scores(raw kernel.Dense) fittedStage {
+// predict turns the scores after the last stage, which are in p.score, into what the model predicts.
+func (p *Predictor) predict() {
+	p.end(len(p.model.stages) - 1)
+	if members := p.model.Manifest.Plan.Members(); members > 1 {
+		sink.Average(p.score, p.votes, members)
+	}
+}
+
+// end turns the scores after the last stage of a member into what the member predicts, and counts its vote.
+func (p *Predictor) end(stage int) {
+	last := p.model.stages[stage].Link
+	last.Predict(p.score)
+	last.Probabilities(p.score, p.workspace.Link())
+	if p.model.Manifest.Plan.Members() > 1 {
+		sink.Vote(p.votes, p.score)
+	}
+}
+
+// begin writes the scores before a stage (n × k) into p.before. Those after the stage before it are in p.score. A member begins at 0, once the
+// one before it has voted.
+func (p *Predictor) begin(stage, n int) {
+	m, k := p.model, p.model.prepared.Labels.Len()
+	switch {
+	case stage == 0:
+		p.score.Reshape(n, k)
+		p.votes.Reshape(n, k)
+		clear(p.score.Data)
+		clear(p.votes.Data)
+	case m.Manifest.Plan.BeginsMember(stage):
+		p.end(stage - 1)
+		clear(p.score.Data)
+	default:
+		link.Convert(p.score, m.stages[stage-1].Link, m.stages[stage].Link, p.workspace.Link())
+	}
+	p.before, p.score = p.score, p.before
+	p.score.Reshape(n, k)
+}
+
+// scores writes the scores of raw rows after the last stage into p.score. It overwrites raw.
+func (p *Predictor) scores(raw kernel.Dense) {
 	if p.model.Sparse() {
 		p.thin(raw)
 		p.model.prepared.ApplySparse(&p.sparse, &p.features)
-		return p.sparseScores()
+		p.sparseScores()
+		return
 	}
-	m, n, k := p.model, raw.Rows, p.model.prepared.Labels.Len()
+	m, n := p.model, raw.Rows
 	p.inputs.Reshape(n, m.prepared.Inputs())
 	m.prepared.Apply(p.blas, p.inputs, raw)
-	p.score.Reshape(n, k)
-	clear(p.score.Data)
-	last := m.stages[len(m.stages)-1]
 	for t, s := range m.stages {
-		if t > 0 {
-			link.Convert(p.score, m.stages[t-1].Link, s.Link, p.workspace.Link())
-		}
-		p.before, p.score = p.score, p.before
-		p.score.Reshape(n, k)
+		p.begin(t, n)
 		for from, to := range Tiles(n) {
 			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
 			s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
-			if s == last { // predictions of a learnt link go through its calibrations; the score of the next stage does not
+			if m.Manifest.Plan.EndsMember(t) { // predictions of a learnt link go through its calibrations; the score of the next stage does not
 				s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
 			} else {
 				s.fitted.Scores(p.blas, score, before, p.block)
 			}
 		}
 	}
-	return last
 }
 
 // thin writes the features of dense rows that are neither 0 nor missing into p.features.
@@ -137,17 +174,9 @@ func (p *Predictor) thin(raw kernel.Dense) {
 }
 
 // sparseScores is scores for the inputs in p.sparse.
-func (p *Predictor) sparseScores() fittedStage {
-	m, n, k := p.model, p.sparse.Rows, p.model.prepared.Labels.Len()
-	p.score.Reshape(n, k)
-	clear(p.score.Data)
-	for t, s := range m.stages {
-		if t > 0 {
-			link.Convert(p.score, m.stages[t-1].Link, s.Link, p.workspace.Link())
-		}
-		p.before, p.score = p.score, p.before
-		p.score.Reshape(n, k)
+func (p *Predictor) sparseScores() {
+	for t, s := range p.model.stages {
+		p.begin(t, p.sparse.Rows)
 		s.fitted.ScoresSparse(p.score, p.before, s.Features.ExpandSparse(p.sparse))
 	}
-	return m.stages[len(m.stages)-1]
 }

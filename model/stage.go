@@ -28,7 +28,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 	if options.Scores {
 		scores = prepared.Labels.Len()
 	}
-	features, err := stages.NewMap(options.Features, plan.Seed, number, prepared, scores, plan.Intercept && number == 0)
+	features, err := stages.NewMap(options.Features, plan.Seed, number, prepared, scores, plan.Intercept && plan.BeginsMember(number))
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", number, err)
 	}

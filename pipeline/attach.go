@@ -46,7 +46,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	if plan == nil {
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
-	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages})
+	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
 	if l.End(id) == nil {
 		chain := run.NewOutline(plan, p.Codec)
 		if _, err := chain.Read(ctx, p.Client); err != nil {

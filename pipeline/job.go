@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -18,8 +19,9 @@ type Job struct {
 	Name         string // prefix of the topics
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []schemas.Stage // a repeated stage is here once for each repetition
-	Intercept    bool            // the first block has a constant feature
+	Stages       []schemas.Stage // a repeated stage is here once for each repetition; those of a member, if Average is set
+	Average      int             // how many members are averaged; 0 and 1: none
+	Intercept    bool            // the first block has a constant feature, or that of each member
 	Seed         uint64          // of all random draws
 	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64           // how many messages are summed as one
@@ -30,4 +32,12 @@ type Job struct {
 	GiveUp       time.Duration   // after which a run is given up that nobody has taken up; 0: DefaultGiveUp
 	Retrain      RetrainOptions  // of `run`
 	Warm         string          // the version to start from: its number, its run, or run.Latest for the one with the highest number; "": none
+}
+
+// members returns the stages of all members, one member after the other.
+func (j Job) members() []schemas.Stage {
+	if j.Average > 1 {
+		return slices.Repeat(j.Stages, j.Average)
+	}
+	return j.Stages
 }

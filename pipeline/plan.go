@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // plan returns the plan of a run of the job. The plan fixes the spans of the examples topic as they are now, and what counts in
@@ -18,10 +19,13 @@ import (
 func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources []schemas.SourceSeal, l *run.Ledger, r retention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
-		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
+		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.members(), Intercept: job.Intercept,
 		Arithmetic: arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: p.archiveTopic(),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
+	if job.Average > 1 {
+		plan.Average = job.Average
+	}
 	all, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return nil, err
@@ -188,6 +192,8 @@ func checkFeatures(plan, earlier *schemas.Plan) error {
 		return fmt.Errorf("examples.class_weight %v, this run has %v: a warm start needs the same weights of classes", earlier.ClassWeight, plan.ClassWeight)
 	case plan.Input.WordColumns != earlier.Input.WordColumns || plan.Input.WordPhrases != earlier.Input.WordPhrases || !slices.Equal(plan.Input.Vocabulary, earlier.Input.Vocabulary):
 		return errors.New("other words than this run's under examples.words: a warm start needs the same, as a hash always gives them")
+	case (plan.Members() > 1 || earlier.Members() > 1) && plan.MemberStages() != earlier.MemberStages():
+		return fmt.Errorf("%d members of %d stages each, this run has %d of %d: a warm start needs members with as many stages", earlier.Members(), earlier.MemberStages(), plan.Members(), plan.MemberStages())
 	case plan.Intercept != earlier.Intercept:
 		return fmt.Errorf("intercept %v, this run has %v: a warm start needs the same intercept", earlier.Intercept, plan.Intercept)
 	}
@@ -200,6 +206,11 @@ func checkFeatures(plan, earlier *schemas.Plan) error {
 			return fmt.Errorf("stage %d: scores %v, this run has %v: a warm start needs the same scores", t, there.Scores, here.Scores)
 		case here.Link != there.Link:
 			return fmt.Errorf("stage %d: link %s, this run has %s: a warm start needs the same link", t, there.Link, here.Link)
+		}
+	}
+	for t := len(earlier.Stages); t < len(plan.Stages); t++ {
+		if f := plan.Stages[t].Features; stages.Learns(f) {
+			return fmt.Errorf("stage %d: features of kind %s are learnt in a survey, and a warm start has that of the version: it can't have more such stages", t, f.Kind)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -15,8 +16,21 @@ import (
 
 // A run that is interrupted again and again, at any event, resumes where it was and ends with the same bits.
 func TestInterruptedRunGoesOn(t *testing.T) {
+	testInterruptedRunGoesOn(t, newMultiStageJob)
+}
+
+// So does a run of several members, whose report is of their mean.
+func TestInterruptedMembersGoOn(t *testing.T) {
+	testInterruptedRunGoesOn(t, func(t *testing.T) Job {
+		job := newJob(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 1), rffStage(link.Calibrated, 20, 1))
+		job.Average = 2
+		return job
+	})
+}
+
+func testInterruptedRunGoesOn(t *testing.T, newJob func(*testing.T) Job) {
 	uninterrupted := &eventRecorder{}
-	want, _ := trainRecorded(t, openEmbedded(t), newMultiStageJob(t), uninterrupted)
+	want, _ := trainRecorded(t, openEmbedded(t), newJob(t), uninterrupted)
 	milestones := 0
 	for _, e := range uninterrupted.events {
 		if milestone(e) {
@@ -25,7 +39,7 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 	}
 	for every, last := 1, 1; every <= milestones; every, last = every+last, every {
 		t.Run(fmt.Sprint("every ", every), func(t *testing.T) {
-			log, job := openEmbedded(t), newMultiStageJob(t)
+			log, job := openEmbedded(t), newJob(t)
 			var runs []string
 			for attempt := 0; ; attempt++ {
 				if attempt > 2*milestones+5 {

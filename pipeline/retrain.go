@@ -24,6 +24,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job,
 	if job.Examples.Augment != (ingest.Augment{}) {
 		return nil, errors.New("examples.augment: a chain of updates does not make rows of images yet: leave the key out, or use `train`")
 	}
+	if job.Average > 1 {
+		return nil, errors.New("average: a chain of updates does not average models yet: leave the key out, or use `train`")
+	}
 	rec = event.Serialised(rec)
 	p := openForRuns(log, job, nil)
 	if err := p.create(ctx, &job); err != nil {
@@ -250,7 +253,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 
 // execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
 func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) error {
-	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
+	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
 	report, err := r.work(ctx, plan, l)
 	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)

@@ -228,7 +228,7 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 		if p.unable(plan, here) != "" {
 			return plan, nil
 		}
-		rec.Record(event.Began{Run: id, Stages: plan.Stages})
+		rec.Record(event.Began{Run: id, Stages: plan.Stages, Members: plan.Members()})
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
 		}

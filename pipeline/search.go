@@ -24,7 +24,7 @@ type Candidate struct {
 }
 
 // Search trains all jobs, one after the other, and calls with for each when it has ended. Weights are those of separate runs of the jobs, bit
-// for bit. The jobs differ in stages, preparation, seed or intercept, and in nothing else: the files of the first are ingested, once, and all
+// for bit. The jobs differ in stages, average, preparation, seed or intercept, and in nothing else: the files of the first are ingested, once, and all
 // runs are over the spans that the examples topic has then. What runs have in common stays in memory. They write to topics of their own, which
 // are deleted at the end. An error of with ends the search.
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []Job, rec event.Recorder, with func(int, *Candidate) error) (err error) {
@@ -85,7 +85,7 @@ type surveys map[schemas.Digest]*schemas.SurveyResult
 // surveyOf returns the digest of all that the survey of a run of a search depends on.
 func surveyOf(plan *schemas.Plan) schemas.Digest {
 	p := *plan
-	p.Stages, p.Intercept = nil, false
+	p.Stages, p.Average, p.Intercept = nil, 0, false
 	if slices.ContainsFunc(plan.Stages, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
 		for _, s := range plan.Stages {
 			p.Stages = append(p.Stages, schemas.Stage{Features: s.Features})
@@ -108,7 +108,7 @@ func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*
 			return nil, fmt.Errorf("write the result of the survey: %w", err)
 		}
 	}
-	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages})
+	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
 	report, err := a.execute(ctx, plan, l)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 		func(j *Job) { j.Prepare.PCA = 2 },
 		func(j *Job) { j.Stages = j.Stages[:2] },
 		func(j *Job) { j.Intercept = false },
+		func(j *Job) { j.Average, j.Stages = 2, j.Stages[:2] }, // stage 2 begins a member
 		func(*Job) {},
 	} {
 		j := job

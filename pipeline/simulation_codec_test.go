@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
 )
 
 // cachingCodec returns what the codec of the topics returns, but encodes and decodes each content only once. Schedules repeat
@@ -203,24 +204,26 @@ type residualsKey struct {
 	offset  int64
 }
 
-// encodedResiduals is scores and residuals, and the messages that contain them.
+// encodedResiduals is what was published of rows, and the messages that contain it.
 type encodedResiduals struct {
-	score, residual kernel.Dense
-	messages        []schemas.Message
+	sink.Finished
+	messages []schemas.Message
 }
 
-func (c *cachingCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
+func (c *cachingCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, f sink.Finished) ([]schemas.Message, error) {
 	key := residualsKey{id, attempt, offset}
 	same := func(a, b kernel.Dense) bool {
 		return a.Rows == b.Rows && a.Cols == b.Cols && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data))
 	}
-	if entry := c.encodedResiduals.get(key); entry != nil && same(entry.score, score) && same(entry.residual, residual) {
+	if entry := c.encodedResiduals.get(key); entry != nil && same(entry.Score, f.Score) && same(entry.Residual, f.Residual) && same(entry.Votes, f.Votes) {
 		return entry.messages, nil
 	}
-	messages, err := c.Codec.EncodeResiduals(id, attempt, offset, score, residual)
+	messages, err := c.Codec.EncodeResiduals(id, attempt, offset, f)
 	if err == nil {
-		score.Data, residual.Data = slices.Clone(score.Data), slices.Clone(residual.Data)
-		c.encodedResiduals.put(key, &encodedResiduals{score, residual, messages})
+		for _, matrix := range []*kernel.Dense{&f.Score, &f.Residual, &f.Votes} {
+			matrix.Data = slices.Clone(matrix.Data)
+		}
+		c.encodedResiduals.put(key, &encodedResiduals{f, messages})
 	}
 	return messages, err
 }

@@ -58,6 +58,8 @@ var (
 // A run may start from the latest version. Then the weights of its version must be those of as many warm starts without faults, and
 // nobody may remove the version that it starts from (noteWarm, prune).
 //
+// A scenario averages two members: the votes of the first come with the residuals of each stage of the second.
+//
 // Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
 // happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports. A source
 // is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
@@ -91,6 +93,7 @@ func TestSimulation(t *testing.T) {
 		newChainScenario(t, forgetfulExamples(), 100, chainOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, forgetfulExamples(), 100, wideOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
+		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
 	if *schedule > 0 {
@@ -193,7 +196,20 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 // newScenario returns a scenario. It runs its job without faults to get the reference.
 func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
+	return emptyScenario(t, examples, bytes, list...).withReference(t)
+}
+
+// newAverageScenario is newScenario for a job of two members, each with these stages.
+func newAverageScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
+	t.Helper()
 	sc := emptyScenario(t, examples, bytes, list...)
+	sc.job.Average = 2
+	return sc.withReference(t)
+}
+
+// withReference runs the job of a scenario without faults to get the reference.
+func (sc *scenario) withReference(t testing.TB) *scenario {
+	t.Helper()
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m schemas.Message) {
@@ -217,7 +233,7 @@ func newScenario(t testing.TB, examples *simExamples, bytes int64, list ...schem
 	if s.checkEnd(); s.violation != nil {
 		t.Fatalf("without faults: %v", s.violation)
 	}
-	if inMemory := bytes >= 1<<20; s.gramsFirst > 0 != inMemory {
+	if inMemory := sc.job.Memory >= 1<<20; s.gramsFirst > 0 != inMemory {
 		t.Fatalf("%d visits have all Gram matrices before other sums; expected some if and only if blocks stay in memory, which is %v", s.gramsFirst, inMemory)
 	}
 	return sc

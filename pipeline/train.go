@@ -82,7 +82,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 			return nil, nil, err
 		}
 	}
-	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages})
+	rec.Record(event.Began{Run: s.plan.Run(), Resumed: s.known, Stages: s.plan.Stages, Members: s.plan.Members()})
 	report, err := roles.execute(ctx, s.plan, s.ledger)
 	if err != nil {
 		return nil, nil, err

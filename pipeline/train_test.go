@@ -31,6 +31,7 @@ func TestRunLearns(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare  schemas.Prepare
 		stages   []schemas.Stage
+		average  int
 		maxError float64 // percent, on the test rows
 	}{
 		"identity":     {stages: []schemas.Stage{rffStage(link.Identity, 65, 1)}, maxError: 4},
@@ -41,10 +42,12 @@ func TestRunLearns(t *testing.T) {
 		"logits":       {stages: []schemas.Stage{with(rffStage(link.Softmax, 100, 8), kind(stages.Logits))}, maxError: 10},
 		"polynomial":   {stages: []schemas.Stage{with(rffStage(link.Softmax, 40, 12), kind(stages.Polynomial))}, maxError: 10},
 		"scores":       {stages: []schemas.Stage{rffStage(link.Softmax, 64, 4), with(rffStage(link.Softmax, 16, 4), func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
+		"average":      {average: 3, stages: []schemas.Stage{rffStage(link.Softmax, 32, 4), with(rffStage(link.Calibrated, 16, 2), func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
 		"components":   {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax, 100, 8)}, maxError: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newJob(t, training, test, c.stages...)
+			job.Average = c.average
 			if c.prepare.Scale != "" {
 				job.Prepare = c.prepare
 			}
@@ -122,14 +125,15 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 // earlier runs.
 func TestSamePlanSameDigest(t *testing.T) {
 	training, test := rings(700, 3, 3, 1), rings(100, 3, 3, 2)
-	for _, partitions := range []int{1, 4} {
-		t.Run(fmt.Sprint(partitions, " partitions"), func(t *testing.T) {
+	for _, c := range []struct{ partitions, members int }{{1, 1}, {4, 1}, {4, 2}} {
+		partitions, members := c.partitions, c.members
+		t.Run(fmt.Sprint(partitions, " partitions, ", members, " members"), func(t *testing.T) {
 			digests := map[schemas.Digest]string{}
 			for _, memory := range []int64{1 << 30, 20_000, 1} {
 				sampled := rffStage(link.Softmax, 20, 3)
 				sampled.GramRows = "300"
 				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2), rffStage(link.Identity, 16, 1))
-				job.Examples.Partitions, job.Memory = partitions, memory
+				job.Examples.Partitions, job.Memory, job.Average = partitions, memory, members
 				log := openEmbedded(t)
 				first, _ := train(t, log, job)
 				second, _ := train(t, log, job)

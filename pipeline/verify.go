@@ -222,7 +222,7 @@ func (a *again) make(ctx context.Context, r *earlierRun, parent *schemas.Manifes
 	if err != nil {
 		return nil, err
 	}
-	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Chained: plan.Chain != nil})
+	a.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
 	report, err := a.execute(ctx, &plan, l)
 	if err != nil {
 		return nil, err

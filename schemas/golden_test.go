@@ -45,7 +45,9 @@ func samples(t testing.TB) map[string]Message {
 	manifest.Thresholds = &Thresholds{0.5, 0.25, 0.25, 0.75}
 	manifest.Window, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 12
 	p := plan()
-	stage := stageReport()
+	stage, averaged := stageReport(), stageReport()
+	averaged.Member = 2
+	averaged.Average = &AverageReport{Members: 2, TrainError: 0.25, TestError: stage.TestError, TrainLoss: 0.03125, TestLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, HoldoutLoss: stage.HoldoutLoss}
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}
 	removed := p.Sources[0]
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
@@ -61,12 +63,14 @@ func samples(t testing.TB) map[string]Message {
 		"examples-sparse":    sparse,
 		"examples-frame":     frame,
 		"residuals":          must(residuals(2, 3).Encode(mem))(t),
+		"residuals-votes":    must(voted(2, 3).Encode(mem))(t),
 		"prediction":         must(prediction(2, 3).Encode(mem))(t),
 		"prediction-several": must(predictionOf(SeveralLabels, 2, 3).Encode(mem))(t),
 		"prediction-numbers": must(predictionOf(Numbers, 2, 3).Encode(mem))(t),
 		"prediction-none":    must(unusable.Encode(mem))(t),
 		"plan":               must(p.Messages())(t)[0],
 		"plan-update":        must(update.Messages())(t)[0],
+		"plan-average":       must(averagePlan().Messages())(t)[0],
 		"window":             must(window.Messages())(t)[0],
 		"end":                (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":           (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
@@ -76,6 +80,7 @@ func samples(t testing.TB) map[string]Message {
 		"source-removal":     (&SourceRemoval{Seal: p.Sources[0]}).Message(),
 		"ledger":             must(ledger.Messages())(t)[0],
 		"stage":              stage.Message(p.Run()),
+		"stage-average":      averaged.Message(averagePlan().Run()),
 		"claim":              (&Claim{Run: p.Run()}).Message(),
 		"failure":            (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
 		"source":             p.Sources[0].Message(),
@@ -130,6 +135,8 @@ func samples(t testing.TB) map[string]Message {
 		"visit-survey-images": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, final}, Shift: []float32{0, 0}, Image: Image{1, 2, 1}}).Record(),
 		"seal-chain": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
 			Sums: append(final[:len(final):len(final)], Tensor[float64]{Name: FieldTerms, Shape: []int{1, 2, 2, 2}, Data: numbered[float64](8)}, Matrix(FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2}))}).Record(),
+		"seal-average": (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered,
+			Sums: append(final[:len(final):len(final)], Matrix(PartAverage+"/"+FieldSplits, 3, LossFields, numbered[float64](12)))}).Record(),
 		"leave-forgotten": (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3), Weight: 2.5}).ExactRecord(),
 		"leave":           (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"moments":         (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
@@ -531,6 +538,8 @@ func tensorNames[T Number](t *testing.T, tensors Tensors[T]) (names []string) {
 		name := tensor.Name
 		if of, stage, ok := strings.Cut(name, "/"); ok && stage == "0" {
 			name = of + "/STAGE"
+		} else if of == PartAverage {
+			name = of + "/FIELD"
 		}
 		names = append(names, name)
 	}
@@ -628,7 +637,7 @@ func TestFormatColumns(t *testing.T) {
 	record := rowsOfAllColumns(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3), "Predicted rows": predictionSchema(3, SeveralLabels), "Records": formatOf[float64]().schema,
+		"Examples": record.Schema(), "Residuals": residualSchema(3, true), "Predicted rows": predictionSchema(3, SeveralLabels), "Records": formatOf[float64]().schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {

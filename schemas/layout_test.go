@@ -73,10 +73,11 @@ func layouts() []layout {
 				{FieldBins, "[3, 15, 3]"}, {FieldDistances, "[3, k, 4], plan with targets, in place of these two: as in `visit`"},
 				{FieldHits, "[3, 100, 2, k], last stage, several labels: as in `visit`"}, {FieldSubset, "[3, 101], as that"}, {FieldRanks, "[3, 3], as that"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
 				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 5], chain: as in `visit`"},
+				{PartAverage + "/FIELD", "last stage of a member, of a plan that averages: `splits`, `quality` and the others once more, of the mean of what the members so far predict"},
 			},
 			notes: []part{
 				{noteCovered, "what the sums cover"}, {noteFrom, "first offset on the residuals topic"}, {noteTo, "the offset after the last"}, {noteRows, "rows of these messages"},
-				{noteScores, "digest of the scores"}, {noteAttempt, "of the residuals messages that count"},
+				{noteScores, "digest of the scores and votes"}, {noteAttempt, "of the residuals messages that count"},
 			},
 		},
 		{

@@ -45,12 +45,14 @@ type Plan struct {
 	OnBadMessage string      `json:"on_bad_message"`   // quarantine | stop
 	Prepare      Prepare     `json:"prepare"`          // how raw features become inputs
 	Stages       []Stage     `json:"stages"`           // each with all defaults filled in
-	Intercept    bool        `json:"intercept"`        // whether the first block ends with a constant feature
-	Seed         uint64      `json:"seed"`             // of all random draws
-	Segment      int64       `json:"segment"`          // messages, at least 1; see Span.Segments
-	Arithmetic   Arithmetic  `json:"arithmetic"`       // of the process that made the plan
-	Warm         *Warm       `json:"warm,omitempty"`   // nil: it starts from nothing
-	Chain        *Chain      `json:"chain,omitempty"`  // nil: the run is of no chain of retraining
+	// Average is how many members the plan averages; 0: none. Stages are those of all members, one member after the other.
+	Average    int        `json:"average,omitempty"`
+	Intercept  bool       `json:"intercept"`       // whether the first block, or that of each member, ends with a constant feature
+	Seed       uint64     `json:"seed"`            // of all random draws
+	Segment    int64      `json:"segment"`         // messages, at least 1; see Span.Segments
+	Arithmetic Arithmetic `json:"arithmetic"`      // of the process that made the plan
+	Warm       *Warm      `json:"warm,omitempty"`  // nil: it starts from nothing
+	Chain      *Chain     `json:"chain,omitempty"` // nil: the run is of no chain of retraining
 	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`
@@ -206,6 +208,9 @@ func (p *Plan) Check() error {
 		if err := p.Sources[i].Check(); err != nil {
 			return err
 		}
+	}
+	if err := p.checkAverage(); err != nil {
+		return err
 	}
 	if err := checkSpans(p.Spans); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,13 @@ func plan() *Plan {
 		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Numerics: "1", Processor: "amd64", BLAS: "blas", Vector: "avx2"},
 		Warm: &Warm{Run: "before", Manifest: "digest"}, Trigger: true, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
 	}
+}
+
+// averagePlan returns a plan of two members.
+func averagePlan() *Plan {
+	p := plan()
+	p.Stages, p.Average = slices.Repeat(p.Stages, 2), 2
+	return p
 }
 
 // leaves calls with for every value within v, with its path.

@@ -16,7 +16,7 @@ type Report struct {
 	IngestSeconds float64                `json:"ingest_seconds"`       // before the plan
 	Seconds       float64                `json:"seconds"`              // from the plan to the last weights on their topic
 	Stages        []StageReport          `json:"stages"`               // in their order
-	TrainError    float64                `json:"train_error"`          // of the last stage, percent
+	TrainError    float64                `json:"train_error"`          // of the last stage, or of the mean of the members; percent
 	TestError     *float64               `json:"test_error"`           // null without test rows
 	Thresholds    *Thresholds            `json:"thresholds,omitempty"` // of several labels a row: of the metrics of the splits
 	Splits        map[string]SplitReport `json:"splits"`               // by the split's name

@@ -14,7 +14,7 @@ import (
 // KindResiduals is the kind of a [Residuals] message.
 const KindResiduals Kind = "residuals"
 
-// Residuals holds the scores and residuals of one examples message after a stage, row by row. With many classes it holds a
+// Residuals holds the scores and residuals of one examples message after a stage, row by row. With many values it holds a
 // part of the rows. A row without a label has a residual of zeros.
 type Residuals struct {
 	Identity           // of Visit 0; Parent is the digest of the stage's final weights
@@ -24,24 +24,35 @@ type Residuals struct {
 	Classes  int       // k
 	Score    []float32 // rows × k: in the unit of the stage's link
 	Residual []float32 // rows × k: y − g(score)
+	// Votes (rows × k) are the sums of what the members predict that are finished, of a plan that averages; nil before the first is, see
+	// [Plan.Votes].
+	Votes []float32
 }
 
-// residualSchema returns the Arrow schema of a residuals message.
-func residualSchema(classes int) *arrow.Schema {
+// residualSchema returns the Arrow schema of a residuals message, without votes or with them.
+func residualSchema(classes int, votes bool) *arrow.Schema {
 	list := arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)
-	return arrow.NewSchema([]arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}, nil)
+	fields := []arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}
+	if votes {
+		fields = append(fields, arrow.Field{Name: "votes", Type: list})
+	}
+	return arrow.NewSchema(fields, nil)
 }
 
-// Encode encodes the message. It panics if Score and Residual differ in length or are not whole rows. It returns an error
+// Encode encodes the message. It panics if Score, Residual and Votes differ in length or are not whole rows. It returns an error
 // if they exceed [MaxMessage]; [MaxResidualRows] always fit.
 func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
-	if len(r.Score) != len(r.Residual) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
-		panic(fmt.Sprintf("schemas: %d scores, %d residuals, %d classes", len(r.Score), len(r.Residual), r.Classes))
+	columns := [][]float32{r.Score, r.Residual}
+	if r.Votes != nil {
+		columns = append(columns, r.Votes)
 	}
-	schema := residualSchema(r.Classes)
+	if len(r.Score) != len(r.Residual) || r.Votes != nil && len(r.Votes) != len(r.Score) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
+		panic(fmt.Sprintf("schemas: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
+	}
+	schema := residualSchema(r.Classes, r.Votes != nil)
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()
-	for i, values := range [][]float32{r.Score, r.Residual} {
+	for i, values := range columns {
 		lists := b.Field(i).(*array.FixedSizeListBuilder)
 		lists.Reserve(len(values) / r.Classes)
 		for range len(values) / r.Classes {
@@ -63,9 +74,10 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	return Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxResidualRows returns how many rows fit a message, at least 1. A row of more than about 110,000 classes fits none.
-func MaxResidualRows(classes int) int {
-	return max(1, (MaxMessage-8<<10)/(8*classes))
+// MaxResidualRows returns how many rows of so many values fit a message, at least 1: 2k values, or 3k with votes. A row of more than about
+// 220,000 values fits none.
+func MaxResidualRows(values int) int {
+	return max(1, (MaxMessage-8<<10)/(4*values))
 }
 
 // ResidualsHeader reads the headers of a residuals message, and none of its values. An error wraps [ErrDamaged].
@@ -102,11 +114,14 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 		return nil, err
 	}
 	defer record.Release()
-	if want := residualSchema(classes); !record.Schema().Equal(want) {
+	columns := []*[]float32{&r.Score, &r.Residual}
+	if record.Schema().Equal(residualSchema(classes, true)) {
+		columns = append(columns, &r.Votes)
+	} else if want := residualSchema(classes, false); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
 	}
 	r.Classes = classes
-	for i, dst := range []*[]float32{&r.Score, &r.Residual} {
+	for i, dst := range columns {
 		column := record.Column(i).(*array.FixedSizeList)
 		values := column.ListValues().(*array.Float32)
 		if column.NullN() > 0 || values.NullN() > 0 {

@@ -18,16 +18,28 @@ func residuals(rows, classes int) *Residuals {
 	return r
 }
 
+// voted returns residuals with votes.
+func voted(rows, classes int) *Residuals {
+	r := residuals(rows, classes)
+	r.Votes = numbered[float32](rows * classes)
+	for i := range r.Votes {
+		r.Votes[i] += 0.5
+	}
+	return r
+}
+
 func TestResidualsRoundTrip(t *testing.T) {
 	for _, rows := range sizes {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
 			mem := checked(t)
 			want := residuals(rows, classes)
 			m := must(want.Encode(mem))(t)
-			got := must(DecodeResiduals(m, classes, mem))(t)
-			if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
-				!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) {
-				t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
+			for _, want := range []*Residuals{want, voted(rows, classes)} {
+				got := must(DecodeResiduals(must(want.Encode(mem))(t), classes, mem))(t)
+				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
+					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
+					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
+				}
 			}
 			header := must(ResidualsHeader(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
@@ -40,9 +52,14 @@ func TestResidualsRoundTrip(t *testing.T) {
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
 		mem := checked(t)
-		rows := MaxResidualRows(classes)
-		if m, err := residuals(rows, classes).Encode(mem); err != nil || len(m.Value) > MaxMessage {
-			t.Errorf("%d rows of %d classes: %d bytes, %v", rows, classes, len(m.Value), err)
+		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residuals, 3 * classes: voted} {
+			rows := MaxResidualRows(values)
+			if rows == 1 && 4*values > MaxMessage {
+				continue // a row of so many values fits no message
+			}
+			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > MaxMessage {
+				t.Errorf("%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
+			}
 		}
 	}
 	_, err := residuals(2, 100_000).Encode(checked(t))
@@ -62,7 +79,7 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"row", "", `header row is "", expected a whole number`, 2},
 		{"row", "-1", "row -1 of offset 1099511627776", 2},
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
-		{"run", "run", "schema " + fingerprint(residualSchema(2)) + ", expected 34f757966fbe", 3},
+		{"run", "run", "schema " + fingerprint(residualSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
 		m := must(residuals(4, 2).Encode(mem))(t)
 		for i := range m.Headers {

@@ -40,6 +40,10 @@ const (
 	FieldDraws      = "draws"      // text, of a sample record: each row's hash, 16 hexadecimal digits
 )
 
+// PartAverage is what the names of sums begin with, and a slash, that are of the mean of the members of a plan, in the seal of the last stage
+// of a member: as average/splits.
+const PartAverage = "average"
+
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
 	TensorFactors      = "factors"       // [d], survey of sparse rows: the factor of each column; 0: it is left out

@@ -34,7 +34,7 @@ func ExampleCubic() {
 func ExampleMessages() {
 	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: schemas.DigestJSON("weights")}
-	messages, err := sink.Messages(id, "attempt", 7, score, residual, memory.DefaultAllocator)
+	messages, err := sink.Messages(id, "attempt", 7, sink.Finished{Score: score, Residual: residual}, memory.DefaultAllocator)
 	if err != nil {
 		fmt.Println(err)
 		return

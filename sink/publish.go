@@ -14,24 +14,36 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Parts yields the first row and the end row (excluded) of each message that the residuals of rows × classes are cut into.
-func Parts(rows, classes int) iter.Seq2[int, int] {
+// Parts yields the first row and the end row (excluded) of each message that the residuals of rows are cut into, which have so many values each.
+func Parts(rows, values int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		size := schemas.MaxResidualRows(classes)
+		size := schemas.MaxResidualRows(values)
 		for from := 0; from < rows && yield(from, min(from+size, rows)); from += size {
 		}
 	}
 }
 
-// Messages encodes the scores and residuals (n × k each) after a stage of one examples message, which is at offset. It returns
+// Finished is what is published of n rows after a stage.
+type Finished struct {
+	Score, Residual kernel.Dense // n × k
+	Votes           kernel.Dense // n × k: see [Vote]; without rows before a member is finished
+}
+
+// Values returns how many values a row has.
+func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Votes.Cols }
+
+// Messages encodes what is published after a stage of one examples message, which is at offset. It returns
 // one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
 // allocates, which is freed. An error is one of encoding.
-func Messages(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense, mem memory.Allocator) ([]schemas.Message, error) {
+func Messages(id schemas.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]schemas.Message, error) {
 	var messages []schemas.Message
-	for from, to := range Parts(score.Rows, score.Cols) {
+	for from, to := range Parts(f.Score.Rows, f.Values()) {
 		r := schemas.Residuals{
-			Identity: id, Attempt: attempt, Offset: offset, Row: from, Classes: score.Cols,
-			Score: score.Slice(from, to).Data, Residual: residual.Slice(from, to).Data,
+			Identity: id, Attempt: attempt, Offset: offset, Row: from, Classes: f.Score.Cols,
+			Score: f.Score.Slice(from, to).Data, Residual: f.Residual.Slice(from, to).Data,
+		}
+		if f.Votes.Rows > 0 {
+			r.Votes = f.Votes.Slice(from, to).Data
 		}
 		m, err := r.Encode(mem)
 		if err != nil {
@@ -50,15 +62,17 @@ type Digester struct {
 }
 
 // Add adds the scores of the next part in row order: the offset of its examples message, its first row, and its scores
-// (row-major).
-func (d *Digester) Add(offset int64, row int, score []float32) {
+// and then its votes, if it has any (row-major).
+func (d *Digester) Add(offset int64, row int, score, votes []float32) {
 	if d.sha == nil {
 		d.sha = sha256.New()
 	}
 	d.buffer = binary.LittleEndian.AppendUint64(d.buffer[:0], uint64(offset))
 	d.buffer = binary.LittleEndian.AppendUint64(d.buffer, uint64(row))
-	for _, v := range score {
-		d.buffer = binary.LittleEndian.AppendUint32(d.buffer, math.Float32bits(v))
+	for _, values := range [][]float32{score, votes} {
+		for _, v := range values {
+			d.buffer = binary.LittleEndian.AppendUint32(d.buffer, math.Float32bits(v))
+		}
 	}
 	d.sha.Write(d.buffer)
 }

@@ -95,12 +95,12 @@ func TestPartsCoverAllRows(t *testing.T) {
 			next := 0
 			for from, to := range Parts(n, k) {
 				if from != next || to <= from || to-from > size {
-					t.Errorf("%d rows of %d classes: a part from %d to %d after %d", n, k, from, to, next)
+					t.Errorf("%d rows of %d values: a part from %d to %d after %d", n, k, from, to, next)
 				}
 				next = to
 			}
 			if next != max(n, 0) {
-				t.Errorf("%d rows of %d classes: parts up to %d", n, k, next)
+				t.Errorf("%d rows of %d values: parts up to %d", n, k, next)
 			}
 		}
 	}
@@ -112,12 +112,12 @@ func TestMessages(t *testing.T) {
 	defer mem.AssertSize(t, 0)
 	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: schemas.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
-		score, residual := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1)
-		messages, err := Messages(id, "", 77, score, residual, mem)
+		score, residual, votes := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1), oracle.Normals(3, n, k, 1)
+		messages, err := Messages(id, "", 77, Finished{score, residual, votes}, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var scores, residuals []float32
+		var scores, residuals, voted []float32
 		for _, m := range messages {
 			if len(m.Value) > schemas.MaxMessage {
 				t.Errorf("a message has %d bytes", len(m.Value))
@@ -129,9 +129,9 @@ func TestMessages(t *testing.T) {
 			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
 				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
 			}
-			scores, residuals = append(scores, r.Score...), append(residuals, r.Residual...)
+			scores, residuals, voted = append(scores, r.Score...), append(residuals, r.Residual...), append(voted, r.Votes...)
 		}
-		if !slices.Equal(scores, score.Data) || !slices.Equal(residuals, residual.Data) {
+		if !slices.Equal(scores, score.Data) || !slices.Equal(residuals, residual.Data) || !slices.Equal(voted, votes.Data) {
 			t.Errorf("%d messages do not hold the %d rows", len(messages), n)
 		}
 	}
@@ -144,10 +144,11 @@ func TestDigester(t *testing.T) {
 	}
 	var bytes []byte
 	for part, score := range [][]float32{{1, 2}, {}, {float32(math.Inf(-1))}} {
-		d.Add(int64(10+part), part, score)
+		votes := score[:len(score)/2]
+		d.Add(int64(10+part), part, score, votes)
 		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(10+part))
 		bytes = binary.LittleEndian.AppendUint64(bytes, uint64(part))
-		for _, v := range score {
+		for _, v := range slices.Concat(score, votes) {
 			bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(v))
 		}
 	}

@@ -65,7 +65,7 @@ func conclude(w io.Writer, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
 		fmt.Fprintf(w, "test error %s, ", percent(r.TestError))
 	}
-	if holdout := r.Stages[len(r.Stages)-1].HoldoutError; holdout != nil {
+	if _, _, holdout := r.Stages[len(r.Stages)-1].Final(); holdout != nil {
 		fmt.Fprintf(w, "holdout error %s, ", percent(holdout))
 	}
 	fmt.Fprintf(w, "train error %s, %.1f s\n", percent(&r.TrainError), r.Seconds)

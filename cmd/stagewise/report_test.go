@@ -79,6 +79,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	check("stage", schema.Defs["stage"], schemas.StageReport{})
 	check("split", schema.Defs["split"], schemas.SplitReport{})
 	check("pass", schema.Defs["pass"], schemas.PassReport{})
+	check("average", schema.Defs["average"], schemas.AverageReport{})
 	check("reliability", schema.Defs["reliability"], schemas.ReliabilityBin{})
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
 	check("bin", schema.Defs["bin"], schemas.ErrorBin{})

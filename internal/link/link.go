@@ -43,6 +43,8 @@ type Link struct {
 	project bool      // predictions may lie outside of their region
 	region  Region
 	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
+	// lossOf is the loss of a labelled row's prediction; nil: measure takes predictions, as scores are their own.
+	lossOf func(prediction []float32, class int32, target []float32) float64
 }
 
 // A transform is a function of each row of a matrix. The zero value is none: it changes nothing.
@@ -181,6 +183,28 @@ func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx
 		return prediction
 	}
 	return l.region.AddProject(g, prediction, k)
+}
+
+// leastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident mistake does not decide a mean.
+const leastProbability = 1e-6
+
+// MeasurePredictions is Measure for predictions (n × k) that are of no score, such as a mean of several. They stay as they are.
+func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
+	if l.lossOf == nil {
+		l.measure(prediction, truth, loss, predicted, s)
+		return
+	}
+	for i, class := range truth.Classes {
+		row := prediction.Row(i)
+		if loss[i], predicted[i] = 0, largest(row); class < 0 {
+			continue
+		}
+		var target []float32
+		if truth.Targets.Rows > 0 {
+			target = truth.Targets.Row(i)
+		}
+		loss[i] = float32(l.lossOf(row, class, target))
+	}
 }
 
 // Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0

@@ -239,3 +239,38 @@ func TestSmoothnessBoundsTheCurvature(t *testing.T) {
 		}
 	}
 }
+
+// What predictions lose is what the scores lose that they are of, for rows of one label and for targets. Predictions stay as they are.
+func TestMeasurePredictions(t *testing.T) {
+	const n, k = 65, 3
+	targets := kernel.NewDense(n, k)
+	for i := range targets.Data {
+		targets.Data[i] = float32(i % 2)
+	}
+	for _, l := range All() {
+		for _, truth := range []Truth{{Classes: classesOf(n, k)}, {Classes: classesOf(n, k), Targets: targets}} {
+			if truth.Targets.Rows > 0 && !l.Suits(Hypercube) {
+				continue
+			}
+			prediction, s := oracle.Normals(4, n, k, 1), new(Scratch)
+			losses, measured, of, predicted := make([]float32, n), make([]float32, n), make([]int32, n), make([]int32, n)
+			l.Measure(prediction, truth, losses, of, s)
+			before := clone(prediction)
+			l.MeasurePredictions(prediction, truth, measured, predicted, s)
+			if !slices.Equal(predicted, of) || !slices.Equal(prediction.Data, before.Data) {
+				t.Errorf("%s: other classes, or other predictions", l.Name)
+			}
+			for i := range losses {
+				oracle.MustNear(t, fmt.Sprintf("%s: loss of row %d", l.Name, i), float64(measured[i]), float64(losses[i]), 1e-5)
+			}
+		}
+	}
+	certain := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{0, 1}}
+	for _, l := range []Link{softmax(), logistic()} {
+		loss := make([]float32, 1)
+		l.MeasurePredictions(certain, Truth{Classes: []int32{0}}, loss, make([]int32, 1), new(Scratch))
+		if !(loss[0] > 13) || math.IsInf(float64(loss[0]), 0) {
+			t.Errorf("%s: a certain mistake loses %v", l.Name, loss[0])
+		}
+	}
+}

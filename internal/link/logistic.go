@@ -25,7 +25,24 @@ func logistic() Link {
 		invert:  transform{rows: logarithmsOfOdds, node: addLogarithmsOfOdds},
 		project: true,
 		measure: logLosses,
+		lossOf:  logLossesOf,
 	}
+}
+
+// logLossesOf is Σ −y·log p − (1−y)·log(1−p) over the predictions p of a row.
+func logLossesOf(prediction []float32, class int32, target []float32) float64 {
+	sum := 0.0
+	for c, v := range prediction {
+		p, y := float64(v), 0.0
+		switch {
+		case target != nil:
+			y = float64(target[c])
+		case int32(c) == class:
+			y = 1
+		}
+		sum -= y*math.Log(max(p, leastProbability)) + (1-y)*math.Log(max(1-p, leastProbability))
+	}
+	return sum
 }
 
 // logarithmsOfOdds makes log(p/(1−p)) of predictions. None is certain, as in logarithms.

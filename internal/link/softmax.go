@@ -25,6 +25,9 @@ func softmax() Link {
 		},
 		invert:  transform{rows: logarithms, node: addLogarithms},
 		measure: logLoss,
+		lossOf: func(prediction []float32, class int32, _ []float32) float64 {
+			return -math.Log(max(float64(prediction[class]), leastProbability))
+		},
 	}
 }
 

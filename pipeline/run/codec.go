@@ -6,7 +6,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/sink"
@@ -25,7 +24,7 @@ type Codec interface {
 	// CollectDouble is CollectSingle for float64. The caller may change the values of the record that it returns.
 	CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error)
 	// EncodeResiduals returns the residuals messages of one examples message.
-	EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error)
+	EncodeResiduals(id schemas.Identity, attempt string, offset int64, f sink.Finished) ([]schemas.Message, error)
 	// DecodeResiduals decodes a residuals message, whose rows must have this many classes.
 	DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error)
 	// DecodeExamples reads an examples message. The caller releases it.
@@ -65,8 +64,8 @@ func (a arrowCodec) CollectDouble(c *schemas.Collector[float64], m schemas.Messa
 	return c.Add(m, a.mem)
 }
 
-func (a arrowCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, score, residual kernel.Dense) ([]schemas.Message, error) {
-	return sink.Messages(id, attempt, offset, score, residual, a.mem)
+func (a arrowCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, f sink.Finished) ([]schemas.Message, error) {
+	return sink.Messages(id, attempt, offset, f, a.mem)
 }
 
 func (a arrowCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
 )
 
 // Records of both precisions, in one message or in many, are the same when they are collected, whatever the order of their
@@ -59,12 +60,13 @@ func TestRecordsRoundTrip(t *testing.T) {
 func TestRowsRoundTrip(t *testing.T) {
 	codec := NewCodec(nil, 0)
 	score, residual := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{1, 2, 3, 4}}, kernel.Dense{Rows: 2, Cols: 2, Data: []float32{5, 6, 7, 8}}
-	list, err := codec.EncodeResiduals(schemas.Identity{Kind: schemas.KindResiduals, Run: "run"}, "attempt", 9, score, residual)
+	votes := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{0, 1, 1, 0}}
+	list, err := codec.EncodeResiduals(schemas.Identity{Kind: schemas.KindResiduals, Run: "run"}, "attempt", 9, sink.Finished{Score: score, Residual: residual, Votes: votes})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d messages, %v", len(list), err)
 	}
 	r, err := codec.DecodeResiduals(list[0], 2)
-	if err != nil || r.Offset != 9 || r.Attempt != "attempt" || !slices.Equal(r.Score, score.Data) || !slices.Equal(r.Residual, residual.Data) {
+	if err != nil || r.Offset != 9 || r.Attempt != "attempt" || !slices.Equal(r.Score, score.Data) || !slices.Equal(r.Residual, residual.Data) || !slices.Equal(r.Votes, votes.Data) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := codec.DecodeResiduals(list[0], 3); !errors.Is(err, schemas.ErrDamaged) {

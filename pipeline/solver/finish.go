@@ -42,7 +42,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if report.TestError != nil {
 		manifest.Metrics["test_error"] = *report.TestError
 	}
-	if holdout := report.Stages[len(report.Stages)-1].HoldoutError; holdout != nil {
+	if _, _, holdout := report.Stages[len(report.Stages)-1].Final(); holdout != nil {
 		manifest.Metrics["holdout_error"] = *holdout
 	}
 	manifest.Thresholds = report.Thresholds
@@ -88,7 +88,7 @@ func (s *Solver) report(version int) *schemas.Report {
 		Quarantined: s.chain.Survey.Quarantined, PassedOver: s.chain.Survey.PassedOver, Stages: s.stages, Splits: map[string]schemas.SplitReport{},
 	}
 	last := s.stages[len(s.stages)-1]
-	r.TrainError, r.TestError = last.TrainError, last.TestError
+	r.TrainError, r.TestError, _ = last.Final()
 	r.Thresholds = s.thresholds()
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
 		r.Splits[split.String()] = s.splitReport(split, metrics)

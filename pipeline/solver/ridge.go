@@ -7,6 +7,13 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
+// memberStages returns the stages of the member that a stage belongs to, as withRidges has them.
+func (s *Solver) memberStages(number int) []schemas.Stage {
+	n := s.plan.MemberStages()
+	first := number - number%n
+	return s.withRidges(number)[first : first+n]
+}
+
 // withRidges returns the stages of the plan for the fit of one of them, in which a ridge that is auto but known has its number. In
 // this order, it is known from
 //

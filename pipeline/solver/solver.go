@@ -35,7 +35,7 @@ type Solver struct {
 	scratch      *scratch
 	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
-	last         *accumulate.Sum // of the seals of the last stage that is sealed
+	last         *accumulate.Sum // of the seals of the last stage that is sealed; at the end of a member, of the mean of the members so far
 	visited      schemas.Spans   // of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
 	options      Options
 	chained      chained

@@ -65,7 +65,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		}
 		f.fit = a.fit
 	} else {
-		f.fit = solve.NewFit(s.withRidges(number), number, s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, s.factorsOf(number))
+		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, s.factorsOf(number))
 	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
@@ -193,11 +193,20 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 			return err
 		}
 		s.last = sealed
+		if s.plan.Members() > 1 && s.plan.EndsMember(f.number) {
+			s.last = sealed.Part(schemas.PartAverage)
+		}
 	}
 	if err := s.endChained(f, sealed); err != nil {
 		return err
 	}
 	report := stageReport(f, sealed)
+	if s.plan.Members() > 1 {
+		report.Member = s.plan.Member(f.number) + 1
+		if s.plan.EndsMember(f.number) {
+			report.Average = averageReport(report.Member, event.MetricsOf(s.last.Tensors()))
+		}
+	}
 	s.stages = append(s.stages, report)
 	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, report.Message(s.run)); err != nil {
 		return err
@@ -214,6 +223,14 @@ func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	}
 	metrics := event.MetricsOf(sealed.Tensors())
 	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
+	r.TestError, r.TestLoss = of(metrics, schemas.Test)
+	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
+	return r
+}
+
+// averageReport returns the report of the mean of members, given what was measured of it.
+func averageReport(members int, metrics map[schemas.Split]event.Metrics) *schemas.AverageReport {
+	r := &schemas.AverageReport{Members: members, TrainError: metrics[schemas.Train].Error, TrainLoss: metrics[schemas.Train].Loss}
 	r.TestError, r.TestLoss = of(metrics, schemas.Test)
 	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
 	return r

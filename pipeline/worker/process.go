@@ -65,6 +65,14 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 		} else if b.Score = l.scores[i]; b.Score.Rows != rows {
 			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", errUnsealed, m.Offset, rows, b.Score.Rows)
 		}
+		if p.plan.Members() > 1 {
+			if l.votes != nil {
+				b.Votes = l.votes[i]
+			}
+			if b.Votes.Rows == 0 { // no member is finished
+				b.Votes = kernel.NewDense(rows, p.visit.stage.Classes)
+			}
+		}
 		batches = append(batches, b)
 	}
 	segment.KeepBatches(batches, p.budget)

@@ -109,7 +109,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *outcome)
 		seal.From = offset
 	}
 	for _, part := range o.scores {
-		seal.digester.Add(part.offset, part.row, part.score)
+		seal.digester.Add(part.offset, part.row, part.score, part.votes)
 	}
 	seal.Rows += o.rows
 	return nil
@@ -131,7 +131,9 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 		return err
 	}
 	w.seals.add(&seal)
-	p.Published(seal.Stage)
+	if !w.endsMember(seal.Stage) { // the next member begins at other scores, and at the votes that are published
+		p.Published(seal.Stage)
+	}
 	return nil
 }
 
@@ -141,7 +143,7 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 	if err != nil {
 		return nil, err
 	}
-	sum, o := &accumulate.Sum{}, &outcome{}
+	sum, average, o := &accumulate.Sum{}, &accumulate.Sum{}, &outcome{}
 	chained := p.plan.Chain != nil && !p.visit.stage.Link.Learnt
 	if chained {
 		p.beginTerms()
@@ -154,18 +156,23 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		n, k := b.Len(), p.visit.stage.Classes
 		b.After.Reshape(n, k)
 		p.residual.Reshape(n, k)
+		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
 		if p.visit.stage.Features.Sparse() {
-			p.finishSparse(sum, b)
+			p.finishSparse(sum, average, b, finished.Votes)
 		} else {
-			p.finishDense(sum, b, chained)
+			p.finishDense(sum, average, b, finished.Votes, chained)
 		}
-		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, b.After, p.residual)
+		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, finished)
 		if err != nil {
 			return nil, err
 		}
 		o.messages = append(o.messages, messages...)
-		for from, to := range sink.Parts(n, k) {
-			o.scores = append(o.scores, scored{b.Offset, from, b.After.Slice(from, to).Data})
+		for from, to := range sink.Parts(n, finished.Values()) {
+			part := scored{offset: b.Offset, row: from, score: b.After.Slice(from, to).Data}
+			if finished.Votes.Rows > 0 {
+				part.votes = finished.Votes.Slice(from, to).Data
+			}
+			o.scores = append(o.scores, part)
 		}
 		sum.Count(b.Examples, b.Checksum)
 		o.rows += int64(n)
@@ -174,21 +181,26 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		p.endTerms(sum, p.accumulator.End(), l.segment().Increment)
 		p.countVisited(sum, l.segment().Increment)
 	}
+	sum.SetPart(schemas.PartAverage, average)
 	sum.Spans = schemas.Spans{l.segment().Span}
 	o.sum = sum
 	return o, nil
 }
 
-// finishDense measures the final predictions of a batch of dense rows, and writes b.After and p.residual. Of a chain it sums the terms of the
-// increment too.
-func (p *stageProcessor) finishDense(sum *accumulate.Sum, b *partition.Batch, chained bool) {
+// finishDense measures the final predictions of a batch of dense rows, and writes b.After, p.residual and, at the end of a member, votes. Of a chain
+// it sums the terms of the increment too.
+func (p *stageProcessor) finishDense(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense, chained bool) {
 	block, made := p.blockOf(b)
 	for from, to := range model.Tiles(b.Len()) {
 		if !made {
 			p.expand(block, b, from, to)
 		}
 		after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
-		p.finish(sum, b.Rows.Slice(from, to), min(max(b.Examples-from, 0), to-from), after, residual, before, tile)
+		rows, examples := b.Rows.Slice(from, to), min(max(b.Examples-from, 0), to-from)
+		p.finish(sum, rows, examples, after, residual, before, tile)
+		if p.endsMember(p.visit.Stage) {
+			p.vote(average, rows, examples, votes.Slice(from, to), b.Votes.Slice(from, to))
+		}
 		if chained {
 			p.addScores(tile, after, before, b.Fitted[from:to])
 			p.accumulator.Add(tile, residual, b.Fitted[from:to])
@@ -224,7 +236,7 @@ func (p *stageProcessor) conclude(sum *accumulate.Sum, rows accumulate.Rows, exa
 	}
 	rows.Residuals(residual)
 	stage.Link.Probabilities(p.score, p.workspace.Link())
-	if last := len(p.plan.Stages) - 1; p.plan.Task() != schemas.SeveralLabels || p.visit.Stage == last { // of several labels the sums are large
+	if p.measuresQuality() {
 		sum.AddQuality(measured, p.score.Slice(0, examples), p.predicted[:examples])
 	}
 }

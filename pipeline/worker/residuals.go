@@ -24,6 +24,8 @@ type residualsOf struct {
 	classes  int
 	seal     func(partition int) *schemas.Seal // returns nil if the partition is not sealed
 	from, to link.Link                         // of the stage and of the next one
+	begins   bool                              // the next stage is the first of a member, whose scores begin at 0
+	votes    bool                              // members are finished after the stage
 }
 
 // errUnsealed says that residuals are not what their seal says, are gone, or have no seal. Then they are computed and published
@@ -80,6 +82,9 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 		}
+		if r.votes != (part.Votes != nil) && len(part.Score) > 0 {
+			return nil, fmt.Errorf("%w: votes at offset %d: %v, expected %v", errUnsealed, part.Offset, part.Votes != nil, r.votes)
+		}
 		if part.Offset != r.offset {
 			r.row = 0
 		}
@@ -92,11 +97,11 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 	}
 }
 
-// load reads the scores of a load's messages, in the unit of the next stage's link.
+// load reads the scores of a load's messages, in the unit of the next stage's link, and their votes.
 func (r *residualsReader) load(ctx context.Context, l *load) error {
-	l.scores = make([]kernel.Dense, len(l.messages))
+	l.scores, l.votes = make([]kernel.Dense, len(l.messages)), make([]kernel.Dense, len(l.messages))
 	for i := range l.scores {
-		l.scores[i].Cols = r.classes
+		l.scores[i].Cols, l.votes[i].Cols = r.classes, r.classes
 	}
 	for i := 0; ; {
 		part, err := r.next(ctx)
@@ -114,13 +119,17 @@ func (r *residualsReader) load(ctx context.Context, l *load) error {
 			i++
 		}
 		if i < len(l.messages) && l.messages[i].Offset == part.Offset {
-			score := &l.scores[i]
-			score.Data = append(score.Data, part.Score...)
-			score.Rows = len(score.Data) / r.classes
+			score, votes := &l.scores[i], &l.votes[i]
+			score.Data, votes.Data = append(score.Data, part.Score...), append(votes.Data, part.Votes...)
+			score.Rows, votes.Rows = len(score.Data)/r.classes, len(votes.Data)/r.classes
 		}
 	}
 	for _, score := range l.scores {
-		link.Convert(score, r.from, r.to, &r.scratch)
+		if r.begins {
+			clear(score.Data)
+		} else {
+			link.Convert(score, r.from, r.to, &r.scratch)
+		}
 	}
 	return nil
 }
@@ -150,7 +159,7 @@ func (r *residualsOf) restore(ctx context.Context, p *partition.State) error {
 		if err != nil {
 			return err
 		}
-		digester.Add(part.Offset, part.Row, part.Score)
+		digester.Add(part.Offset, part.Row, part.Score, part.Votes)
 		rows += int64(len(part.Score) / r.classes)
 		if !p.AddResiduals(part, reader.at) {
 			return fmt.Errorf("%w: offset %d is not of the run", errUnsealed, part.Offset)
@@ -160,6 +169,10 @@ func (r *residualsOf) restore(ctx context.Context, p *partition.State) error {
 	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
 		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", errUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
 	}
-	p.ConvertScores(r.from, r.to)
+	if r.begins {
+		p.ClearScores()
+	} else {
+		p.ConvertScores(r.from, r.to)
+	}
 	return nil
 }

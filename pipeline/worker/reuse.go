@@ -11,12 +11,12 @@ import (
 // made returns what the run's batches depend on, beside their messages. The survey's result must be accepted.
 func (w *Worker) made() partition.Made {
 	type block struct {
-		Features schemas.Features
-		Scores   bool
+		Features          schemas.Features
+		Scores, Intercept bool
 	}
 	blocks := make([]block, len(w.plan.Stages))
 	for t, stage := range w.plan.Stages {
-		blocks[t] = block{stage.Features, stage.Scores}
+		blocks[t] = block{stage.Features, stage.Scores, w.plan.Intercept && w.plan.BeginsMember(t)}
 	}
 	var weights []float64 // of increments
 	if w.plan.Chain != nil {
@@ -29,8 +29,8 @@ func (w *Worker) made() partition.Made {
 	}
 	preparation := schemas.Record[float32]{Tensors: w.chain.Survey.Preparation}
 	return partition.Made{
-		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights, w.plan.Forgotten, w.plan.Augment}),
-		Blocks: schemas.DigestJSON([]any{blocks, w.plan.Intercept}),
+		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights, w.plan.Forgotten, w.plan.Augment, w.plan.Members() > 1}),
+		Blocks: schemas.DigestJSON(blocks),
 	}
 }
 
@@ -67,7 +67,7 @@ func (w *Worker) gramKey(v *stageVisit, p *partition.State) (partition.GramKey, 
 	if v.sample != nil {
 		of = &sample{v.sample.want, v.sample.total}
 	}
-	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features, w.plan.Intercept, of}
+	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features, w.plan.Intercept && w.plan.BeginsMember(v.Stage), of}
 	return partition.GramKey{Partition: p.Partition(), Of: schemas.DigestJSON(depends)}, true
 }
 

@@ -69,6 +69,7 @@ type load struct {
 	skipped    []int64                     // their offsets
 	progress   []schemas.PartitionProgress // of the sources, after the last segment of a whole scan
 	scores     []kernel.Dense              // of the messages, if the scan reads scores
+	votes      []kernel.Dense              // as scores; without rows before a member is finished
 	bytes      int64                       // taken from readAhead, until the outcome is collected
 }
 
@@ -78,7 +79,7 @@ func (l *load) segment() *partition.Segment { return l.partition.Segments()[l.in
 func (l *load) again() *load {
 	next := &load{partition: l.partition, index: l.index, round: 1}
 	if l.segment().Batches() == nil {
-		next.messages, next.scores = l.messages, l.scores
+		next.messages, next.scores, next.votes = l.messages, l.scores, l.votes
 	}
 	return next
 }
@@ -94,11 +95,11 @@ type outcome struct {
 	scores   []scored
 }
 
-// scored is the scores of a part of an examples message, for the digest of a seal.
+// scored is the scores and votes of a part of an examples message, for the digest of a seal.
 type scored struct {
-	offset int64
-	row    int
-	score  []float32
+	offset       int64
+	row          int
+	score, votes []float32
 }
 
 // run returns when all outcomes are collected and all writes are done.

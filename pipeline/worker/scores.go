@@ -102,7 +102,7 @@ func (w *Worker) scoresBefore(stage int) *residualsOf {
 	return &residualsOf{
 		client: w.Client, run: w.run, stage: stage - 1, parent: parent, classes: w.chain.Prepared.Labels.Len(),
 		seal: func(number int) *schemas.Seal { return w.seals.of(number, stage-1) },
-		from: model.LinkOf(w.plan, stage-1), to: model.LinkOf(w.plan, stage),
+		from: model.LinkOf(w.plan, stage-1), to: model.LinkOf(w.plan, stage), begins: w.plan.BeginsMember(stage), votes: w.plan.Votes(stage - 1),
 	}
 }
 

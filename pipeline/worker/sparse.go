@@ -50,11 +50,14 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 	return sum
 }
 
-// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage into b.After, and their
-// residuals into p.residual.
-func (p *stageProcessor) finishSparse(sum *accumulate.Sum, b *partition.Batch) {
+// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage into b.After, their
+// residuals into p.residual and, at the end of a member, their votes.
+func (p *stageProcessor) finishSparse(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
 	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.stage.Features.ExpandSparse(b.Sparse))
 	p.score.Reshape(b.After.Rows, b.After.Cols)
 	copy(p.score.Data, b.After.Data)
 	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)
+	if p.endsMember(p.visit.Stage) {
+		p.vote(average, b.Rows, b.Examples, votes, b.Votes)
+	}
 }

@@ -160,7 +160,7 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool {
 	bytes := int64(0)
 	for _, p := range partitions {
-		missing, ok := p.MissingBytes(w.plan.Augment.Rows(), w.chain.Prepared.Inputs(), v.stage.Classes, v.stage.Features.Size())
+		missing, ok := p.MissingBytes(w.plan.Augment.Rows(), w.chain.Prepared.Inputs(), w.values(v.stage.Classes), v.stage.Features.Size())
 		if !ok {
 			return false
 		}

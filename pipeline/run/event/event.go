@@ -44,6 +44,7 @@ type (
 		Followed bool // others work on it
 		Chained  bool // it is of a chain, which has another event when it is done
 		Stages   []schemas.Stage
+		Members  int // that these stages are of, and that are averaged; 1: none are
 	}
 	// Followed says what a run that others work on waits for, and who they are. Stage is the number of stages when no visit is left.
 	Followed struct {

@@ -17,6 +17,9 @@ type Batch struct {
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
 	After    kernel.Dense    // n × k: after the stage, once its residuals are published
 
+	// Votes are what the members before that of the stage have voted (n × k), of a plan that averages; without rows in others.
+	Votes kernel.Dense
+
 	At int // the stage that Score is before; only an update keeps it
 
 	kept    bool                 // in memory between visits, so its block may be too
@@ -54,9 +57,11 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
 	aside := 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.Score.Cols) + aside + b.blockBytes() + b.asideBytes()
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes()
 }
 
-// rowBytes returns how many bytes a row in memory takes: its inputs, its scores before and after the stage, its class, its
-// weights and its split.
-func rowBytes(inputs, classes int) int64 { return int64(4*inputs + 2*4*classes + 16) }
+// values returns how many values a row has beside its inputs: its scores before and after the stage, and its votes.
+func (b *Batch) values() int { return 2*b.Score.Cols + b.Votes.Cols }
+
+// rowBytes returns how many bytes a row in memory takes: its inputs, the values of [Batch.values], its class, its weights and its split.
+func rowBytes(inputs, values int) int64 { return int64(4*inputs + 4*values + 16) }

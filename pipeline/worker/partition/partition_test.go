@@ -124,7 +124,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 // A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is made in shared memory.
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
-	row := rowBytes(3, 2)
+	row := rowBytes(3, 2*2)
 	segment := New(schemas.Span{To: 1}, 0, 1).Segments()[0]
 	for name, test := range map[string]struct {
 		budget      int64
@@ -153,28 +153,28 @@ func TestBlock(t *testing.T) {
 // Visits have all they need if every row and every block fits.
 func TestMissingBytes(t *testing.T) {
 	const rows, inputs, classes, columns = 6, 3, 2, 4
-	whole := rows * (rowBytes(inputs, classes) + 4*columns)
+	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
 	s, budget := New(schemas.Span{To: 4}, 0, 2), NewBudget(1<<20)
 	s.SetCovered(schemas.Coverage{Rows: rows})
-	if _, ok := s.MissingBytes(1, inputs, classes, columns); ok {
+	if _, ok := s.MissingBytes(1, inputs, 2*classes, columns); ok {
 		t.Error("nothing is read, and nothing is missing")
 	}
 	s.Segments()[0].KeepMessages([]Message{{}}, budget)
 	s.Segments()[1].KeepMessages([]Message{{}}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != whole || !ok {
+	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != whole || !ok {
 		t.Errorf("all is read: %d bytes are missing, expected %d", bytes, whole)
 	}
 	b := newBatch(2, rows, inputs, classes)
 	s.Segments()[0].KeepBatches([]*Batch{}, budget)
 	s.Segments()[1].KeepBatches([]*Batch{b}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != 4*columns*rows || !ok {
+	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != 4*columns*rows || !ok {
 		t.Errorf("all rows are there: %d bytes are missing, expected the blocks' %d", bytes, 4*columns*rows)
 	}
 	b.Block(0, columns, &kernel.Dense{}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, classes, columns); bytes != 0 || !ok || !s.inMemory() {
+	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != 0 || !ok || !s.inMemory() {
 		t.Errorf("all blocks are there: %d bytes are missing", bytes)
 	}
-	if bytes, _ := s.MissingBytes(1, inputs, classes, columns-1); bytes != 0 {
+	if bytes, _ := s.MissingBytes(1, inputs, 2*classes, columns-1); bytes != 0 {
 		t.Errorf("larger blocks than needed are there: %d bytes are missing", bytes)
 	}
 }
@@ -280,6 +280,35 @@ func TestResiduals(t *testing.T) {
 	s.AddResiduals(part(12, 0, 1, 2), 80)
 	if s.EndResiduals(); first.Residuals() != 80 || second.Residuals() != 80 {
 		t.Errorf("residuals begin at %d and %d, expected both at 80", first.Residuals(), second.Residuals())
+	}
+}
+
+// Votes of members come with the residuals after them. Before a member is finished there are none, whatever a batch had before.
+func TestVotes(t *testing.T) {
+	s := kept(0)
+	first := s.Segments()[0].Batches()[0]
+	first.Votes = kernel.NewDense(first.Len(), 2)
+	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
+	read := func() []float32 {
+		s.BeginResiduals(100)
+		s.AddResiduals(part, 50)
+		s.EndResiduals()
+		return first.Votes.Data
+	}
+	if got := read(); !slices.Equal(got, []float32{0, 0, 0.25, 0.75}) {
+		t.Errorf("votes %v", got)
+	}
+	s.ClearScores()
+	if got := first.Votes.Data; slices.Max(got) == 0 || slices.Max(first.Score.Data) != 0 {
+		t.Errorf("a member begins with scores %v and votes %v", first.Score.Data, got)
+	}
+	if part.Votes = nil; slices.Max(read()) != 0 {
+		t.Errorf("votes %v, but no member is finished", first.Votes.Data)
+	}
+	part.Votes = []float32{0.5, 0.5}
+	read()
+	if s.ZeroScores(); slices.Max(first.Votes.Data) != 0 {
+		t.Errorf("votes %v before stage 0", first.Votes.Data)
 	}
 }
 

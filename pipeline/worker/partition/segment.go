@@ -89,7 +89,7 @@ func (s *Segment) Residuals() int64 { return s.residuals }
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
 		rows := int64(b.Len())
-		bytes += rows*rowBytes(b.Inputs.Cols, b.Score.Cols) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
+		bytes += rows*rowBytes(b.Inputs.Cols, b.values()) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
 	}
 	return bytes
 }

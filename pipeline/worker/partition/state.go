@@ -113,13 +113,21 @@ func (s *State) HasScores(stage int) bool { return s.scores == stage }
 // SetScores says that the batches have the scores before a stage, or none that count if stage is [run.NoStage].
 func (s *State) SetScores(stage int) { s.scores = stage }
 
-// ZeroScores gives the batches the scores before stage 0, which are all zero.
+// ZeroScores gives the batches the scores before stage 0, which are all zero. No member has voted.
 func (s *State) ZeroScores() {
+	s.ClearScores()
 	for _, b := range s.batches() {
-		clear(b.Score.Data)
+		clear(b.Votes.Data)
 		b.At = 0
 	}
 	s.scores = 0
+}
+
+// ClearScores makes the batches' scores those before the first stage of a member, which are all zero.
+func (s *State) ClearScores() {
+	for _, b := range s.batches() {
+		clear(b.Score.Data)
+	}
 }
 
 // BeginPublication says that the batches' scores after a stage are about to be written: those that they had no longer count.
@@ -155,14 +163,18 @@ func (s *State) ConvertScores(from, to link.Link) {
 	}
 }
 
-// BeginResiduals starts to note where the residuals of each segment begin. end is the offset after the partition's last.
+// BeginResiduals starts to note where the residuals of each segment begin, and takes the batches' votes away: the residuals say them, once a
+// member is finished. end is the offset after the partition's last.
 func (s *State) BeginResiduals(end int64) {
+	for _, b := range s.batches() {
+		clear(b.Votes.Data)
+	}
 	for _, segment := range s.segments {
 		segment.residuals = end
 	}
 }
 
-// AddResiduals copies a part of a message's scores to its batch, if that is in memory, and notes where the residuals of the
+// AddResiduals copies a part of a message's scores and votes to its batch, if that is in memory, and notes where the residuals of the
 // segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. The result is false if
 // the examples message is not of the run.
 func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
@@ -181,6 +193,9 @@ func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
 	for _, b := range segment.batches {
 		if b.Offset == part.Offset && from+len(part.Score) <= len(b.Score.Data) {
 			copy(b.Score.Data[from:], part.Score)
+			if part.Votes != nil && b.Votes.Rows > 0 {
+				copy(b.Votes.Data[from:], part.Votes)
+			}
 		}
 	}
 	return true
@@ -199,9 +214,9 @@ func (s *State) inMemory() bool {
 }
 
 // MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, each of which becomes as many as each
-// says, and their blocks, given the numbers of inputs, classes and columns of the block. ok is false if a part of the partition would have to be read first.
-func (s *State) MissingBytes(each, inputs, classes, columns int) (bytes int64, ok bool) {
-	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, classes) + int64(4*columns))
+// says, and their blocks, given the numbers of inputs, of values of [Batch.values] and of columns of the block. ok is false if a part of the partition would have to be read first.
+func (s *State) MissingBytes(each, inputs, values, columns int) (bytes int64, ok bool) {
+	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, values) + int64(4*columns))
 	for _, segment := range s.segments {
 		if segment.batches == nil && segment.messages == nil {
 			return 0, false

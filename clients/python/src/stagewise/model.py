@@ -11,6 +11,7 @@ import numpy.typing as npt
 from . import links
 from .classifier import Classifier, Given, Labels, Predictions
 from .errors import DamagedError
+from .members import Members
 from .preparation import Preparation
 from .sparse import SparseBlock, SparseLayout, SparsePreparation
 from .stage import Block, Pass, Stage
@@ -37,7 +38,7 @@ class Model(Classifier):
         before is a model whose random draws it may share, if they are the same.
         """
         plan = manifest["plan"]
-        self._task = Task.of(plan)
+        self._task, self._members = Task.of(plan), Members(plan)
         tensors = [t for stage in passes for one in stage for t in (one.weights, one.calibration) if t is not None]
         if (digest := digest_of([*tensors, *preparation.values()])) != manifest["weights_digest"]:
             raise DamagedError(f"the weights have digest {digest[:12]}, the manifest says {manifest['weights_digest'][:12]}")
@@ -134,17 +135,20 @@ class Model(Classifier):
 
     def _probabilities(self, raw: Any) -> Matrix:
         inputs = self._preparation.apply(raw)
-        score = np.zeros((len(raw), len(self._classes)), dtype=np.float32)
-        link, last = self._stages[0].link, self._stages[-1]
-        for stage in self._stages:
-            score, link = link.convert(score, stage.link), stage.link
-            block = stage.block.expand(inputs, score)
-            score = stage.shown(block, score) if stage is last else stage.score(block, score)
-        prediction = link.predict(score)
-        return self._preparation.restore(self._task.project(prediction) if link.outside else prediction)
+        nothing = np.zeros((len(raw), len(self._classes)), dtype=np.float32)
+        score, link, votes = nothing, self._stages[0].link, nothing
+        for number, stage in enumerate(self._stages):
+            score = nothing if self._members.begins(number) else link.convert(score, stage.link)
+            link, block = stage.link, stage.block.expand(inputs, score)
+            if not self._members.ends(number):
+                score = stage.score(block, score)
+                continue
+            prediction = link.predict(stage.shown(block, score))
+            votes = votes + (self._task.project(prediction) if link.outside else prediction)
+        return self._preparation.restore(votes / np.float32(self._members.count))
 
 
 def _maps(plan: Mapping[str, Any]) -> Any:
     """Returns what the blocks of a plan depend on, beside the survey's result."""
     stages = [(s["features"], s["link"], s["scores"]) for s in plan["stages"]]
-    return Task.of(plan), plan["seed"], plan["intercept"], plan["prepare"], stages
+    return Task.of(plan), plan["seed"], plan["intercept"], plan.get("average"), plan["prepare"], stages

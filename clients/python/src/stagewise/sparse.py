@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from .answers import Answers
 from .errors import DamagedError
+from .members import Members
 from .tensors import Matrix, Tensor, shaped
 from .words import Words
 
@@ -105,7 +106,7 @@ class SparseBlock:
                 "of the release that trained the model"
             )
         self.link = link
-        self._intercept = bool(plan["intercept"]) and number == 0
+        self._intercept = bool(plan["intercept"]) and Members(plan).begins(number)
         self.size = preparation.inputs + self._intercept  # p
 
     def expand(self, inputs: SparseRows, _: Matrix) -> SparseRows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import features, links
 from .errors import DamagedError
+from .members import Members
 from .preparation import Preparation
 from .task import Task
 from .tensors import Matrix
@@ -36,7 +37,7 @@ class Block:
         )
         self._features = features.draw(setting)
         self._scores = len(preparation.labels) if options["scores"] else 0
-        self._intercept = bool(plan["intercept"]) and number == 0
+        self._intercept = bool(plan["intercept"]) and Members(plan).begins(number)
         self.size = self._features.size + self._scores + self._intercept  # p
 
     def expand(self, inputs: Matrix, score: Matrix) -> Matrix:

@@ -1,0 +1,27 @@
+"""The members of a version: models whose predictions it averages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import DamagedError
+
+
+class Members:
+    """Which stages of a plan belong to which member. A version that averages none has one member."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        self.count = int(plan.get("average") or 1)
+        stages = len(plan["stages"])
+        if self.count < 1 or stages % self.count or not stages:
+            raise DamagedError(f"average is {self.count}, of {stages} stages: expected as many stages of each member")
+        self._each = stages // self.count
+
+    def begins(self, stage: int) -> bool:
+        """Whether a stage, counted from 0, is the first of its member."""
+        return stage % self._each == 0
+
+    def ends(self, stage: int) -> bool:
+        """Whether a stage, counted from 0, is the last of its member."""
+        return self.begins(stage + 1)

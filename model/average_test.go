@@ -1,0 +1,102 @@
+package model
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// member returns the parts of a model of one member of p. The features of its stages must not be drawn, as draws depend on a stage's number.
+func (p *parts) member(number int) *parts {
+	manifest, plan := *p.manifest, *p.manifest.Plan
+	n := plan.MemberStages()
+	first, end := number*n, (number+1)*n
+	plan.Stages, plan.Average, manifest.Plan = plan.Stages[first:end], 0, &plan
+	manifest.Blocks = slices.Clone(manifest.Blocks[first:end])
+	for t := range manifest.Blocks {
+		manifest.Blocks[t].Stage = t
+	}
+	return &parts{&manifest, p.preparation, p.weights[first:end]}
+}
+
+// A model of several members predicts the mean of what each of them predicts by itself, to the bit, whatever the link.
+func TestAverageOfMembers(t *testing.T) {
+	const d, n = 4, 65
+	for _, links := range everyLink {
+		for _, members := range []int{2, 3} {
+			p := syntheticMembers(t, "columns", d, 0, members, links...)
+			m, err := p.model()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := kernel.NewDense(n, 3)
+			for i := range members {
+				one, err := p.member(i).model()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for j, v := range one.Predictor(nil).Probabilities(raw(n, d)).Data {
+					want.Data[j] += v
+				}
+			}
+			for j := range want.Data {
+				want.Data[j] /= float32(members)
+			}
+			predictor := m.Predictor(nil)
+			for range 2 { // memory of the first call is used again
+				if got := predictor.Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
+					t.Errorf("%d members of %v: other probabilities than their mean", members, links)
+				}
+			}
+			losses, predicted := make([]float32, n), make([]int32, n)
+			measured := predictor.Measure(raw(n, d), link.Truth{Classes: make([]int32, n)}, losses, predicted)
+			if !slices.Equal(measured.Data, want.Data) || slices.Min(losses) < 0 || slices.Max(losses) == 0 {
+				t.Errorf("%d members of %v: measured other predictions, or losses %v", members, links, losses)
+			}
+			read, err := Read(bytes.NewReader(file(t, m)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := read.Predictor(nil).Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
+				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
+			}
+		}
+	}
+}
+
+// Members with drawn features have other ones each: with the same weights they predict otherwise.
+func TestMembersDrawTheirOwnFeatures(t *testing.T) {
+	p := syntheticMembers(t, "rff", 4, 0, 2, link.Softmax)
+	p.weights[1][0].Tensors = p.weights[0][0].Tensors
+	m, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	score, before := kernel.NewDense(65, 3), kernel.NewDense(65, 3)
+	var scores [2][]float32
+	inputs := kernel.NewDense(65, 4)
+	m.prepared.Apply(kernel.Gonum(), inputs, raw(65, 4))
+	for i, s := range m.stages {
+		var block kernel.Dense
+		s.Expand(kernel.Gonum(), &Workspace{}, &block, inputs, before)
+		s.fitted.Scores(kernel.Gonum(), score, before, block)
+		scores[i] = slices.Clone(score.Data)
+	}
+	if slices.Equal(scores[0], scores[1]) {
+		t.Error("two members have the same features")
+	}
+	prediction, votes := kernel.NewDense(65, 3), kernel.NewDense(65, 3)
+	for _, s := range scores {
+		copy(prediction.Data, s)
+		m.stages[0].Link.Predict(prediction)
+		sink.Vote(votes, prediction)
+	}
+	sink.Average(prediction, votes, 2)
+	if got := m.Predictor(kernel.Gonum()).Probabilities(raw(65, 4)); !slices.Equal(got.Data, prediction.Data) {
+		t.Error("the model does not predict the mean of its members")
+	}
+}
