@@ -24,6 +24,8 @@ const (
 	maxNameLength = 200
 	// maxStages is more than any run needs, and few enough to list in a plan.
 	maxStages = 10_000
+	// maxAverage is more members than averaging gains anything from.
+	maxAverage = 1000
 	// maxKeep is more versions than anybody compares.
 	maxKeep = 100_000
 	// maxGiveUp is a year.
@@ -108,6 +110,15 @@ func (c *Config) problems() []schemas.Problem {
 		if total += s.Repeat; total > maxStages && total-s.Repeat <= maxStages {
 			wrong(key+".repeat", s.Repeat, fmt.Sprintf("at most %d stages in all", maxStages))
 		}
+	}
+	drawn := func(s Stage) bool { return stages.Drawn(s.Features) }
+	switch {
+	case c.Average < 1 || c.Average > maxAverage:
+		wrong("average", c.Average, fmt.Sprintf("a whole number from 1 to %d", maxAverage))
+	case c.Average > 1 && total*c.Average > maxStages:
+		wrong("average", c.Average, fmt.Sprintf("at most %d stages in all, and a member has %d", maxStages, total))
+	case c.Average > 1 && total > 0 && !slices.ContainsFunc(c.Stages, drawn):
+		wrong("average", c.Average, "1, because no stage has features that are drawn: all members would be the same")
 	}
 	if c.OnBadMessage != schemas.QuarantineBadMessages && c.OnBadMessage != schemas.StopOnBadMessage {
 		wrong("on_bad_message", c.OnBadMessage, schemas.QuarantineBadMessages+" or "+schemas.StopOnBadMessage)

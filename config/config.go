@@ -23,8 +23,9 @@ type Config struct {
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []Stage        // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
+	Average      int            // how many models of these stages are trained and averaged; 1: one
 	Seed         uint64         // of everything random
-	Intercept    bool           // whether the first stage has one
+	Intercept    bool           // whether the first stage has one, or that of each member
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Memory       pipeline.Bytes // for prepared rows and blocks; 0: half of the free memory
 	Topics       pipeline.TopicOptions
@@ -64,6 +65,7 @@ func Defaults() *Config {
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
 		Prepare:      schemas.Prepare{Scale: stages.ScaleNone, Values: stages.ValuesNone},
+		Average:      1,
 		Seed:         1,
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
@@ -113,6 +115,7 @@ func (c *Config) Job() pipeline.Job {
 		Examples:     c.Examples,
 		Prepare:      prepare,
 		Stages:       resolved,
+		Average:      c.Average,
 		Intercept:    c.Intercept,
 		Seed:         c.Seed,
 		OnBadMessage: c.OnBadMessage,

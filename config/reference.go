@@ -26,8 +26,10 @@ func Keys() []schemas.Key {
 		{Name: "listen", Meaning: "`host:port` at which other programs reach the embedded broker. Empty: it listens nowhere. It has no authentication: " +
 			"the host must be a loopback address, and every user of the machine can then read and write all topics"},
 		{Name: "stages.*.repeat", Meaning: "how many stages with these settings follow one another"},
+		{Name: "average", Meaning: "how many models of these stages are trained side by side, each with features of its own, and averaged: a version predicts the mean of what " +
+			"they predict. See [images](images.md); not for `run`"},
 		{Name: "seed", Meaning: "seed of everything random, from 0 to 2^64-1"},
-		{Name: "intercept", Meaning: "give the first stage an intercept"},
+		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first of each model"},
 		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and go on, or `%s` the run",
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
 		{Name: "memory", Meaning: "memory for prepared rows and blocks: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory"},

@@ -20,7 +20,7 @@ type Over struct {
 
 // searched are the keys that a search may try values of, or what they begin with: those that change how a version is made of the rows, and
 // not which rows there are.
-func searched() []string { return []string{"stages.", "prepare.", "seed", "intercept"} }
+func searched() []string { return []string{"stages.", "prepare.", "average", "seed", "intercept"} }
 
 // ParseOver parses a key and its values, as stages.0.ridge=[1e-4, 1e-3]. The error is a [schemas.Problem].
 func ParseOver(text string) (Over, error) {
@@ -29,7 +29,7 @@ func ParseOver(text string) (Over, error) {
 	if !slices.ContainsFunc(searched(), func(begin string) bool {
 		return o.Key == begin || strings.HasSuffix(begin, ".") && strings.HasPrefix(o.Key, begin)
 	}) {
-		return o, schemas.Problem{Key: "--over", Value: quoted(text), Want: "a key under stages or prepare, or seed or intercept: others change which rows there are, and runs could not be compared"}
+		return o, schemas.Problem{Key: "--over", Value: quoted(text), Want: "a key under stages or prepare, or average, seed or intercept: others change which rows there are, and runs could not be compared"}
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(list), &root); err == nil && len(root.Content) == 1 && root.Content[0].Kind == yaml.SequenceNode {

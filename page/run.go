@@ -369,6 +369,9 @@ func (f *followed) state() *Run {
 	s.Missing = s.Missing[:min(len(s.Missing), maxMissing)]
 	for t, stage := range f.plan.Stages {
 		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t]}
+		if f.plan.Members() > 1 {
+			step.Member = f.plan.Member(t) + 1
+		}
 		if u := f.plan.Update(); u != nil {
 			step.Most = u.Passes
 		}

@@ -86,7 +86,8 @@ type Run struct {
 
 // Step is a stage of a run.
 type Step struct {
-	Stage   int                  `json:"stage"` // from 0
+	Stage   int                  `json:"stage"`            // from 0
+	Member  int                  `json:"member,omitempty"` // of a run that averages: the member that the stage belongs to, from 1
 	Link    schemas.Link         `json:"link"`
 	Block   string               `json:"block"`            // its features, in words
 	Most    int                  `json:"most"`             // passes that it may take

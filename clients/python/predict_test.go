@@ -73,6 +73,15 @@ func TestPythonPredictsAsGo(t *testing.T) {
 			{"features": options{"kind": "columns"}, "link": link.Identity}, {"features": options{"size": 60}, "link": link.Identity, "scores": scores, "ridge": 1e-2},
 		}})
 	}
+	for i, first := range links { // members of drawn features, with every link as the last, and of what is no probability
+		for _, last := range links {
+			p.train(fmt.Sprintf("average-%s-%s", first, last), options{"average": 2 + i%2, "prepare": options{"scale": "standard"}, "stages": []options{
+				{"features": options{"size": 40}, "link": first, "passes": 3, "ridge": 1e-3}, {"features": options{"kind": "columns"}, "link": last, "scores": true, "passes": 3, "ridge": 1e-3},
+			}})
+		}
+	}
+	p.train("average-several", options{"average": 3, "examples": several, "prepare": options{"scale": "standard"}, "stages": []options{{"features": options{"size": 40}, "link": link.Logistic, "passes": 3}}})
+	p.train("average-numbers", options{"average": 3, "examples": numbers, "prepare": options{"scale": "standard"}, "stages": []options{{"features": options{"size": 60}, "ridge": 1e-2}}})
 	p.train("warm-parent", options{"name": "warm", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
 	p.train("warm-child", options{"name": "warm", "warm": "latest", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})
 	chain := options{

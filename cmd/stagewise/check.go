@@ -101,6 +101,9 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	if err := rows.Flush(); err != nil {
 		return err
 	}
+	if c.Average > 1 {
+		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
+	}
 	return errors.Join(wrong, tooMuch)
 }
 
@@ -127,6 +130,9 @@ func bounds(o ingest.Options) (text string) {
 // the configuration says anything about a chain. width is the number of raw features; 0: not known.
 func checkRetrain(c *config.Config, width int) (string, error) {
 	job, classes := c.Job(), len(c.Examples.Classes)+len(c.Examples.Targets)
+	if c.Average > 1 {
+		return "run does not average models yet", nil
+	}
 	if why := pipeline.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: no update can go on from it", why), nil
 	}

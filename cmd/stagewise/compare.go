@@ -79,9 +79,8 @@ func showRun(w io.Writer, r *pipeline.RunDetails) error {
 	if r.Report != nil {
 		fmt.Fprint(w, headHoldout)
 		fmt.Fprintf(w, rowHoldout, "stage", "link", "passes", "train", "holdout", "test", "train", "holdout", "test", "seconds")
-		for _, s := range r.Report.Stages {
-			fmt.Fprintf(w, rowHoldout, fmt.Sprintf("%d/%d", s.Stage+1, len(r.Report.Stages)), s.Link, fmt.Sprint(s.Passes), percent(&s.TrainError), percent(s.HoldoutError),
-				percent(s.TestError), loss(&s.TrainLoss), loss(s.HoldoutLoss), loss(s.TestLoss), fmt.Sprintf("%.1f", s.Seconds))
+		for t := range r.Report.Stages {
+			fmt.Fprint(w, stageRows(&r.Report.Stages[t], len(r.Report.Stages), true))
 		}
 		fmt.Fprintln(w)
 	}

@@ -67,6 +67,9 @@ func (l *logs) Record(e event.Event) {
 		l.Info("passed", attributes...)
 	case event.StageEnded:
 		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", e.Seconds, "train_error", e.TrainError, "train_loss", e.TrainLoss}
+		if e.Member > 0 {
+			attributes = append(attributes, "member", e.Member)
+		}
 		if e.HoldoutError != nil && e.HoldoutLoss != nil {
 			attributes = append(attributes, "holdout_error", *e.HoldoutError, "holdout_loss", *e.HoldoutLoss)
 		}
@@ -74,6 +77,16 @@ func (l *logs) Record(e event.Event) {
 			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
 		}
 		l.Info("stage ended", attributes...)
+		if a := e.Average; a != nil {
+			attributes := []any{"members", a.Members, "train_error", a.TrainError, "train_loss", a.TrainLoss}
+			if a.HoldoutError != nil && a.HoldoutLoss != nil {
+				attributes = append(attributes, "holdout_error", *a.HoldoutError, "holdout_loss", *a.HoldoutLoss)
+			}
+			if a.TestError != nil && a.TestLoss != nil {
+				attributes = append(attributes, "test_error", *a.TestError, "test_loss", *a.TestLoss)
+			}
+			l.Info("members averaged", attributes...)
+		}
 	case event.Followed:
 		level := slog.LevelInfo
 		if !e.Staff.Embedded && (len(e.Staff.Workers) == 0 || len(e.Staff.Solvers) == 0) {

@@ -22,6 +22,8 @@ type progress struct {
 	w           io.Writer
 	bar         *bar
 	stages      []schemas.Stage
+	members     int                // that the run averages; 1: none
+	member      int                // of the last row of the table
 	surveyed    bool               // the line about the survey is written
 	pending     []event.StageEnded // the stages that ended before that
 	titled      bool               // the head of the table is written
@@ -66,7 +68,7 @@ func (p *progress) Record(e event.Event) {
 	case event.Shown:
 		p.line("page: %s", e.URL)
 	case event.Began:
-		p.stages, p.fraction, p.chained = e.Stages, 0, e.Chained
+		p.stages, p.members, p.fraction, p.chained = e.Stages, e.Members, 0, e.Chained
 		if e.Chained {
 			return
 		} else if e.Followed {
@@ -259,7 +261,11 @@ func (p *progress) progress(e event.Progressed) {
 	ofStage := min((float64(e.Visit)+max(part, 0))/float64(p.maxVisits(e.Stage)), 1)
 	// A run that is resumed repeats visits. Its bar does not go back.
 	p.fraction = max(p.fraction, (float64(e.Stage)+ofStage)/float64(stages))
-	p.bar.draw(fmt.Sprintf("stage %d/%d", e.Stage+1, stages), p.fraction, p.lastPass)
+	title := fmt.Sprintf("stage %d/%d", e.Stage+1, stages)
+	if p.members > 1 {
+		title = fmt.Sprintf("member %d/%d, %s", e.Stage*p.members/stages+1, p.members, title)
+	}
+	p.bar.draw(title, p.fraction, p.lastPass)
 }
 
 // maxPasses returns how many passes a stage has at most.
@@ -308,14 +314,31 @@ func (p *progress) row(e event.StageEnded) {
 		}
 		p.titled = true
 	}
-	number, passes, seconds := fmt.Sprintf("%d/%d", e.Stage+1, e.Stages), fmt.Sprint(e.Passes), fmt.Sprintf("%.1f", e.Seconds)
-	if heldOut {
-		fmt.Fprintf(p.w, rowHoldout, number, e.Link, passes, percent(&e.TrainError), percent(e.HoldoutError), percent(e.TestError),
-			loss(&e.TrainLoss), loss(e.HoldoutLoss), loss(e.TestLoss), seconds)
-	} else {
-		fmt.Fprintf(p.w, row, number, e.Link, passes, percent(&e.TrainError), percent(e.TestError), loss(&e.TrainLoss), loss(e.TestLoss), seconds)
+	if e.Member != p.member {
+		fmt.Fprintf(p.w, "member %d/%d\n", e.Member, p.members)
+		p.member = e.Member
 	}
+	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages, heldOut))
 	p.lastPass = ""
+}
+
+// stageRows returns the row of a stage of so many, and after the last of a second or later member that of the mean of the members so far.
+func stageRows(s *schemas.StageReport, stages int, heldOut bool) string {
+	of := func(number, link, passes, seconds string, m *schemas.AverageReport) string {
+		text := fmt.Sprintf(row, number, link, passes, percent(&m.TrainError), percent(m.TestError), loss(&m.TrainLoss), loss(m.TestLoss), seconds)
+		if heldOut {
+			text = fmt.Sprintf(rowHoldout, number, link, passes, percent(&m.TrainError), percent(m.HoldoutError), percent(m.TestError),
+				loss(&m.TrainLoss), loss(m.HoldoutLoss), loss(m.TestLoss), seconds)
+		}
+		return strings.TrimRight(text, " \n") + "\n"
+	}
+	text := of(fmt.Sprintf("%d/%d", s.Stage+1, stages), s.Link, fmt.Sprint(s.Passes), fmt.Sprintf("%.1f", s.Seconds), &schemas.AverageReport{
+		TrainError: s.TrainError, HoldoutError: s.HoldoutError, TestError: s.TestError, TrainLoss: s.TrainLoss, HoldoutLoss: s.HoldoutLoss, TestLoss: s.TestLoss,
+	})
+	if a := s.Average; a != nil && a.Members > 1 {
+		text += of("mean", fmt.Sprintf("of %d", a.Members), "", "", a)
+	}
+	return text
 }
 
 // none stands for a value that does not exist.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -44,6 +45,9 @@ func newRun() *cobra.Command {
 				if len(values) > 0 {
 					return schemas.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window says what a version learns"}
 				}
+			}
+			if c.Average > 1 {
+				return schemas.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: updates do not average models yet. train does"}
 			}
 			if until != "" && until != untilEnd {
 				return fmt.Errorf("--until: %s: expected end", until)

@@ -79,9 +79,13 @@ func parameters(plan *schemas.Plan) string {
 	if p := plan.Prepare; p != (schemas.Prepare{Scale: stages.ScaleNone}) {
 		parts = append(parts, preparation(p))
 	}
-	for first := 0; first < len(plan.Stages); {
-		text, next := kind(plan.Stages[first]), first+1
-		for next < len(plan.Stages) && kind(plan.Stages[next]) == text {
+	list := plan.Stages[:plan.MemberStages()]
+	if plan.Members() > 1 {
+		parts = append(parts, fmt.Sprintf("mean of %d members", plan.Members()))
+	}
+	for first := 0; first < len(list); {
+		text, next := kind(list[first]), first+1
+		for next < len(list) && kind(list[next]) == text {
 			next++
 		}
 		if next > first+1 {

@@ -236,7 +236,7 @@ function drawStages(r) {
   byId("stages").replaceChildren(...r.stages.map((s) => {
     const passes = pointsOf(s), last = s.done || passes[passes.length - 1] || {};
     const now = !s.done && !s.planned && (r.state === "running" || r.state === "waiting");
-    return h("tr", now ? { "aria-current": "step" } : {}, h("th", { scope: "row" }, s.stage), h("td", {}, s.block), h("td", {}, s.link), h("td", {}, s.done ? "done" : now ? h("strong", {}, "now") : missing),
+    return h("tr", now ? { "aria-current": "step" } : {}, h("th", { scope: "row" }, s.stage), h("td", {}, s.member ? `${s.block}, member ${s.member}` : s.block), h("td", {}, s.link), h("td", {}, s.done ? "done" : now ? h("strong", {}, "now") : missing),
       cell(`${s.done ? s.done.passes : passes.length} / ${s.most}`), cell(percent(last.train_error)), cell(percent(last.holdout_error)), cell(percent(last.test_error)), cell(measured(last.train_loss)), cell(s.done ? s.done.seconds.toFixed(2) : missing));
   }));
 }
