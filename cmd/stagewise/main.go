@@ -29,6 +29,7 @@ const (
 )
 
 func main() {
+	limitGarbage()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancelCause(context.Background())
