@@ -207,7 +207,7 @@ func TestAugment(t *testing.T) {
 		t.Error("rows that are made of images are counted as rows")
 	}
 	code, _, stderr := stagewise("run", "-c", "images.yaml", "--until", "end", "--set", "examples.augment.mirror=true", "--set", "data_dir=chain")
-	if code != exitFailed || !strings.Contains(stderr, "examples.augment") {
+	if code != exitWrong || !strings.Contains(stderr, "examples.augment: 2 rows for each image: expected no value for run") {
 		t.Errorf("a chain: exit code %d: %s", code, stderr)
 	}
 	code, _, stderr = stagewise("train", "-c", "table.yaml")

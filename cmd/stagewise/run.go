@@ -46,6 +46,9 @@ func newRun() *cobra.Command {
 					return schemas.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window says what a version learns"}
 				}
 			}
+			if a := schemas.Augment(c.Examples.Augment); a.Rows() > 1 {
+				return schemas.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()), Want: "no value for run: updates do not make rows of images yet. train does"}
+			}
 			if c.Average > 1 {
 				return schemas.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: updates do not average models yet. train does"}
 			}
