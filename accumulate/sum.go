@@ -45,6 +45,12 @@ func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
 	return schemas.Tensor[float64]{}, false
 }
 
+// set replaces the field of that name.
+func (s *Sum) set(field schemas.Tensor[float64]) {
+	i := slices.IndexFunc(s.fields, func(f schemas.Tensor[float64]) bool { return f.Name == field.Name })
+	s.fields[i] = field
+}
+
 // Tensors returns the fields in the order in which they were added. It shares their memory.
 func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
 
@@ -61,7 +67,8 @@ func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	s.Spread(nil)
 	for _, f := range o.fields {
-		if mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name); ok && !slices.Equal(mine.Shape, o.occurring.shape(f)) {
+		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
+		if block := f.Name == schemas.FieldBlock && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !block && !slices.Equal(mine.Shape, o.occurring.shape(f)) {
 			return &schemas.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}
@@ -76,6 +83,8 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 		case !ok:
 			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
+		case f.Name == schemas.FieldBlock:
+			s.set(mergedBlock(mine, f))
 		default:
 			add(mine.Data, f.Data)
 		}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -12,6 +16,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // A run that is interrupted again and again, at any event, resumes where it was and ends with the same bits.
@@ -92,6 +98,44 @@ func milestone(e event.Event) bool {
 		return e.Rows == e.Of
 	}
 	return false
+}
+
+// newBlocksJob returns a job of sparse rows that is fitted in blocks, in two rounds.
+func newBlocksJob(t *testing.T) Job {
+	t.Helper()
+	random, path, lines := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "train.libsvm"), strings.Builder{}
+	for range 500 {
+		class := random.IntN(3)
+		fmt.Fprint(&lines, class)
+		for j := 1; j <= 80; j++ {
+			if random.IntN(12) == 0 || j%3 == class && random.IntN(4) == 0 {
+				fmt.Fprintf(&lines, " %d:%.3f", j, 1+random.Float64())
+			}
+		}
+		lines.WriteByte('\n')
+	}
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stage := rffStage(link.Softmax, 7, 26)
+	stage.Features.Kind, stage.Method = stages.Gradient, solve.MethodLBFGS
+	job := newJob(t, rings(1, 3, 3, 1), table{}, stage)
+	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
+	return job
+}
+
+// A stage that is fitted in blocks publishes what a visit changes. Whoever takes over in the middle has the same weights and scores, to the bit.
+func TestInterruptedBlocksGoOn(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), newBlocksJob(t))
+	for _, every := range []int{1, 3, 10} {
+		log, job := openEmbedded(t), newBlocksJob(t)
+		for pass := every; pass < 26; pass += every {
+			trainUntil(t, log, job, func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Pass == pass })
+		}
+		if report, _ := train(t, log, job); report.WeightsDigest != want.WeightsDigest {
+			t.Errorf("interrupted after %d passes each: digest %s, without interruptions %s", every, report.WeightsDigest, want.WeightsDigest)
+		}
+	}
 }
 
 // Another process on the same directory resumes the run where it was, and does not repeat earlier stages.

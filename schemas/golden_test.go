@@ -113,7 +113,7 @@ func samples(t testing.TB) map[string]Message {
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)),
 			Vector(FieldDiagonal, []float64{5, 80}), Vector(FieldBounds, []float64{9, 99})}}).Record(),
 		"visit-block": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
-			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldBlock, numbered[float64](3))}}).Record(),
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Matrix(FieldBlock, 2, 2, []float64{0, 1, 2, 3})}}).Record(),
 		"visit-counts": (&Visit{id(KindVisit, 1, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCounts, 2, 2, numbered[float64](4))}}).Record(),
 		"visit-trials": (&Visit{id(KindVisit, 1, 1, 1), covered, Tensors[float64]{
@@ -173,6 +173,8 @@ func samples(t testing.TB) map[string]Message {
 		"weights-calibration": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorCalibration, 6, 2, numbered[float32](12))},
 			Final: &Final{Visit: 2, Passes: 1}}).Record(),
 		"weights-block": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6)), Matrix(TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
+		"weights-change": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{
+			Matrix(TensorChanged, 1, 2, []float32{0, 3}), Matrix(TensorChange, 2, 2, numbered[float32](4)), Matrix(TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
 		"weights-ridge": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
 			Ridge: 0.003}).Record(),
 	} {

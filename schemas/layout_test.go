@@ -37,7 +37,7 @@ func layouts() []layout {
 				{tensorIncrements, "text, survey of a full run of a chain: what counts of each increment, as JSON"},
 				{FieldDiagonal, "[p], sparse rows: Σ w x² of each column, in visit 0 of a stage"},
 				{FieldBounds, "[p], sparse rows: Σ w \\|x\\| \\|row\\|₁ of each column, in visit 0 of a stage; less the Gram matrix, this diagonal matrix has no negative eigenvalue"},
-				{FieldBlock, "[n(n+1)/2], stage of the kind `gradient`: Σ w x xᵀ over the inputs that the visit's weights name in `block`, and the intercept, in the form of `gram`. `cross` is then [n, k], of the same"},
+				{FieldBlock, "[m, 2], stage of the kind `gradient`: Σ w x xᵀ over the n−1 inputs that the visit's weights name in `block`, and the intercept: of each value that is not 0 its place in the form of `gram`, from 0, ascending, and the value. `cross` is then [n, k], of the same. Without an intercept they are n"},
 				{FieldCounts, "[p, k], stage of the kind `class_counts`, in visit 0: Σ w x yᵀ"},
 				{FieldTrials, "[42, 3], as that, in visit 1: for each weight that is tried Σw, Σw of wrong rows and Σw·loss of the holdout rows. The weights are 0 and 2^((i−32)/2), i from 0 to 40"},
 				{tensorColumnRows, "[n, 2], survey of sparse rows: a column, and in how many training rows it is not 0, in the order of the columns; empty with `warm`"},
@@ -100,7 +100,7 @@ func layouts() []layout {
 		},
 		{
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",
-			tensors: []part{{TensorW, "[p, k]"}, {TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"}, {TensorBlock, "[n, 2], stage of the kind `gradient`: the inputs whose gradient and Gram matrix the visit sums, ascending, each as a and b of 4096·a + b"}},
+			tensors: []part{{TensorW, "[p, k]; absent, in a stage of the kind `gradient`, if few weights are others than those of the visit before"}, {TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"}, {TensorBlock, "[n, 2], stage of the kind `gradient`: the inputs whose gradient and Gram matrix the visit sums, ascending, each as a and b of 4096·a + b"}, {TensorChanged, "[n, 2], as that, without `W`: the inputs whose weights change, in the form of `block`; absent if none do"}, {TensorChange, "[n+1, k], with `changed`: what is added to the weights of these inputs, and then to those of the intercept if there is one. Each weight is that of the visit before, plus this, in float32"}},
 			notes: []part{
 				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
 				{notePasses, "with `final`: how many passes of Algorithm 2 count; 0 unless the link is learnt"},

@@ -18,7 +18,7 @@ const (
 	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
 	FieldDiagonal   = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
 	FieldBounds     = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
-	FieldBlock      = "block"      // [n(n+1)/2]: Σ w x xᵀ over the inputs of a block and the intercept, in the form of gram; cross is then [n, k]
+	FieldBlock      = "block"      // [m, 2]: Σ w x xᵀ over the inputs of a block and the intercept: the place in gram of each value that is not 0, and the value; cross is then [n, k]
 	FieldResidual   = "residual"   // [2]: Σ w |r|² and Σ w² of the training rows, in the first visit of a stage whose ridge is auto
 	FieldSums       = "sums"       // [d]: Σ w x of the survey
 	FieldSquares    = "squares"    // [d]: Σ w x² of the survey
@@ -65,6 +65,8 @@ const (
 	TensorCovered      = "covered"       // text, survey: the coverage of each span of the plan, as JSON
 	TensorW            = "W"             // [p, k], a visit's weights
 	TensorBlock        = "block"         // [n, 2], of the weights of a stage that is fitted in blocks: the inputs that the next step is about, ascending, as 4096·a + b
+	TensorChanged      = "changed"       // [n, 2], as block: the inputs whose weights are others than those of the visit before
+	TensorChange       = "change"        // [n, k], or [n+1, k] with an intercept: what is added to the weights of these inputs, and of the intercept
 	TensorCalibration  = "calibration"   // [3k, k], from cubic features to predictions
 )
 

@@ -38,7 +38,7 @@ func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64]
 		own = append(own, cross.Data[int(j)*k:(int(j)+1)*k]...)
 	}
 	sums = slices.DeleteFunc(sums, func(t schemas.Tensor[float64]) bool { return t.Name == schemas.FieldCross })
-	return append(sums, schemas.Vector(schemas.FieldBlock, gram), schemas.Matrix(schemas.FieldCross, len(columns), k, own))
+	return append(sums, schemas.Matrix(schemas.FieldBlock, len(packed(gram))/2, 2, packed(gram)), schemas.Matrix(schemas.FieldCross, len(columns), k, own))
 }
 
 // fitBlocks makes the visits of a fit in blocks. It returns the weights at the end, the evaluations and the blocks.
@@ -47,8 +47,14 @@ func fitBlocks(t *testing.T, pr *problem, stage schemas.Stage, size int) (w []fl
 	pr.shape.AtATime = size
 	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
 	step := Step{}
+	w = make([]float32, pr.shape.Columns*pr.shape.Classes)
 	for v := 0; ; v++ {
-		e, err := f.Observe(v, step, pr.blockSums(stage.Link, step))
+		if step.W != nil {
+			w = slices.Clone(step.W)
+		} else if step.Changed != nil {
+			pr.shape.apply(w, step.Changed, step.Change)
+		}
+		e, err := f.Observe(v, step, pr.blockSums(stage.Link, Step{W: w, Block: step.Block}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +64,9 @@ func fitBlocks(t *testing.T, pr *problem, stage schemas.Stage, size int) (w []fl
 		}
 		if step.Final {
 			return step.W, passes, blocks
+		}
+		if whole := step.Block == nil || size >= pr.shape.Penalised-1; (step.W != nil) != whole {
+			t.Fatalf("visit %d of the block %v: whole weights %v, changes of %v", v+1, step.Block, step.W != nil, step.Changed)
 		}
 		blocks = append(blocks, step.Block)
 		if step, err = StepOf(step.Tensors(pr.shape), pr.shape); err != nil { // as another process reads it
@@ -137,6 +146,14 @@ func TestBlockOfStepIsChecked(t *testing.T) {
 	step := Step{Block: []int32{0, 4095, 4096, 4999}}
 	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Block, step.Block) {
 		t.Errorf("%v: %v", got.Block, err)
+	}
+	step = Step{Changed: []int32{7, 4999}, Change: []float32{1, 2, 3}}
+	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) || !slices.Equal(got.Change, step.Change) {
+		t.Errorf("%v by %v: %v", got.Changed, got.Change, err)
+	}
+	change := schemas.Tensors[float32]{schemas.Matrix(schemas.TensorChanged, 1, 2, []float32{0, 3}), schemas.Matrix(schemas.TensorChange, 1, 1, []float32{1})}
+	if _, err := StepOf(change, shape); !errors.As(err, new(*schemas.ShapeError)) {
+		t.Errorf("a change without the intercept's: %v", err)
 	}
 	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
 		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, schemas.ErrDamaged) {

@@ -26,8 +26,12 @@ type Shape struct {
 
 // Step is the content of one weights record: what a visit is made with, or the end of a stage.
 type Step struct {
-	W           []float32 // weights (p × k); nil in the record of a calibration
+	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed says what is other than before
 	Calibration []float32 // calibration (3k × k); nil in all other records
+	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept (a row of k for each). All other
+	// weights are those of the visit before. Both are nil if W is not, or if no weights change.
+	Changed []int32
+	Change  []float32
 	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all inputs.
 	Block []int32
 	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
@@ -44,14 +48,25 @@ func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
 	if s.Calibration != nil {
 		t = append(t, schemas.Matrix(schemas.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
 	}
+	if s.Changed != nil {
+		t = append(t, inputsTensor(schemas.TensorChanged, s.Changed), schemas.Matrix(schemas.TensorChange, shape.changes(s.Changed), shape.Classes, s.Change))
+	}
 	if s.Block != nil {
-		inputs := make([]float32, 0, 2*len(s.Block))
-		for _, j := range s.Block {
-			inputs = append(inputs, float32(j/blockDigit), float32(j%blockDigit))
-		}
-		t = append(t, schemas.Matrix(schemas.TensorBlock, len(s.Block), 2, inputs))
+		t = append(t, inputsTensor(schemas.TensorBlock, s.Block))
 	}
 	return t
+}
+
+// changes returns how many rows of weights change with inputs: theirs, and that of the intercept.
+func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.Penalised }
+
+// inputsTensor is the inverse of inputsOf.
+func inputsTensor(name string, inputs []int32) schemas.Tensor[float32] {
+	digits := make([]float32, 0, 2*len(inputs))
+	for _, j := range inputs {
+		digits = append(digits, float32(j/blockDigit), float32(j%blockDigit))
+	}
+	return schemas.Matrix(name, len(inputs), 2, digits)
 }
 
 // blockDigit is the base in which the number of an input is written: a float32 does not have all of them.
@@ -69,32 +84,40 @@ func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
 			return s, err
 		}
 	}
-	s.Block, err = blockOf(t, shape.Penalised)
+	if s.Changed, err = inputsOf(t, schemas.TensorChanged, shape.Penalised); err != nil {
+		return s, err
+	}
+	if s.Changed != nil {
+		if s.Change, err = t.Shaped(schemas.TensorChange, shape.changes(s.Changed), shape.Classes); err != nil {
+			return s, err
+		}
+	}
+	s.Block, err = inputsOf(t, schemas.TensorBlock, shape.Penalised)
 	return s, err
 }
 
-// blockOf reads the inputs of a block, of so many.
-func blockOf(t schemas.Tensors[float32], inputs int) ([]int32, error) {
-	tensor, ok := t.Find(schemas.TensorBlock)
+// inputsOf reads the numbers of inputs, of so many, that are in a tensor; nil without it.
+func inputsOf(t schemas.Tensors[float32], name string, of int) ([]int32, error) {
+	tensor, ok := t.Find(name)
 	if !ok {
 		return nil, nil
 	}
-	digits, err := t.Shaped(schemas.TensorBlock, len(tensor.Data)/2, 2)
+	digits, err := t.Shaped(name, len(tensor.Data)/2, 2)
 	if err != nil {
 		return nil, err
 	}
-	block := make([]int32, len(digits)/2)
-	for i := range block {
+	inputs := make([]int32, len(digits)/2)
+	for i := range inputs {
 		a, b := digits[2*i], digits[2*i+1]
 		within := a >= 0 && b >= 0 && a <= schemas.MaxColumns/blockDigit && b < blockDigit
 		if !within || a != float32(int32(a)) || b != float32(int32(b)) {
-			return nil, fmt.Errorf("%w: input %v·%d + %v of a block", schemas.ErrDamaged, a, blockDigit, b)
+			return nil, fmt.Errorf("%w: input %v·%d + %v of the tensor %s", schemas.ErrDamaged, a, blockDigit, b, name)
 		}
-		if block[i] = int32(a)*blockDigit + int32(b); int(block[i]) >= inputs || i > 0 && block[i] <= block[i-1] {
-			return nil, fmt.Errorf("%w: input %d of a block, of %d inputs in ascending order", schemas.ErrDamaged, block[i], inputs)
+		if inputs[i] = int32(a)*blockDigit + int32(b); int(inputs[i]) >= of || i > 0 && inputs[i] <= inputs[i-1] {
+			return nil, fmt.Errorf("%w: input %d of the tensor %s, of %d inputs in ascending order", schemas.ErrDamaged, inputs[i], name, of)
 		}
 	}
-	return block, nil
+	return inputs, nil
 }
 
 // Evaluation is the result of a visit that gives a loss and a gradient.

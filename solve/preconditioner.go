@@ -40,7 +40,7 @@ const maxCondition = 1e13
 
 // Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each takes a quarter as long as
 // factoring the matrix. The zero value is ready. Only one fit at a time may use it.
-type Buffer struct{ matrix []float64 }
+type Buffer struct{ matrix, packed []float64 }
 
 // square returns p × p values of any content.
 func (b *Buffer) square(p int) []float64 {
@@ -50,30 +50,31 @@ func (b *Buffer) square(p int) []float64 {
 	return b.matrix[:p*p]
 }
 
+// triangle returns that many values of any content.
+func (b *Buffer) triangle(size int) []float64 {
+	if cap(b.packed) < size {
+		b.packed = make([]float64, size)
+	}
+	return b.packed[:size]
+}
+
 // newPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p columns; λ
 // applies to the first penalised columns. It does not change gram. The result is valid until the buffer is used again.
 func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	c := &preconditioner{scale: make([]float64, p)}
-	// With a diagonal of ones the units of the features make no difference to the condition (van der Sluis 1969).
+	diagonal := make([]float64, p)
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
+		diagonal[i] = gram[at]
+	}
+	scale, err := unitScale(diagonal, penalised, weight, lambda, smoothness)
+	if err != nil {
+		return nil, err
+	}
+	c := &preconditioner{scale: scale}
 	full, f := buffer.square(p), smoothness/weight
 	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
-	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
-		d := f * gram[at]
-		if i < penalised {
-			d += lambda
-		}
-		// if any value of a Gram matrix is not finite, one on its diagonal is not
-		if math.IsNaN(d) || math.IsInf(d, 0) {
-			return nil, &NotFiniteError{"the Gram matrix"}
-		}
-		if d <= 0 {
-			return nil, singular
-		}
-		c.scale[i] = 1 / math.Sqrt(d)
-	}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
 		row, packed, d := full[i*p:i*p+i], gram[at:at+i], f*c.scale[i]
 		for j, s := range c.scale[:i] {
@@ -90,6 +91,27 @@ func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 		return nil, singular
 	}
 	return c, nil
+}
+
+// unitScale returns the diagonal of the matrix D for which D (L·S + λI) D has a diagonal of ones, given the diagonal of weight·S. With such a
+// diagonal the units of the features make no difference to the condition (van der Sluis 1969).
+func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness float64) ([]float64, error) {
+	scale, f := make([]float64, len(diagonal)), smoothness/weight
+	for i, v := range diagonal {
+		d := f * v
+		if i < penalised {
+			d += lambda
+		}
+		// if any value of a Gram matrix is not finite, one on its diagonal is not
+		if math.IsNaN(d) || math.IsInf(d, 0) {
+			return nil, &NotFiniteError{"the Gram matrix"}
+		}
+		if d <= 0 {
+			return nil, &SingularError{Size: len(diagonal), Weight: weight, Lambda: lambda}
+		}
+		scale[i] = 1 / math.Sqrt(d)
+	}
+	return scale, nil
 }
 
 // Solve returns (L·S + λI)⁻¹ g for a matrix g (p × k, row-major).

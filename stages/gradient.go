@@ -12,7 +12,7 @@ const Gradient = "gradient"
 func gradient() kind {
 	return kind{
 		name: Gradient,
-		meaning: "the inputs of sparse rows themselves, fitted a block at a time with the Gram matrix of the block: a pass in nine finds those with the largest gradient, by their own norm, of the " +
+		meaning: "the inputs of sparse rows themselves, fitted a block at a time with the Gram matrix of the block: a pass in 33 finds those with the largest gradient, by their own norm, of the " +
 			"inputs that have not had their turn, and each of the others fits a block of them. When all have had their turn, another round begins",
 		keys:       []key{{Key: schemas.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}}},
 		minSize:    1,

@@ -154,38 +154,3 @@ func AddDiagonalSparse(squares, bounds []float64, x Sparse, weights []float32) {
 		}
 	}
 }
-
-// AddBlockSparse adds to gram the Gram matrix of some columns of x (n×p), the packed lower triangle of q rows, and to cross (q×k) their cross moment with
-// r (n×k), with weights for the rows. at has the row of the sums for each of the first x.Cols columns, ascending with them, and −1 for a column that is
-// left out. If x.Ones, the last row of the sums is that of the ones. A row of weight 0 adds nothing, whatever it holds.
-func AddBlockSparse(gram, cross []float64, q int, x Sparse, at []int32, r Dense, weights []float32) {
-	k := r.Cols
-	if len(gram) != q*(q+1)/2 || len(cross) != q*k || len(at) != x.Cols || len(weights) != x.Rows || r.Rows != x.Rows {
-		panic(fmt.Sprintf("kernel: AddBlockSparse: %d and %d sums of %d rows, %d places, %d residuals and %d weights, want those of %d×%d", len(gram), len(cross), q, len(at), r.Rows, len(weights), x.Rows, x.Width()))
-	}
-	var places []int32
-	var chosen []float32
-	for i, w := range weights {
-		if w == 0 {
-			continue
-		}
-		places, chosen = places[:0], chosen[:0]
-		columns, values := x.Row(i)
-		for v, j := range columns {
-			if at[j] >= 0 {
-				places, chosen = append(places, at[j]), append(chosen, values[v])
-			}
-		}
-		if x.Ones {
-			places, chosen = append(places, int32(q-1)), append(chosen, 1)
-		}
-		residual := r.Row(i)
-		for a, row := range places {
-			scaled, into := float64(w)*float64(chosen[a]), gram[int(row)*(int(row)+1)/2:][:row+1]
-			for b, column := range places[:a+1] {
-				into[column] += scaled * float64(chosen[b])
-			}
-			addWidened(cross[int(row)*k:(int(row)+1)*k], w*chosen[a], residual)
-		}
-	}
-}

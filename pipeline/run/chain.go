@@ -259,10 +259,16 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 }
 
 // Forget frees the memory of the weights that nobody needs any more who has come to a visit: those of visits before it, except those that
-// end a stage, and those of links that are learnt.
+// end a stage, those of links that are learnt, and those that the visit's weights are a change of.
 func (c *Chain) Forget(v Visit) {
+	whole := 0
+	for _, w := range c.weights {
+		if _, all := w.Tensors.Find(schemas.TensorW); all && w.Stage == v.Stage && w.Visit <= v.Number {
+			whole = w.Visit
+		}
+	}
 	for i, w := range c.weights {
-		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < v.Number) && w.Final == nil && w.Tensors != nil && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
+		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < whole) && w.Final == nil && w.Tensors != nil && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
 			bare := *w // others may still use the weights
 			bare.Tensors = nil
 			c.weights[i] = &bare
@@ -290,6 +296,35 @@ func (c *Chain) InitialRidge(stage int) (schemas.Ridge, bool) {
 // Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.initial[stage], c.weightsOf(stage))
+}
+
+// Changes are the newest weights of a stage that is fitted in blocks: whole ones, and what has changed since.
+type Changes struct {
+	Whole *sink.Fitted       // of the visit that is named by Since
+	Since schemas.Digest     // the record that this visit was made with: see [Visit]
+	By    []*schemas.Weights // the records after it, in order
+	Names []schemas.Digest   // of these
+}
+
+// Changes returns the weights that a stage which is fitted in blocks has now.
+func (c *Chain) Changes(s *model.Stage, stage int) (changes Changes, err error) {
+	var whole []*schemas.Weights
+	for i, w := range c.weights {
+		switch _, all := w.Tensors.Find(schemas.TensorW); {
+		case w.Stage == stage-1 && w.Final != nil:
+			changes.Since = c.digest(i)
+		case w.Stage != stage:
+		case all:
+			whole, changes = []*schemas.Weights{w}, Changes{Since: c.digest(i)}
+		default:
+			changes.By, changes.Names = append(changes.By, w), append(changes.Names, c.digest(i))
+		}
+	}
+	if stage == 0 && changes.Since == "" {
+		changes.Since = c.SurveyDigest()
+	}
+	changes.Whole, err = s.Fitted(c.initial[stage], whole)
+	return changes, err
 }
 
 // Surveyed returns the event that says what the survey found. The survey's result must be accepted.

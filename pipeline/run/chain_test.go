@@ -232,6 +232,58 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// Weights that say what changes are of use with those that they change, which are the last that are whole.
+func TestChanges(t *testing.T) {
+	plan := testPlan(1)
+	r, c := newTestRun(plan), NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	change := func(visit int) *schemas.Record[float32] {
+		w := schemas.Weights{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
+			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorChange, 1, 2, []float32{1, 1})},
+		}
+		return r.next(w.Record())
+	}
+	add(t, c, r.survey())
+	stage, err := c.Stage(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := c.Head()
+	for i, step := range []struct {
+		record  *schemas.Record[float32]
+		whole   bool // the record has all weights
+		changes int  // since those that have
+	}{
+		{change(1), false, 1}, {change(2), false, 2}, {r.weights(0, 3, 7, false), true, 0}, {change(4), false, 1}, {change(5), false, 2}, {r.weights(0, 6, 7, true), true, 0},
+	} {
+		if add(t, c, step.record); step.whole {
+			since = c.Head()
+		}
+		v, _ := c.Due()
+		if v.Stage > 0 {
+			v = Visit{Stage: 0, Number: 6}
+		}
+		c.Forget(v)
+		changes, err := c.Changes(stage, 0)
+		if err != nil || changes.Since != since || len(changes.By) != step.changes || len(changes.Names) != step.changes || (changes.Whole.W.Rows > 0) != (i >= 2) {
+			t.Fatalf("record %d: %d changes since %s, %v; expected %d since %s", i, len(changes.By), changes.Since.Short(), err, step.changes, since.Short())
+		}
+		for j, w := range changes.By {
+			if w.Tensors == nil || changes.Names[j] != w.Record().Digest() {
+				t.Errorf("record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
+			}
+		}
+		if step.changes > 0 && changes.Names[step.changes-1] != c.Head() {
+			t.Errorf("record %d: the last change is not the newest record", i)
+		}
+	}
+	for i, w := range c.weights[:5] {
+		if forgotten := w.Tensors == nil; !forgotten {
+			t.Errorf("weights %d are still there", i)
+		}
+	}
+}
+
 // An outline is the chain, without the weights.
 func TestOutline(t *testing.T) {
 	plan := testPlan(1)

@@ -29,6 +29,7 @@ type stageProcessor struct {
 	predicted       []int32
 	features        schemas.SparseRows
 	occurring       accumulate.Occurring
+	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ

@@ -155,6 +155,7 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		}
 		n, k := b.Len(), p.visit.stage.Classes
 		b.After.Reshape(n, k)
+		b.Shown = ""
 		p.residual.Reshape(n, k)
 		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
 		if p.visit.stage.Features.Sparse() {

@@ -19,10 +19,14 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		p.blocks = append(p.blocks, p.visit.stage.Features.ExpandSparse(b.Sparse))
 		values += len(b.Sparse.Values)
 	}
-	few := values < columns && p.visit.rows == 0
+	inBlock := p.visit.blocks != nil && p.visit.blocks.block != nil
+	few := values < columns && !inBlock
 	if few {
 		p.occurring.Begin(p.blocks)
 		sum, columns = p.occurring.Sum(), p.occurring.Width()
+	}
+	if inBlock {
+		p.gram.Begin(p.visit.blocks.size)
 	}
 	for i, b := range batches {
 		if ctx.Err() != nil {
@@ -30,15 +34,18 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		}
 		block := p.blocks[i]
 		p.score.Reshape(b.Len(), classes)
-		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
+		if p.visit.blocks != nil {
+			p.scoresInBlocks(p.score, b, block)
+		} else {
+			p.visit.fitted.ScoresSparse(p.score, b.Score, block)
+		}
 		p.measure(sum, b.Rows, p.score)
 		b.Rows.Residuals(p.score)
 		if few {
 			block = p.occurring.Batch(i)
 		}
-		if n := p.visit.rows; n > 0 {
-			gram, cross := sum.Field(schemas.FieldBlock, n*(n+1)/2), sum.Field(schemas.FieldCross, n, classes)
-			kernel.AddBlockSparse(gram, cross, n, block, p.visit.inBlock, p.score, b.Fitted)
+		if inBlock {
+			p.addBlock(sum, b, p.score, block.Ones)
 		} else {
 			kernel.AddCrossSparse(p.buffers.Cross(sum, columns, classes), block, p.score, b.Fitted)
 		}
@@ -46,6 +53,9 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)
 		}
 		sum.Count(b.Examples, b.Checksum)
+	}
+	if inBlock {
+		p.gram.End(sum)
 	}
 	return sum
 }

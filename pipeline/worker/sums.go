@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
@@ -23,13 +22,11 @@ type stageVisit struct {
 	sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
 	// gramFirst says that the Gram matrix is summed in a round of its own, before the rest of the sums.
 	gramFirst bool
-	gramKnown bool // the Gram matrix is that of an earlier run
-	update    bool // the visit sums the Gram matrix alone, or all but the Gram matrix
-	gramAlone bool // of an update: the first
-	ahead     bool // of an update: the stage is not yet due, so the batches have the blocks of another
-	// of a visit to a block of a stage that is fitted in blocks:
-	inBlock []int32 // the row of each input in the sums of the block; −1: it has none
-	rows    int     // of these sums
+	gramKnown bool        // the Gram matrix is that of an earlier run
+	update    bool        // the visit sums the Gram matrix alone, or all but the Gram matrix
+	gramAlone bool        // of an update: the first
+	ahead     bool        // of an update: the stage is not yet due, so the batches have the blocks of another
+	blocks    *blockVisit // of a stage that is fitted in blocks
 }
 
 // stageVisit returns a visit to a stage with the weights that it is made with.
@@ -50,29 +47,11 @@ func (w *Worker) stageVisit(v run.Visit) (*stageVisit, error) {
 			s.sample = newGramSample(n, all)
 		}
 	}
-	if s.fitted, err = w.chain.Fitted(stage, v.Stage); err != nil || stage.Features.FittedAtATime() == 0 {
-		return s, err
+	if stage.Features.FittedAtATime() > 0 {
+		return s, s.readBlocks(w.chain)
 	}
-	return s, s.readBlock(w.chain)
-}
-
-// readBlock finds the inputs that the visit is about, if it is not about all.
-func (v *stageVisit) readBlock(chain *run.Chain) error {
-	weights, _ := chain.WeightsFor(v.Visit)
-	if weights == nil {
-		return nil
-	}
-	features := v.stage.Features
-	step, err := solve.StepOf(weights.Tensors, solve.Shape{Columns: features.Size(), Penalised: features.Penalised(), Classes: v.stage.Classes})
-	if err != nil || step.Block == nil {
-		return err
-	}
-	v.inBlock = slices.Repeat([]int32{-1}, features.Penalised())
-	for i, j := range step.Block {
-		v.inBlock[j] = int32(i)
-	}
-	v.rows = len(step.Block) + features.Size() - features.Penalised()
-	return nil
+	s.fitted, err = w.chain.Fitted(stage, v.Stage)
+	return s, err
 }
 
 // calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.

@@ -1,8 +1,11 @@
 package partition
 
 import (
+	"slices"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // Batch is the rows of one accepted examples message, and those that the run makes of them, n together. One goroutine at a time works on a batch.
@@ -15,17 +18,21 @@ type Batch struct {
 	Rows     accumulate.Rows // classes, weights and splits
 	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
-	After    kernel.Dense    // n × k: after the stage, once its residuals are published
+	After    kernel.Dense    // n × k: after the stage, once its residuals are published; before that as Shown says
+	Shown    schemas.Digest  // the weights record that After is the score with, of a stage that is fitted in blocks; "": After is not of such a stage
 
 	// Votes are what the members before that of the stage have voted (n × k), of a plan that averages; without rows in others.
 	Votes kernel.Dense
 
 	At int // the stage that Score is before; only an update keeps it
 
-	kept    bool                 // in memory between visits, so its block may be too
-	block   kernel.Dense         // n × p
-	blockOf int                  // the stage that block is of, plus 1; 0: of none
-	aside   map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
+	columns      kernel.SparseColumns // of Sparse, if they are kept
+	chosen       kernel.Sparse        // see Choose
+	chosenInputs []int32
+	kept         bool                 // in memory between visits, so its block may be too
+	block        kernel.Dense         // n × p
+	blockOf      int                  // the stage that block is of, plus 1; 0: of none
+	aside        map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
 }
 
 // Len returns n, the number of rows.
@@ -51,13 +58,41 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 	return *shared, false
 }
 
+// Choose returns some inputs of the batch's sparse rows (n × their number), which ascend. The result stays in memory until other inputs are chosen, and the
+// values by column for good, if the batch does and the budget allows.
+func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
+	if b.chosenInputs != nil && slices.Equal(b.chosenInputs, inputs) {
+		return b.chosen
+	}
+	columns := b.columns
+	if columns.Bytes() == 0 {
+		columns = kernel.NewSparseColumns(b.Sparse)
+		if b.kept && budget.take(columns.Bytes()) {
+			b.columns = columns
+		}
+	}
+	before := sparseBytes(b.chosen)
+	columns.Choose(&b.chosen, inputs)
+	b.chosenInputs = inputs
+	chosen := b.chosen
+	if b.kept && !budget.take(sparseBytes(chosen)-before) {
+		b.chosen, b.chosenInputs = kernel.Sparse{}, nil
+		budget.give(before)
+	}
+	return chosen
+}
+
+func sparseBytes(x kernel.Sparse) int64 {
+	return 8*int64(cap(x.Starts)) + 4*int64(cap(x.Columns)+cap(x.Values))
+}
+
 // blockBytes returns what the block that is kept takes of the budget.
 func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
 	aside := 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes()
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes() + b.columns.Bytes() + sparseBytes(b.chosen)
 }
 
 // values returns how many values a row has beside its inputs: its scores before and after the stage, and its votes.

@@ -149,7 +149,7 @@ func (s *State) HasScoresAfter(stage int) bool { return s.after == stage }
 func (s *State) Advance(from, to link.Link) {
 	scratch := link.Scratch{}
 	for _, b := range s.batches() {
-		b.Score, b.After = b.After, b.Score
+		b.Score, b.After, b.Shown = b.After, b.Score, ""
 		link.Convert(b.Score, from, to, &scratch)
 	}
 	s.after = run.NoStage
