@@ -95,3 +95,19 @@ func momentsRow(sums, squares, present *float64, x, center *float32, weight floa
 		momentsRowAVX2(sums, squares, present, x, center, weight, n)
 	}
 }
+
+func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride int) {
+	if hasAVX512() {
+		mulSparseRowAVX512(dst, indices, values, w, n, k, stride)
+	} else {
+		mulSparseRowAVX2(dst, indices, values, w, n, k, stride)
+	}
+}
+
+func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
+	if hasAVX512() {
+		crossSparseRowAVX512(sum, indices, values, r, weight, n, k)
+	} else {
+		crossSparseRowAVX2(sum, indices, values, r, weight, n, k)
+	}
+}

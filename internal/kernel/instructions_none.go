@@ -17,6 +17,12 @@ func bytesToFloats(dst *float32, src *uint8, n int)                      { panic
 func standardizeRow(x, center, scale *float32, n int)                    { panic(missing) }
 func copyWindows(dst, src *float32, n, height, width, step, stride int)  { panic(missing) }
 func addRectified(above, below, z *float32, threshold float32, n, p int) { panic(missing) }
+func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride int) {
+	panic(missing)
+}
+func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
+	panic(missing)
+}
 func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)
 }

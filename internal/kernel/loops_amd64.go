@@ -52,6 +52,16 @@ func standardizeRowAVX512(x *float32, center *float32, scale *float32, n int)
 //go:noescape
 func momentsRowAVX512(sums *float64, squares *float64, present *float64, x *float32, center *float32, weight float64, n int)
 
+// mulSparseRowAVX512 adds the rows of w that n indices name, times the values of these, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
+//
+//go:noescape
+func mulSparseRowAVX512(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
+
+// crossSparseRowAVX512 adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum has k values; n, k > 0.
+//
+//go:noescape
+func crossSparseRowAVX512(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+
 // mulNarrowAVX2 computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
 //
 //go:noescape
@@ -101,3 +111,13 @@ func standardizeRowAVX2(x *float32, center *float32, scale *float32, n int)
 //
 //go:noescape
 func momentsRowAVX2(sums *float64, squares *float64, present *float64, x *float32, center *float32, weight float64, n int)
+
+// mulSparseRowAVX2 adds the rows of w that n indices name, times the values of these, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
+//
+//go:noescape
+func mulSparseRowAVX2(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
+
+// crossSparseRowAVX2 adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum has k values; n, k > 0.
+//
+//go:noescape
+func crossSparseRowAVX2(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)

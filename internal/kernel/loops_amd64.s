@@ -1387,6 +1387,98 @@ rest:
 	VZEROUPPER
 	RET
 
+// func mulSparseRowAVX512(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·mulSparseRowAVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      indices+8(FP), DX
+	MOVQ      values+16(FP), BX
+	MOVQ      w+24(FP), SI
+	MOVQ      n+32(FP), DI
+	MOVQ      k+40(FP), CX
+	MOVQ      $0x00000001, R8
+	SHLQ      CL, R8
+	DECQ      R8
+	KMOVW     R8, K1
+	MOVQ      stride+48(FP), CX
+	SHLQ      $0x02, CX
+	VMOVUPS.Z (AX), K1, Z0
+
+value:
+	MOVLQSX      (DX), R8
+	IMULQ        CX, R8
+	ADDQ         SI, R8
+	VBROADCASTSS (BX), Z1
+	VMOVUPS.Z    (R8), K1, Z2
+	VMULPS       Z1, Z2, Z2
+	VADDPS       Z2, Z0, Z0
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         DI
+	JNZ          value
+	VMOVUPS      Z0, K1, (AX)
+	VZEROUPPER
+	RET
+
+// func crossSparseRowAVX512(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·crossSparseRowAVX512(SB), NOSPLIT, $0-56
+	MOVQ         sum+0(FP), AX
+	MOVQ         indices+8(FP), DX
+	MOVQ         values+16(FP), BX
+	MOVQ         r+24(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVQ         k+48(FP), R8
+	VBROADCASTSS weight+32(FP), Y0
+	MOVQ         R8, R10
+	SHLQ         $0x03, R10
+	MOVQ         R8, R9
+	ANDQ         $0x07, R9
+	MOVQ         R9, CX
+	MOVQ         $0x00000001, R11
+	SHLQ         CL, R11
+	DECQ         R11
+	KMOVW        R11, K1
+
+value:
+	MOVLQSX      (DX), CX
+	IMULQ        R10, CX
+	ADDQ         AX, CX
+	VBROADCASTSS (BX), Y1
+	VMULPS       Y0, Y1, Y1
+	MOVQ         SI, R11
+	MOVQ         R8, R12
+	SUBQ         $0x08, R12
+	JLT          rest
+
+several:
+	VMULPS    (R11), Y1, Y2
+	VCVTPS2PD Y2, Z2
+	VADDPD    (CX), Z2, Z2
+	VMOVUPD   Z2, (CX)
+	ADDQ      $0x20, R11
+	ADDQ      $0x40, CX
+	SUBQ      $0x08, R12
+	JGE       several
+
+rest:
+	TESTQ     R9, R9
+	JZ        next
+	VMOVUPS.Z (R11), K1, Y2
+	VMULPS    Y1, Y2, Y2
+	VCVTPS2PD Y2, Z1
+	VMOVUPD.Z (CX), K1, Z2
+	VADDPD    Z2, Z1, Z2
+	VMOVUPD   Z2, K1, (CX)
+
+next:
+	ADDQ $0x04, DX
+	ADDQ $0x04, BX
+	DECQ DI
+	JNZ  value
+	VZEROUPPER
+	RET
+
 // func mulNarrowAVX2(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
 // Requires: AVX, FMA3
 TEXT ·mulNarrowAVX2(SB), NOSPLIT, $0-56
@@ -4477,5 +4569,104 @@ rest:
 	VMASKMOVPD (DI), Y2, Y0
 	VADDPD     Y0, Y5, Y0
 	VMASKMOVPD Y0, Y2, (DI)
+	VZEROUPPER
+	RET
+
+// func mulSparseRowAVX2(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
+// Requires: AVX
+TEXT ·mulSparseRowAVX2(SB), NOSPLIT, $0-56
+	MOVQ       dst+0(FP), AX
+	MOVQ       indices+8(FP), CX
+	MOVQ       values+16(FP), DX
+	MOVQ       w+24(FP), BX
+	MOVQ       n+32(FP), SI
+	MOVQ       k+40(FP), DI
+	LEAQ       selection<>+64(SB), R8
+	SHLQ       $0x02, DI
+	SUBQ       DI, R8
+	VMOVUPS    (R8), Y0
+	VMOVUPS    32(R8), Y1
+	MOVQ       stride+48(FP), DI
+	SHLQ       $0x02, DI
+	VMASKMOVPS (AX), Y0, Y2
+	VMASKMOVPS 32(AX), Y1, Y3
+
+value:
+	MOVLQSX      (CX), R8
+	IMULQ        DI, R8
+	ADDQ         BX, R8
+	VBROADCASTSS (DX), Y4
+	VMASKMOVPS   (R8), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMASKMOVPS   32(R8), Y1, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         SI
+	JNZ          value
+	VMASKMOVPS   Y2, Y0, (AX)
+	VMASKMOVPS   Y3, Y1, 32(AX)
+	VZEROUPPER
+	RET
+
+// func crossSparseRowAVX2(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+// Requires: AVX, AVX2
+TEXT ·crossSparseRowAVX2(SB), NOSPLIT, $0-56
+	MOVQ         sum+0(FP), AX
+	MOVQ         indices+8(FP), CX
+	MOVQ         values+16(FP), DX
+	MOVQ         r+24(FP), BX
+	MOVQ         n+40(FP), SI
+	MOVQ         k+48(FP), DI
+	VBROADCASTSS weight+32(FP), X0
+	MOVQ         DI, R9
+	SHLQ         $0x03, R9
+	MOVQ         DI, R8
+	ANDQ         $0x03, R8
+	LEAQ         selection<>+64(SB), R10
+	MOVQ         R8, R11
+	SHLQ         $0x02, R11
+	SUBQ         R11, R10
+	VMOVUPS      (R10), X1
+	VPMOVSXDQ    X1, Y2
+
+value:
+	MOVLQSX      (CX), R10
+	IMULQ        R9, R10
+	ADDQ         AX, R10
+	VBROADCASTSS (DX), X3
+	VMULPS       X0, X3, X3
+	MOVQ         BX, R11
+	MOVQ         DI, R12
+	SUBQ         $0x04, R12
+	JLT          rest
+
+several:
+	VMULPS    (R11), X3, X4
+	VCVTPS2PD X4, Y4
+	VADDPD    (R10), Y4, Y4
+	VMOVUPD   Y4, (R10)
+	ADDQ      $0x10, R11
+	ADDQ      $0x20, R10
+	SUBQ      $0x04, R12
+	JGE       several
+
+rest:
+	TESTQ      R8, R8
+	JZ         next
+	VMASKMOVPS (R11), X1, X4
+	VMULPS     X3, X4, X4
+	VCVTPS2PD  X4, Y3
+	VMASKMOVPD (R10), Y2, Y4
+	VADDPD     Y4, Y3, Y4
+	VMASKMOVPD Y4, Y2, (R10)
+
+next:
+	ADDQ $0x04, CX
+	ADDQ $0x04, DX
+	DECQ SI
+	JNZ  value
 	VZEROUPPER
 	RET

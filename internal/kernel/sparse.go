@@ -55,15 +55,22 @@ func (s Sparse) check(operation string, rows, width int) {
 	}
 }
 
-// MulAddSparse computes dst += x·w: x is n×p, w p×k and dst n×k.
+// MulAddSparse computes dst += x·w: x is n×p, w p×k and dst n×k. The columns of x must be below x.Cols.
 func MulAddSparse(dst Dense, x Sparse, w Dense) {
 	x.check("MulAddSparse", dst.Rows, w.Rows)
 	w.check("MulAddSparse", "w", w.Rows, dst.Cols)
+	k, vectors := dst.Cols, hasAVX2()
 	for i := range x.Rows {
 		columns, values := x.Row(i)
 		row := dst.Row(i)
-		for at, j := range columns {
-			addScaled(row, values[at], w.Row(int(j)))
+		if n := len(columns); vectors && n > 0 {
+			for from := 0; from < k; from += panel {
+				mulSparseRow(&row[from], &columns[0], &values[0], &w.Data[from], n, min(panel, k-from), k)
+			}
+		} else {
+			for at, j := range columns {
+				addScaled(row, values[at], w.Row(int(j)))
+			}
 		}
 		if x.Ones {
 			addScaled(row, 1, w.Row(x.Cols))
@@ -88,21 +95,26 @@ func addScaled(dst []float32, f float32, x []float32) {
 }
 
 // AddCrossSparse adds the cross moment xᵀ·diag(weights)·r to sum, which has p×k values, row-major: x is n×p and r n×k. A row of weight 0
-// adds nothing, whatever it holds.
+// adds nothing, whatever it holds. The columns of x must be below x.Cols.
 func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
 	k := r.Cols
 	x.check("AddCrossSparse", r.Rows, x.Width())
 	if len(sum) != x.Width()*k || len(weights) != r.Rows {
 		panic(fmt.Sprintf("kernel: AddCrossSparse: %d sums and %d weights, want %d×%d and %d", len(sum), len(weights), x.Width(), k, r.Rows))
 	}
+	vectors := hasAVX2() && k > 0
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
 		columns, values := x.Row(i)
 		row := r.Row(i)
-		for at, j := range columns {
-			addWidened(sum[int(j)*k:(int(j)+1)*k], w*values[at], row)
+		if n := len(columns); vectors && n > 0 {
+			crossSparseRow(&sum[0], &columns[0], &values[0], &row[0], w, n, k)
+		} else {
+			for at, j := range columns {
+				addWidened(sum[int(j)*k:(int(j)+1)*k], w*values[at], row)
+			}
 		}
 		if x.Ones {
 			addWidened(sum[x.Cols*k:], w, row)

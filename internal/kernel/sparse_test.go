@@ -39,7 +39,9 @@ func matrixOf(d Dense) *mat.Dense {
 }
 
 // Products with a sparse matrix are those with the same matrix and its zeros.
-func TestSparseProducts(t *testing.T) {
+func TestSparseProducts(t *testing.T) { withEachAcceleration(t, testSparseProducts) }
+
+func testSparseProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, k := range []int{1, 2, 3, 4, 7, 20} {
 		for _, ones := range []bool{false, true} {
@@ -95,6 +97,32 @@ func TestSparseProducts(t *testing.T) {
 				t.Errorf("the bounds do not bound the Gram matrix: eigenvalues of the difference are %v", eigen.Values(nil))
 			}
 		}
+	}
+}
+
+// The loops in assembly round as those in Go do, and write no value that is not theirs.
+func TestSparseProductsHaveTheSameBits(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, k := range []int{1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33} {
+		x, _ := sparseOf(r, 20, 30, true)
+		w, residuals, weights := random(x.Width(), k, 3), random(x.Rows, k, 4), random(1, x.Rows, 5).Data
+		var first []float64
+		withEachAcceleration(t, func(t *testing.T) {
+			scores, sum := random(x.Rows+1, k, 6), make([]float64, (x.Width()+1)*k)
+			MulAddSparse(scores.Slice(0, x.Rows), x, w)
+			AddCrossSparse(sum[:x.Width()*k], x, residuals, weights)
+			for _, v := range scores.Data {
+				sum = append(sum, float64(v))
+			}
+			if first == nil {
+				first = sum
+			}
+			for i, v := range sum {
+				if v != first[i] {
+					t.Fatalf("%d classes: value %d is %v, expected %v", k, i, v, first[i])
+				}
+			}
+		})
 	}
 }
 

@@ -96,15 +96,7 @@ func (w *writer) momentsRow() {
 	past := w.GP64()
 	w.MOVQ(n, past)
 	w.ANDQ(operand.U8(uint8(lanes-1)), past)
-	var m, mDouble reg.Register // of the last values, as float32 and as float64
-	if w.lanes == 16 {
-		m = w.maskOf(past, 1)[0]
-	} else {
-		single, double := w.XMM(), w.YMM()
-		w.VMOVUPS(operand.Mem{Base: w.selection(past)}, single)
-		w.VPMOVSXDQ(single, double)
-		m, mDouble = single, double
-	}
+	single, double := w.halfMask(past)
 
 	// terms returns the centred values, and what they add to each total.
 	terms := func(values, c reg.VecVirtual) (z reg.VecVirtual, terms []reg.VecVirtual) {
@@ -150,22 +142,39 @@ func (w *writer) momentsRow() {
 
 	w.Label("rest")
 	values, c = w.half(), w.half()
-	w.loadSelected(operand.Mem{Base: x}, mask{m}, 0, values)
-	w.loadSelected(operand.Mem{Base: center}, mask{m}, 0, c)
+	w.loadSelected(operand.Mem{Base: x}, single, 0, values)
+	w.loadSelected(operand.Mem{Base: center}, single, 0, c)
 	z, added = terms(values, c)
-	w.storeSelected(z, mask{m}, 0, operand.Mem{Base: x})
+	w.storeSelected(z, single, 0, operand.Mem{Base: x})
 	for i, total := range totals {
-		old, at := w.vector(), operand.Mem{Base: total}
-		if w.lanes == 16 {
-			w.VMOVUPD_Z(at, m, old)
-			w.VADDPD(old, added[i], old)
-			w.VMOVUPD(old, m, at)
-		} else {
-			w.VMASKMOVPD(at, mDouble, old)
-			w.VADDPD(old, added[i], old)
-			w.VMASKMOVPD(old, mDouble, at)
-		}
+		w.addSelected(added[i], double, operand.Mem{Base: total})
 	}
 	w.VZEROUPPER()
 	w.RET()
+}
+
+// halfMask returns masks of the first count values of a register of half as many lanes: as float32 and as float64.
+func (w *writer) halfMask(count reg.GPVirtual) (single, double mask) {
+	if w.lanes == 16 {
+		m := w.maskOf(count, 1)
+		return m, m
+	}
+	floats, doubles := w.XMM(), w.YMM()
+	w.VMOVUPS(operand.Mem{Base: w.selection(count)}, floats)
+	w.VPMOVSXDQ(floats, doubles)
+	return mask{floats}, mask{doubles}
+}
+
+// addSelected adds the selected values of float64 to those at an address, and leaves the memory of the others as it is.
+func (w *writer) addSelected(z reg.VecVirtual, m mask, at operand.Mem) {
+	old := w.vector()
+	if w.lanes == 16 {
+		w.VMOVUPD_Z(at, m[0], old)
+		w.VADDPD(old, z, old)
+		w.VMOVUPD(old, m[0], at)
+		return
+	}
+	w.VMASKMOVPD(at, m[0], old)
+	w.VADDPD(old, z, old)
+	w.VMASKMOVPD(old, m[0], at)
 }

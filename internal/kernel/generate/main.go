@@ -50,6 +50,8 @@ func generate() (map[string][]byte, error) {
 		w.bytesToFloats()
 		w.standardizeRow()
 		w.momentsRow()
+		w.mulSparseRow()
+		w.crossSparseRow()
 	}
 	file, err := context.Result()
 	if err != nil {
