@@ -19,7 +19,8 @@ type Codec interface {
 	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
 	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error)
-	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil.
+	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil. Other callers may
+	// get the same values, so nobody may change them.
 	CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error)
 	// CollectDouble is CollectSingle for float64. The caller may change the values of the record that it returns.
 	CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error)
@@ -39,29 +40,46 @@ func NewCodec(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return arrowCodec{mem, cmp.Or(chunk, schemas.MaxMessage), new(remembered)}
+	return arrowCodec{mem, cmp.Or(chunk, schemas.MaxMessage), new(recent), new(remembered)}
 }
 
 type arrowCodec struct {
-	mem   memory.Allocator
-	chunk int
-	json  *remembered
+	mem    memory.Allocator
+	chunk  int
+	recent *recent
+	json   *remembered
 }
 
 func (a arrowCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
-	return r.EncodeWithin(a.chunk, a.mem)
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		wrote(a.recent, r, messages)
+	}
+	return messages, err
 }
 
 func (a arrowCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
-	return r.EncodeWithin(a.chunk, a.mem)
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		wrote(a.recent, r, messages)
+	}
+	return messages, err
 }
 
 func (a arrowCodec) CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
-	return c.Add(m, a.mem)
+	whole, err := c.Collect(m)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	return a.recent.readSingle(whole, a.mem)
 }
 
 func (a arrowCodec) CollectDouble(c *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
-	return c.Add(m, a.mem)
+	whole, err := c.Collect(m)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	return a.recent.readDouble(whole, a.mem)
 }
 
 func (a arrowCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, f sink.Finished) ([]schemas.Message, error) {

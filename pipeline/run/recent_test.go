@@ -1,0 +1,76 @@
+package run
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// What a process has written it reads as others read it, again and again. Other bytes under the same digest are damage, to it too.
+func TestRecordsOfTheSameProcess(t *testing.T) {
+	id := schemas.Identity{Kind: schemas.KindWeights, Run: "run", Visit: 1, Parent: "parent"}
+	notes := []schemas.Header{{Key: "final", Value: "1"}}
+	values := []float32{1, float32(math.Copysign(0, -1)), 3}
+	single := &schemas.Record[float32]{Identity: id, Notes: notes, Tensors: schemas.Tensors[float32]{schemas.Vector("W", values)}}
+	double := &schemas.Record[float64]{Identity: id, Notes: notes, Tensors: schemas.Tensors[float64]{schemas.Vector("cross", []float64{1, 2, 3})}}
+	writer, reader := NewCodec(nil, 0), NewCodec(nil, 0)
+	singles, err := writer.EncodeSingle(single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubles, err := writer.EncodeDouble(double)
+	if err != nil {
+		t.Fatal(err)
+	}
+	double.Tensors[0].Data[0] = 7 // the writer uses its memory again
+	for _, codec := range []Codec{writer, reader} {
+		for range 3 {
+			s, err := codec.CollectSingle(&schemas.Collector[float32]{}, singles[0])
+			if err != nil || s.Digest() != singles[0].Digest() || !slices.Equal(s.Tensors[0].Data, values) {
+				t.Fatalf("%v, %v", s, err)
+			}
+			d, err := codec.CollectDouble(&schemas.Collector[float64]{}, doubles[0])
+			if err != nil || d.Digest() != doubles[0].Digest() {
+				t.Fatalf("%v, %v", d, err)
+			}
+			d.Tensors[0].Data[0] = 9 // a reader may
+		}
+		damaged := singles[0]
+		damaged.Value = slices.Clone(damaged.Value)
+		at := len(damaged.Value) - 1
+		for ; damaged.Value[at] != 0x40; at-- { // of the number 3
+		}
+		damaged.Value[at] = 0x41
+		if r, err := codec.CollectSingle(&schemas.Collector[float32]{}, damaged); !errors.Is(err, schemas.ErrDamaged) {
+			t.Errorf("other bytes: %v, %v", r, err)
+		}
+		renamed := singles[0]
+		renamed.Headers = slices.Clone(renamed.Headers)
+		for i, h := range renamed.Headers {
+			if h.Key == "visit" {
+				renamed.Headers[i].Value = "2"
+			}
+		}
+		if r, err := codec.CollectSingle(&schemas.Collector[float32]{}, renamed); !errors.Is(err, schemas.ErrDamaged) {
+			t.Errorf("another visit: %v, %v", r, err)
+		}
+	}
+}
+
+// The memory of recent records is bounded, by those that come after them.
+func TestRecentRecordsAreBounded(t *testing.T) {
+	var r recent
+	for i := range 10 {
+		r.add(&recentRecord{digest: schemas.Digest(rune('a' + i)), values: [][]byte{make([]byte, recentBytes/3), {1}}})
+		if r.bytes > recentBytes || len(r.records) != min(i+1, 2) {
+			t.Fatalf("%d records of %d bytes", len(r.records), r.bytes)
+		}
+	}
+	r.add(&recentRecord{digest: "large", values: [][]byte{make([]byte, recentBytes+1)}})
+	if len(r.records) != 0 || r.bytes != 0 {
+		t.Errorf("%d records of %d bytes after one that is too large", len(r.records), r.bytes)
+	}
+}
