@@ -51,35 +51,47 @@ func (s SparseColumns) Bytes() int64 {
 func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 	*dst = Sparse{Rows: s.rows, Cols: len(columns), Starts: slices.Grow(dst.Starts[:0], s.rows+1)[:s.rows+1], Columns: dst.Columns[:0], Values: dst.Values[:0]}
 	clear(dst.Starts)
+	found := s.find(columns)
 	count := 0
-	s.each(columns, func(_, from, to int) {
-		for _, i := range s.row[from:to] {
+	for _, f := range found {
+		for _, i := range s.row[s.starts[f.at]:s.starts[f.at+1]] {
 			dst.Starts[i+1]++
+			count++
 		}
-		count += to - from
-	})
+	}
 	for i := range s.rows {
 		dst.Starts[i+1] += dst.Starts[i]
 	}
 	dst.Columns, dst.Values = slices.Grow(dst.Columns, count)[:count], slices.Grow(dst.Values, count)[:count]
-	s.each(columns, func(place, from, to int) {
+	for _, f := range found {
+		from, to := s.starts[f.at], s.starts[f.at+1]
+		values := s.values[from:to]
 		for v, i := range s.row[from:to] {
 			at := dst.Starts[i] // moves on to the begin of the next row
-			dst.Columns[at], dst.Values[at] = int32(place), s.values[from+v]
+			dst.Columns[at], dst.Values[at] = f.place, values[v]
 			dst.Starts[i]++
 		}
-	})
+	}
 	copy(dst.Starts[1:], dst.Starts)
 	dst.Starts[0] = 0
 }
 
-// each calls with for each of some columns, which ascend, that has values: its place among them, and where its values begin and end.
-func (s SparseColumns) each(columns []int32, with func(place, from, to int)) {
-	next := 0
+// found is a column that has values: its place among those that are looked for, and among those of the matrix.
+type found struct{ place, at int32 }
+
+// find finds columns, which ascend. From the place of the one before, it doubles its step until it has gone too far, as that is seldom far.
+func (s SparseColumns) find(columns []int32) []found {
+	list, rest := make([]found, 0, min(len(columns), len(s.columns))), s.columns
 	for place, j := range columns {
-		at, has := slices.BinarySearch(s.columns[next:], j)
-		if next += at; has {
-			with(place, int(s.starts[next]), int(s.starts[next+1]))
+		step := 1
+		for step < len(rest) && rest[step] < j {
+			step *= 2
+		}
+		at, has := slices.BinarySearch(rest[step/2:min(step+1, len(rest))], j)
+		rest = rest[step/2+at:]
+		if has {
+			list = append(list, found{int32(place), int32(len(s.columns) - len(rest))})
 		}
 	}
+	return list
 }
