@@ -36,13 +36,11 @@ format() {
   [ -z "$files" ] || fail "not formatted by gofmt: $files"
 }
 
-vet() {
-  go vet ./...
-  go vet -tags kafka,mnist,python,page ./...
-}
+# No file is left out because of a tag of tests, so all of them are checked with these tags.
+vet() { go vet -tags kafka,mnist,python,page ./...; }
 
-# No file is left out because of a tag of tests, so all of them are checked with these tags. The tag noblas exchanges files of the kernels: a name
-# there is unused if it is so with and without it, so staticcheck merges what it finds.
+# As vet. The tag noblas exchanges files of the kernels: a name there is unused if it is so with and without it, so staticcheck merges what it
+# finds.
 lint() {
   local tags=kafka,mnist,python,page
   # shellcheck disable=SC2046 # a list of packages
