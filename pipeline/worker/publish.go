@@ -122,7 +122,10 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 		return err
 	}
 	seal := open.Seal
-	seal.From, seal.To, seal.Scores = max(open.From, 0), end, open.digester.Digest()
+	if seal.From < 0 { // without rows there are no residuals, and none that could expire
+		seal.From = end
+	}
+	seal.To, seal.Scores = end, open.digester.Digest()
 	if w.plan.Chain != nil {
 		w.stackTerms(sum, run.Visit{Stage: seal.Stage})
 	}

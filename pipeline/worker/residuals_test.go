@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -310,6 +311,24 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 			}
 			log.partitions, log.first = saved, map[topicPartition]int64{}
 		}
+	}
+}
+
+// The seal of a partition without rows is of no residuals, so it counts whatever expires.
+func TestSealOfNoResiduals(t *testing.T) {
+	plan, client := finalWeights(t)
+	w := newTestWorker(t, plan, client, 0)
+	p, log := w.partitions[0], client.Log.(*memoryLog)
+	at := topicPartition{client.Topics.Residuals, p.Partition()}
+	log.partitions[at], log.first[at] = make([]schemas.Message, 7), 3 // of other runs
+	open := &openSeal{Seal: schemas.Seal{Identity: w.identity(schemas.KindSeal, run.Visit{Stage: 1}, p), From: -1}}
+	if err := w.seal(t.Context(), p, open, &accumulate.Sum{}); err != nil {
+		t.Fatal(err)
+	}
+	reader := w.scoresBefore(2).reader(p.Partition(), 0)
+	defer reader.close()
+	if part, err := reader.next(t.Context()); err != io.EOF {
+		t.Errorf("residuals %v, %v, expected none", part, err)
 	}
 }
 
