@@ -22,8 +22,9 @@ type counted struct {
 
 const (
 	// smoothing is added to each count, so that what a class has not seen does not have the logarithm of 0. The values of NEWS20, scaled to unit
-	// length, have a mean of 0.08; there 0.003, 0.01 and 0.03 have the same error within 0.1 points.
-	smoothing = 0.01
+	// length, have a mean of 0.08. There, after a ridge regression, the mean error of six random splits is the same within 0.03 points for 0.0001 to
+	// 0.003, and larger by 0.06 for 0.01, and by 0.14 for 0.03.
+	smoothing = 0.001
 	// trials are how many weights are tried beside 0, from 2^firstTrial on, each √2 times the one before: rows may have the length 1, or be counts of
 	// thousands of words.
 	trials     = 41

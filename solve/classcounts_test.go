@@ -44,7 +44,9 @@ func naiveBayes(counts *mat.Dense) *mat.Dense {
 	p, k := counts.Dims()
 	column := func(c int) float64 { return mat.Sum(counts.ColView(c)) }
 	logs := mat.NewDense(p, k, nil)
-	logs.Apply(func(_, c int, n float64) float64 { return math.Log((n + 0.01) / (column(c) + 0.01*float64(p))) }, counts)
+	logs.Apply(func(_, c int, n float64) float64 {
+		return math.Log((n + smoothing) / (column(c) + smoothing*float64(p)))
+	}, counts)
 	means := mat.NewVecDense(p, nil)
 	means.MulVec(logs, mat.NewVecDense(k, slices.Repeat([]float64{1 / float64(k)}, k)))
 	logs.Apply(func(j, _ int, v float64) float64 { return v - means.AtVec(j) }, logs)
@@ -105,7 +107,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 			t.Errorf("weight %d is %v", i, w)
 		}
 	}
-	if got, want := float64(step.W[6]-step.W[7]), math.Log(3.01/1.01); math.Abs(got-want) > 1e-6 {
+	if got, want := float64(step.W[6]-step.W[7]), math.Log((3+smoothing)/(1+smoothing)); math.Abs(got-want) > 1e-6 {
 		t.Errorf("the first two classes differ by %v in the intercept, expected %v", got, want)
 	}
 	if step.W[0] != step.W[1] {
