@@ -1,6 +1,10 @@
 package solve
 
-import "github.com/stagewise/stagewise/schemas"
+import (
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/schemas"
+)
 
 // diagonal is L·D + λI, where D is a diagonal matrix in the place of S: the Gram matrix of a block of sparse columns would be as large as
 // the square of their number.
@@ -37,10 +41,31 @@ func (d *diagonal) Solve(g []float64, k int) []float64 {
 	return solved
 }
 
+// shorten scales the matrix so that a step from a point with the gradient g (p × k) is the longest that surely lowers a loss whose curvature is at most
+// that of above.
+func (d *diagonal) shorten(g []float64, k int, above *diagonal) {
+	slope, curvature := 0.0, 0.0
+	for j, inverse := range d.inverse {
+		if above.inverse[j] == 0 {
+			continue
+		}
+		for _, v := range g[j*k : (j+1)*k] {
+			step := inverse * v
+			slope += step * v
+			curvature += step * step / above.inverse[j]
+		}
+	}
+	if curvature > 0 {
+		floats.Scale(slope/curvature, d.inverse)
+	}
+}
+
 // openSparse computes λ and the preconditioner of a block of sparse columns, from the sums of the first visit.
 //
-// For a quadratic loss D is the diagonal of S, which is Jacobi's preconditioner of conjugate gradients: it need not bound S, as the gradients
-// give the length of a step. For another loss a step is tried at length 1, so D bounds S.
+// D is the diagonal of S, which is Jacobi's preconditioner. For a quadratic loss it need not bound S, as the gradients give the length of a step.
+// A method whose step has a fixed length has a D that bounds S in its place. For others that matrix only bounds the first step, as later ones know
+// how long steps are: it is up to |row|₁/|x| times as large, most for small values. On a sample of RCV1 (softmax, ridge 0.2), L-BFGS has J = 0.132, 0.105,
+// 0.098 after 10, 20 and 30 passes from that matrix, and 0.109, 0.098, 0.096 from D.
 //
 // A ridge that is auto is that of one row's worth: λ is the mean squared length of a row divided by the number of rows, as if one more row
 // of each direction had the target 0.
@@ -59,13 +84,27 @@ func (c *common) openSparse(sums schemas.Tensors[float64]) error {
 	if c.lambda = c.ridge(trace, c.weight); !finite(c.lambda) {
 		return &NotFiniteError{"the sum of squares of a column"}
 	}
-	metric := squares
-	if !c.link.Quadratic {
-		if metric, err = sums.Shaped(schemas.FieldBounds, c.shape.Columns); err != nil {
-			return err
-		}
-	}
 	c.sampled = true // so that conjugate gradients are made
-	c.factor, err = newDiagonal(metric, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
-	return err
+	own, err := newDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	if c.factor = own; err != nil || c.link.Quadratic {
+		return err
+	}
+	bounds, err := sums.Shaped(schemas.FieldBounds, c.shape.Columns)
+	if err != nil {
+		return err
+	}
+	above, err := newDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	if err != nil {
+		return err
+	}
+	if methodNamed(c.stage.Method).wholeGram {
+		c.factor = above
+		return nil
+	}
+	gradient, err := c.cross(sums)
+	if err != nil {
+		return err
+	}
+	own.shorten(gradient, c.shape.Classes, above)
+	return nil
 }

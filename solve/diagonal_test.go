@@ -3,8 +3,10 @@ package solve
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -182,6 +184,67 @@ func TestLastDirectionIsEnough(t *testing.T) {
 			if math.Abs(j-want[v]) > 1e-7*want[v] {
 				t.Errorf("%d directions, visit %d: the objective is %v, with all of them %v", most, v, j, want[v])
 			}
+		}
+	}
+}
+
+// The first step from a diagonal matrix lowers a quadratic loss as much as its bound says, whatever the gradient. The same step without the bound
+// is longer, and may raise it.
+func TestShortenedStepLowersJ(t *testing.T) {
+	const rows, p, k, lambda = 200, 30, 2, 0.01
+	r := rand.New(rand.NewPCG(1, 3))
+	x, squares, bounds := mat.NewDense(rows, p, nil), make([]float64, p), make([]float64, p)
+	for i := range rows {
+		length := 0.0
+		for j := range p {
+			if r.IntN(j+1) < 3 {
+				x.Set(i, j, r.Float64()) // all of one sign, so that columns are alike
+				length += x.At(i, j)
+			}
+		}
+		for j, v := range x.RawRowView(i) {
+			squares[j] += v * v
+			bounds[j] += v * length
+		}
+	}
+	gradient := make([]float64, p*k)
+	for range 10 {
+		for i := range gradient {
+			gradient[i] = r.NormFloat64() + 1
+		}
+		change := func(step []float64) float64 { // of |x d|²/2n + λ/2 |d|² − ⟨gradient, d⟩
+			var scores mat.Dense
+			scores.Mul(x, mat.NewDense(p, k, step))
+			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
+		}
+		own, err := newDiagonal(squares, p, rows, lambda, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		above, err := newDiagonal(bounds, p, rows, lambda, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole := change(own.Solve(gradient, k)); whole < 0 {
+			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
+		}
+		own.shorten(gradient, k, above)
+		step := own.Solve(gradient, k)
+		if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
+			t.Errorf("the step changes J by %v, expected %v at most", got, want)
+		}
+	}
+}
+
+// The step of a fixed length needs a matrix that bounds S on sparse rows too: J falls in every pass.
+func TestSparsePaperStepIsBounded(t *testing.T) {
+	pr := sparseProblem(4, 300, 12, 3)
+	stage := Defaults()
+	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Softmax, MethodPaper, 20, 0.01
+	_, passes, _ := fitSparse(t, pr, stage)
+	for _, e := range passes {
+		if !e.Accepted {
+			t.Errorf("pass %d raised J to %v", e.Number, e.Objective)
 		}
 	}
 }
