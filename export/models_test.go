@@ -180,7 +180,7 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 		f.Size, f.BandwidthScale, f.Degree = 65, 2, 4
 		all = append(all, f)
 		if kind == stages.Patches {
-			f.Size, f.Patch, f.Filters, f.Grid, f.Mirror = 0, 3, 4, 2, true
+			f.Size, f.Patch, f.Filters, f.Grid, f.Overlap, f.Root, f.Mirror = 0, 3, 4, 2, 1, true, true
 			all[len(all)-1] = f
 		}
 		if kind == stages.PatchPolynomial {

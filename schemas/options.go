@@ -49,6 +49,8 @@ type Features struct {
 	Patch    int     `json:"patch,omitempty"`    // patches: height and width of a patch, in pixels
 	Filters  int     `json:"filters,omitempty"`  // number of filters
 	Grid     int     `json:"grid,omitempty"`     // responses are summed over grid × grid cells
+	Overlap  int     `json:"overlap,omitempty"`  // positions by which a cell reaches into those beside it
+	Root     bool    `json:"root,omitempty"`     // takes the square root of 1 + each sum
 	Rectify  float64 `json:"rectify,omitempty"`  // threshold α of a response z: max(z − α, 0) and max(−z − α, 0)
 	Whiten   float64 `json:"whiten,omitempty"`   // added to the variances of patches before they are whitened
 	Contrast float64 `json:"contrast,omitempty"` // added to the variance of a patch, as part of the mean variance

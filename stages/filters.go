@@ -56,7 +56,7 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 	total := 0.0
 	for i := range n {
 		row := l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows))
-		y, x := draws.Below(3*uint64(i)+1, len(b.down)), draws.Below(3*uint64(i)+2, len(b.across))
+		y, x := draws.Below(3*uint64(i)+1, b.down.positions()), draws.Below(3*uint64(i)+2, b.across.positions())
 		b.patchOfInputs(sample.Row(i), row, y, x)
 		variances[i] = variance(sample.Row(i))
 		total += variances[i]

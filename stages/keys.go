@@ -24,6 +24,8 @@ func Keys() []schemas.Key {
 		{Name: "patch", Meaning: meaning("patch")},
 		{Name: "filters", Meaning: meaning("filters")},
 		{Name: "grid", Meaning: meaning("grid")},
+		{Name: "overlap", Meaning: meaning("overlap")},
+		{Name: "root", Meaning: meaning("root")},
 		{Name: "rectify", Meaning: meaning("rectify")},
 		{Name: "whiten", Meaning: meaning("whiten")},
 		{Name: "contrast", Meaning: meaning("contrast")},

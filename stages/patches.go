@@ -14,7 +14,7 @@ import (
 // Patches is the kind of pooled responses of images to filters (Coates, Ng and Lee 2011). A patch is patch × patch pixels with all
 // channels. It loses its mean, is divided by its deviation, whitened, and scaled to length √q, q its number of values. Its response
 // z to a filter of length 1 is an inner product, and gives max(0, z − rectify) and max(0, −z − rectify). Each is summed over the cells
-// of a grid × grid partition of the positions. The sums are centred and scaled by their moments in the survey's sample.
+// of a grid × grid partition of the positions, which may reach into each other. The sums, or the square roots of 1 + them, are centred and scaled by their moments in the survey's sample.
 const Patches = "patches"
 
 // Purposes of the draws of patches.
@@ -79,6 +79,16 @@ func patches() kind {
 				want: fmt.Sprintf("a whole number ≥ 1, so that 2 · filters · grid² is at most %d", maxSize),
 			},
 			whole("grid", "the responses are summed over grid × grid cells; 4 if not given", maxGrid, func(f schemas.Features) int { return f.Grid }),
+			{
+				Key:   schemas.Key{Name: "overlap", Meaning: "positions by which a cell reaches into those beside it, from 0 to 32; 0 if not given"},
+				value: func(f schemas.Features) any { return f.Overlap },
+				valid: func(f schemas.Features) bool { return f.Overlap >= 0 && f.Overlap <= maxPatch },
+				want:  fmt.Sprintf("a whole number from 0 to %d", maxPatch),
+			},
+			{
+				Key:   schemas.Key{Name: "root", Meaning: "takes the square root of 1 + each sum, so that few responses of a cell count for more, and many for less"},
+				value: func(f schemas.Features) any { return f.Root },
+			},
 			number("rectify", "what is taken from the absolute value of a response, which then is at least 0; 0.5 if not given", "a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
 			number("whiten", "what is added to the variances of patches before they are whitened; small: fine detail counts more; 0.3 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
 			number("contrast", "what is added to the variance of a patch before it is divided by its deviation, as part of the mean variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Contrast }, positive),
@@ -127,8 +137,8 @@ type filterBank struct {
 	center   []float32 // what the preparation took from pixels
 	divided  []float32 // what it divided them by then; 0 for a constant one
 
-	across, down   []int // the cell of each position, from the left and from the top
-	values         int   // q, of a patch
+	across, down   axis // from the left and from the top
+	values         int  // q, of a patch
 	whitening      []float32
 	centred        kernel.Dense // whitening that also takes the mean of a patch from it
 	offset         []float32    // the whitened mean of patches
@@ -166,19 +176,8 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 		return nil, fmt.Errorf("patches of %d × %[1]d pixels have %d × %d positions in images of %d × %d, fewer than the %d × %[6]d cells of the grid: choose a smaller patch or grid",
 			f.Patch, max(rows, 0), max(cols, 0), image.Height(), image.Width(), f.Grid)
 	}
-	b.down, b.across = cells(rows, f.Grid), cells(cols, f.Grid)
+	b.down, b.across = newAxis(rows, f.Grid, f.Overlap), newAxis(cols, f.Grid, f.Overlap)
 	return b, nil
-}
-
-// cells returns the cell of each of n positions, if cells are as equal as can be.
-func cells(n, grid int) []int {
-	cell := make([]int, n)
-	for c := range grid {
-		for i := int(math.RoundToEven(float64(n*c) / float64(grid))); i < n; i++ {
-			cell[i] = c
-		}
-	}
-	return cell
 }
 
 // whitenBy sets the whitening, whose columns then also take the mean of a patch from it.
@@ -207,12 +206,14 @@ func (b *filterBank) filterBy(filters kernel.Dense) {
 		}
 		b.tiles = append(b.tiles, filterTile{from, part})
 	}
-	b.sumOfThreshold = make([]float32, b.features.Grid*b.features.Grid)
-	for _, y := range b.down {
-		for _, x := range b.across {
-			b.sumOfThreshold[y*b.features.Grid+x] += float32(b.features.Rectify)
+	segments := make([]float32, b.down.segments()*b.across.segments())
+	for _, y := range b.down.segment {
+		for _, x := range b.across.segment {
+			segments[y*b.across.segments()+x] += float32(b.features.Rectify)
 		}
 	}
+	b.sumOfThreshold = make([]float32, b.features.Grid*b.features.Grid)
+	b.sumCells(b.sumOfThreshold, segments)
 	if b.features.Mirror {
 		for c := range b.sumOfThreshold {
 			b.sumOfThreshold[c] *= 2
@@ -222,7 +223,7 @@ func (b *filterBank) filterBy(filters kernel.Dense) {
 
 // rowsOfTile returns how many rows of positions are multiplied at once.
 func (b *filterBank) rowsOfTile() int {
-	return min((rowsPerTile+len(b.across)-1)/len(b.across), len(b.down))
+	return min((rowsPerTile+b.across.positions()-1)/b.across.positions(), b.down.positions())
 }
 
 // moments are the mean and the reciprocal deviation of patches at the positions of an image, by sums over rectangles of pixels: they
@@ -301,9 +302,10 @@ func (b *filterBank) mirror(pixels []float32) {
 // pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only those of one tile of positions
 // and filters are in memory at a time.
 func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
-	q, tile := b.values, b.rowsOfTile()*len(b.across)
+	q, tile := b.values, b.rowsOfTile()*b.across.positions()
 	widest := min(b.filters.Cols, filtersPerTile)
-	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1))
+	columns, segments := patchColumns(b.features), b.down.segments()*b.across.segments()*2*b.features.Filters
+	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1)+segments)
 	free := scratch.Data
 	take := func(n int) []float32 {
 		part := free[:n:n]
@@ -311,20 +313,18 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 		return part
 	}
 	pixels, raw, white, factors := take(b.image.Size()), take(tile*q), take(tile*q), take(tile)
-	responses := take(tile * widest)
+	responses, pooled := take(tile*widest), take(segments)
 	var sums moments
-	columns := patchColumns(b.features)
 	for i := range inputs.Rows {
-		out := dst.Row(i)[:columns]
-		clear(out)
+		clear(pooled)
 		b.pixels(pixels, inputs.Row(i))
 		for range b.sides() {
 			sums.measure(pixels, b.image)
-			for top := 0; top < len(b.down); top += b.rowsOfTile() {
-				bottom, n := min(top+b.rowsOfTile(), len(b.down)), 0
+			for top := 0; top < b.down.positions(); top += b.rowsOfTile() {
+				bottom, n := min(top+b.rowsOfTile(), b.down.positions()), 0
 				for y := top; y < bottom; y++ {
-					b.windows(kernel.Dense{Rows: len(b.across), Cols: q, Data: raw[n*q : (n+len(b.across))*q]}, pixels, y)
-					for x := range b.across {
+					b.windows(kernel.Dense{Rows: b.across.positions(), Cols: q, Data: raw[n*q : (n+b.across.positions())*q]}, pixels, y)
+					for x := range b.across.positions() {
 						factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, b.features.Patch, q)+b.contrast))
 						n++
 					}
@@ -333,12 +333,36 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 				blas.Mul(whitened, kernel.Dense{Rows: n, Cols: q, Data: raw[:n*q]}, b.centred, false)
 				kernel.ScaleRows(whitened, factors[:n], b.offset, float32(math.Sqrt(float64(q))))
 				for _, t := range b.tiles {
-					b.addResponses(blas, out, whitened, t, top, responses)
+					b.addResponses(blas, pooled, whitened, t, top, responses)
 				}
 			}
 			b.mirror(pixels)
 		}
+		out := dst.Row(i)[:columns]
+		b.sumCells(out, pooled)
 		b.takeThresholds(out)
+		if b.features.Root {
+			for j, v := range out {
+				out[j] = float32(math.Sqrt(float64(1 + v))) // one instruction, which rounds once
+			}
+		}
+	}
+}
+
+// sumCells adds up the sums of the segments of each cell. A sum is any number of values, the same of segments and cells.
+func (b *filterBank) sumCells(cells, segments []float32) {
+	grid, across := b.features.Grid, b.across.segments()
+	n := len(cells) / (grid * grid)
+	for y, down := range b.down.cells {
+		for x, right := range b.across.cells {
+			cell := kernel.Dense{Rows: 1, Cols: n, Data: cells[(y*grid+x)*n : (y*grid+x+1)*n]}
+			clear(cell.Data)
+			for i := down[0]; i < down[1]; i++ {
+				for j := right[0]; j < right[1]; j++ {
+					kernel.AddRow(cell, segments[(i*across+j)*n:(i*across+j+1)*n])
+				}
+			}
+		}
 	}
 }
 
@@ -350,20 +374,20 @@ func (b *filterBank) sides() int {
 	return 1
 }
 
-// addResponses adds the rectified responses of whitened patches, of the rows of positions from top on, to some filters. Their responses,
+// addResponses adds the rectified responses of whitened patches, of the rows of positions from top on, to some filters, to the sums of segments. Their responses,
 // which nobody needs, are in scratch.
-func (b *filterBank) addResponses(blas *kernel.BLAS, out []float32, whitened kernel.Dense, t filterTile, top int, scratch []float32) {
+func (b *filterBank) addResponses(blas *kernel.BLAS, segments []float32, whitened kernel.Dense, t filterTile, top int, scratch []float32) {
 	z := kernel.Dense{Rows: whitened.Rows, Cols: t.filters.Cols, Data: scratch[:whitened.Rows*t.filters.Cols]}
 	blas.Mul(z, whitened, t.filters, false)
-	f, cols := b.features.Filters, len(b.across)
+	f, cols := b.features.Filters, b.across.positions()
 	for y := range z.Rows / cols {
 		for x := 0; x < cols; {
 			end := x + 1
-			for end < cols && b.across[end] == b.across[x] {
+			for end < cols && b.across.segment[end] == b.across.segment[x] {
 				end++
 			}
-			above := (b.down[top+y]*b.features.Grid + b.across[x]) * 2 * f
-			kernel.AddRectified(out[above+t.from:above+t.from+z.Cols], out[above+f+t.from:above+f+t.from+z.Cols],
+			above := (b.down.segment[top+y]*b.across.segments() + b.across.segment[x]) * 2 * f
+			kernel.AddRectified(segments[above+t.from:above+t.from+z.Cols], segments[above+f+t.from:above+f+t.from+z.Cols],
 				z.Slice(y*cols+x, y*cols+end), float32(b.features.Rectify))
 			x = end
 		}
@@ -427,13 +451,16 @@ func (b *filterBank) node(g *onnx.Graph, x onnx.Value) onnx.Value {
 	if b.features.Mirror {
 		features = g.Node("Add", features, b.nodeOf(g, pixels, true))
 	}
+	if b.features.Root {
+		features = g.Node("Sqrt", g.Node("Add", features, g.Number(1)))
+	}
 	return g.Node("Mul", g.Node("Sub", features, g.Row(b.mean)), g.Row(b.factor))
 }
 
 // nodeOf adds the sums of rectified responses of an image, or of its mirror image, to a graph.
 func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onnx.Value {
 	q, f, grid := b.values, b.features.Filters, b.features.Grid
-	positions := len(b.down) * len(b.across)
+	positions := b.down.positions() * b.across.positions()
 	number := make([]float32, b.image.Size()) // the place of each pixel
 	for j := range number {
 		number[j] = float32(j)
@@ -443,9 +470,13 @@ func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onn
 	}
 	places, pooling := make([]int64, 0, positions*q), make([]float32, grid*grid*positions)
 	patch := make([]float32, q)
-	for y, down := range b.down {
-		for x, across := range b.across {
-			pooling[(down*grid+across)*positions+y*len(b.across)+x] = 1
+	for y := range b.down.positions() {
+		for x := range b.across.positions() {
+			for cell := range grid * grid {
+				if b.down.within(y, cell/grid) && b.across.within(x, cell%grid) {
+					pooling[cell*positions+y*b.across.positions()+x] = 1
+				}
+			}
 			b.patch(patch, number, y, x)
 			for _, place := range patch {
 				places = append(places, int64(place))

@@ -71,12 +71,9 @@ func responses(f schemas.Features, p *Preparation, stage int, x []float32) []flo
 		}
 		return float64(x[j])/float64(p.Scale[j]) + float64(p.Center[j])
 	}
-	cell := func(position, positions int) int {
-		for c := f.Grid - 1; ; c-- {
-			if position >= int(math.RoundToEven(float64(positions*c)/float64(f.Grid))) {
-				return c
-			}
-		}
+	within := func(position, positions, cell int) bool {
+		edge := func(c int) int { return int(math.RoundToEven(float64(positions*c) / float64(f.Grid))) }
+		return position >= edge(cell)-f.Overlap && position < edge(cell+1)+f.Overlap
 	}
 	for _, mirrored := range []bool{false, true} {
 		if mirrored && !f.Mirror {
@@ -106,19 +103,25 @@ func responses(f schemas.Features, p *Preparation, stage int, x []float32) []flo
 					r[j] -= float64(offset[j])
 					length += r[j] * r[j]
 				}
-				at := (cell(y, height-f.Patch+1)*f.Grid + cell(x0, width-f.Patch+1)) * 2 * n
 				for i := range n {
 					z := 0.0
 					for j := range r {
 						z += r[j] * math.Sqrt(float64(q)/length) * float64(filters[j*n+i])
 					}
-					v[at+i] += max(z-f.Rectify, 0)
-					v[at+n+i] += max(-z-f.Rectify, 0)
+					for cell := range f.Grid * f.Grid {
+						if within(y, height-f.Patch+1, cell/f.Grid) && within(x0, width-f.Patch+1, cell%f.Grid) {
+							v[cell*2*n+i] += max(z-f.Rectify, 0)
+							v[cell*2*n+n+i] += max(-z-f.Rectify, 0)
+						}
+					}
 				}
 			}
 		}
 	}
 	for j := range v {
+		if f.Root {
+			v[j] = math.Sqrt(1 + v[j])
+		}
 		v[j] = (v[j] - float64(mean[j])) * float64(factor[j])
 	}
 	return v
@@ -130,15 +133,19 @@ func TestPatches(t *testing.T) {
 	for _, c := range []struct {
 		image   schemas.Image
 		filters int
+		overlap int
+		root    bool
 		mirror  bool
 		source  string
 	}{
-		{schemas.Image{9, 8, 1}, 5, false, SourceData},
-		{schemas.Image{7, 10, 3}, 7, true, SourceGaussian},
-		{schemas.Image{8, 8, 1}, 6, true, SourceKMeans},
-		{schemas.Image{30, 30, 1}, filtersPerTile + 1, false, SourceData},
+		{schemas.Image{9, 8, 1}, 5, 0, false, false, SourceData},
+		{schemas.Image{7, 10, 3}, 7, 1, true, true, SourceGaussian},
+		{schemas.Image{8, 8, 1}, 6, 0, true, true, SourceKMeans},
+		{schemas.Image{30, 30, 1}, filtersPerTile + 1, 5, true, false, SourceData},
+		{schemas.Image{6, 9, 1}, 3, 32, false, false, SourceData}, // each cell has all positions
 	} {
 		f, stage := smallPatches(c.filters, c.mirror, c.source), 2
+		f.Overlap, f.Root = c.overlap, c.root
 		p, x := photographs(12, c.image)
 		p.learnt = learn(t, f, stage, p, x)
 		block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
@@ -241,7 +248,7 @@ func TestPatchesNeedImages(t *testing.T) {
 	}
 	for key, change := range map[string]func(*schemas.Features){
 		"patch": func(f *schemas.Features) { f.Patch = 0 }, "filters": func(f *schemas.Features) { f.Filters = 20_000 },
-		"grid": func(f *schemas.Features) { f.Grid = -1 }, "rectify": func(f *schemas.Features) { f.Rectify = math.NaN() },
+		"grid": func(f *schemas.Features) { f.Grid = -1 }, "overlap": func(f *schemas.Features) { f.Overlap = 33 }, "rectify": func(f *schemas.Features) { f.Rectify = math.NaN() },
 		"whiten": func(f *schemas.Features) { f.Whiten = 0 }, "contrast": func(f *schemas.Features) { f.Contrast = math.Inf(1) },
 		"source": func(f *schemas.Features) { f.Source = "noise" },
 	} {
@@ -267,10 +274,11 @@ func BenchmarkPatches(b *testing.B) {
 		patch   int
 		filters int
 		grid    int
-	}{{"digits", schemas.Image{28, 28, 1}, 9, 128, 4}, {"colours", schemas.Image{32, 32, 3}, 6, 256, 3}} {
+		overlap int
+	}{{"digits", schemas.Image{28, 28, 1}, 9, 128, 4, 0}, {"overlap", schemas.Image{28, 28, 1}, 9, 128, 4, 2}, {"colours", schemas.Image{32, 32, 3}, 6, 256, 3, 0}} {
 		p, x := photographs(16, c.image)
 		f := DefaultsOf(Patches)
-		f.Patch, f.Filters, f.Grid = c.patch, c.filters, c.grid
+		f.Patch, f.Filters, f.Grid, f.Overlap, f.Root = c.patch, c.filters, c.grid, c.overlap, c.overlap > 0
 		if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
 			b.Fatal(err)
 		}
@@ -278,17 +286,17 @@ func BenchmarkPatches(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		positions, q := len(bank.down)*len(bank.across), bank.values
+		positions, q := bank.down.positions()*bank.across.positions(), bank.values
 		raw, white := normals(positions, q, 1), kernel.NewDense(positions, q)
-		z, out := kernel.NewDense(positions, c.filters), make([]float32, patchColumns(f))
+		z, out := kernel.NewDense(positions, c.filters), make([]float32, bank.down.segments()*bank.across.segments()*2*c.filters)
 		var block, scratch kernel.Dense
 		block.Reshape(x.Rows, patchColumns(f))
 		multiply := func() { blas.Mul(z, white, bank.filters, false) }
 		b.Run(c.name+"/filters", func(b *testing.B) {
 			race(b, 2*positions*q*c.filters, func() {
 				step := bank.rowsOfTile()
-				for top := 0; top < len(bank.down); top += step {
-					part := white.Slice(top*len(bank.across), min(top+step, len(bank.down))*len(bank.across))
+				for top := 0; top < bank.down.positions(); top += step {
+					part := white.Slice(top*bank.across.positions(), min(top+step, bank.down.positions())*bank.across.positions())
 					for _, t := range bank.tiles {
 						bank.addResponses(blas, out, part, t, top, z.Data)
 					}
