@@ -24,9 +24,9 @@ func limitGarbage() {
 		return
 	}
 	afterCollection(func() {
-		live := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
-		runtimemetrics.Read(live)
-		if percent := garbagePercent(live[0].Value.Uint64()); percent != int(live[1].Value.Uint64()) {
+		measured := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
+		runtimemetrics.Read(measured)
+		if percent := garbagePercent(measured[0].Value.Uint64()); percent != int(measured[1].Value.Uint64()) {
 			debug.SetGCPercent(percent)
 		}
 	})

@@ -70,22 +70,12 @@ func (l *logs) Record(e event.Event) {
 		if e.Member > 0 {
 			attributes = append(attributes, "member", e.Member)
 		}
-		if e.HoldoutError != nil && e.HoldoutLoss != nil {
-			attributes = append(attributes, "holdout_error", *e.HoldoutError, "holdout_loss", *e.HoldoutLoss)
-		}
-		if e.TestError != nil && e.TestLoss != nil {
-			attributes = append(attributes, "test_error", *e.TestError, "test_loss", *e.TestLoss)
-		}
-		l.Info("stage ended", attributes...)
+		attributes = appendMeasured(attributes, "holdout", e.HoldoutError, e.HoldoutLoss)
+		l.Info("stage ended", appendMeasured(attributes, "test", e.TestError, e.TestLoss)...)
 		if a := e.Average; a != nil {
 			attributes := []any{"members", a.Members, "train_error", a.TrainError, "train_loss", a.TrainLoss}
-			if a.HoldoutError != nil && a.HoldoutLoss != nil {
-				attributes = append(attributes, "holdout_error", *a.HoldoutError, "holdout_loss", *a.HoldoutLoss)
-			}
-			if a.TestError != nil && a.TestLoss != nil {
-				attributes = append(attributes, "test_error", *a.TestError, "test_loss", *a.TestLoss)
-			}
-			l.Info("members averaged", attributes...)
+			attributes = appendMeasured(attributes, "holdout", a.HoldoutError, a.HoldoutLoss)
+			l.Info("members averaged", appendMeasured(attributes, "test", a.TestError, a.TestLoss)...)
 		}
 	case event.Followed:
 		level := slog.LevelInfo
@@ -171,4 +161,12 @@ func levelOf(state string) slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelError
+}
+
+// appendMeasured appends the error and the loss of a split's rows, if there are any.
+func appendMeasured(attributes []any, split string, wrong, loss *float64) []any {
+	if wrong == nil || loss == nil {
+		return attributes
+	}
+	return append(attributes, split+"_error", *wrong, split+"_loss", *loss)
 }

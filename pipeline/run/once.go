@@ -11,6 +11,9 @@ import (
 // take fifty times its length.
 const rememberedBytes = 512 << 10
 
+// rememberedMessage bounds what one message takes of these.
+const rememberedMessage = rememberedBytes / 8
+
 // remembered has what messages decoded to, by their keys. Roles read the ledger several times a run, and each time the plans and the ends since it was
 // written: of a chain of short updates, to decode them again took a fifth of the processor time. The zero value is empty. It is safe for concurrent use.
 type remembered struct {
@@ -42,7 +45,7 @@ func (r *remembered) find(m schemas.Message) (any, bool) {
 // remember adds what a message decoded to, unless it is too long. When there are too many, those are forgotten that nobody has asked for since the
 // last time.
 func (r *remembered) remember(m schemas.Message, value any) {
-	if len(m.Value) > rememberedBytes/8 {
+	if len(m.Value) > rememberedMessage {
 		return
 	}
 	r.mutex.Lock()

@@ -39,17 +39,17 @@ func TestCodecDecodesJSONOnce(t *testing.T) {
 	if !once(other) {
 		t.Error("another kind of the same key was not decoded")
 	}
-	long := message("long", strings.Repeat("x", rememberedBytes/8+1))
+	long := message("long", strings.Repeat("x", rememberedMessage+1))
 	if once(long); !once(long) {
 		t.Error("a message that is too long was remembered")
 	}
 	once(a)
 	for i := range 64 { // eight times as much as is kept
-		if once(message(fmt.Sprint(i), strings.Repeat("x", rememberedBytes/8))); once(a) {
+		if once(message(fmt.Sprint(i), strings.Repeat("x", rememberedMessage))); once(a) {
 			t.Fatalf("a message that is asked for again and again was forgotten after %d others", i)
 		}
 	}
-	if !once(message("0", strings.Repeat("x", rememberedBytes/8))) {
+	if !once(message("0", strings.Repeat("x", rememberedMessage))) {
 		t.Error("the oldest message was not forgotten")
 	}
 	failing := errors.New("damaged")
