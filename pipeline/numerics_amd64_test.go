@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Runs that use all of the numeric code, computed in Go without a BLAS and without vector instructions, have the same weights in
@@ -16,7 +17,7 @@ import (
 // processes of earlier versions away from the runs of this one, and put the new digests and the new revision here. Other architectures
 // round differently, because Go may fuse a product and a sum there.
 func TestNumericsRevision(t *testing.T) {
-	const revision = 4
+	const revision = 5
 	if numericsRevision != revision {
 		t.Errorf("the digests are those of revision %d, the program has %d", revision, numericsRevision)
 	}
@@ -41,6 +42,9 @@ func TestNumericsRevision(t *testing.T) {
 	sampled.GramRows = "300"
 	paper, accelerate := rffStage(link.Softmax, 33, 4), rffStage(link.Softmax, 33, 4)
 	paper.Method, accelerate.Method = "paper", "accelerated"
+	patches := rffStage(link.Softmax, 0, 3)
+	patches.Features = stages.DefaultsOf(stages.Patches)
+	patches.Features.Patch, patches.Features.Filters, patches.Features.Grid, patches.Features.Mirror = 2, 17, 2, true
 	for name, test := range map[string]struct {
 		prepare schemas.Prepare
 		stages  []schemas.Stage
@@ -50,12 +54,20 @@ func TestNumericsRevision(t *testing.T) {
 		"calibrated":  {schemas.Prepare{Scale: "standard"}, []schemas.Stage{rffStage(link.Calibrated, 63, 3), rffStage(link.Softmax, 17, 3)}, "3a753fe949b68eee387d4ab49f3941a5f4154c8bdcdbcb22f67b9644450ebec3"},
 		"kinds":       {schemas.Prepare{Scale: "none"}, []schemas.Stage{kind("sorf", rffStage(link.Softmax, 64, 3)), kind("logits", rffStage(link.Softmax, 33, 3)), kind("polynomial", rffStage(link.Softmax, 33, 3)), kind("columns", rffStage(link.Softmax, 0, 3))}, "b4fa5991feb96d4ddc9b9141b9fff6ee37344e234c58f4f8dcbcdce370f15509"},
 		"gram sample": {schemas.Prepare{Scale: "none"}, []schemas.Stage{sampled, scores}, "7fdcdd245845eeea22fe4ffb1109fc0a4d49b0c177b6e307d6e21bfb8c8831ce"},
+		"patches":     {schemas.Prepare{Scale: "none"}, []schemas.Stage{patches}, "3893be2371bb24694fdb9e3c7a715ce688120e8dac6b23d03f461115b75671c7"},
 		"methods":     {schemas.Prepare{Scale: "none"}, []schemas.Stage{paper, accelerate}, "38055fda027a8aa729130e8c4e33b58d0370c75ebd5f4e23588e82c4e1b6c653"},
 	} {
 		for i := range test.stages {
 			test.stages[i].Ridge = 1e-4 // a choice of the ridge would hide other changes
 		}
-		job := newJob(t, rings(1200, 5, 3, 1), table{}, test.stages...)
+		features := 5
+		if name == "patches" {
+			features = 16
+		}
+		job := newJob(t, rings(1200, features, 3, 1), table{}, test.stages...)
+		if name == "patches" {
+			job.Examples.Image = []string{"4", "4", "1"}
+		}
 		job.Prepare = test.prepare
 		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, TrainOptions{}, &eventRecorder{})
 		if err != nil {

@@ -25,12 +25,21 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 	sample, contrast := b.sample(l, stage)
 	q := b.values
 	mean, covariance := covarianceOf(l.BLAS, sample)
+	places := placesOfMirrored(f.Patch, b.image.Channels())
+	if f.Mirror { // as if the sample also had each patch mirrored
+		asMirrored(mean, places)
+		asMirrored(covariance, placesOfProducts(places))
+	}
 	whitening, err := l.Whiten(covariance, q, f.Whiten)
 	if err != nil {
 		return nil, err
 	}
 	offset := kernel.NewDense(1, q)
 	l.BLAS.Mul(offset, kernel.Dense{Rows: 1, Cols: q, Data: mean}, kernel.Dense{Rows: q, Cols: q, Data: whitening}, false)
+	if f.Mirror { // but for rounding they are
+		asMirrored(whitening, placesOfProducts(places))
+		asMirrored(offset.Data, places)
+	}
 	b.whitenBy(whitening, offset.Data, contrast)
 	filters := b.choose(l, stage, sample)
 	b.filterBy(filters)
@@ -103,7 +112,7 @@ func variance(values []float32) float64 {
 // rowsPerSum is how many patches are multiplied at once: sums of so few float32 products are exact enough.
 const rowsPerSum = 1000
 
-// covarianceOf returns the mean of patches, and their covariance (q × q, its lower triangle).
+// covarianceOf returns the mean of patches, and their covariance (q × q).
 func covarianceOf(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance []float64) {
 	q := x.Cols
 	sums, products := make([]float64, q), kernel.NewDense(q, q)
@@ -128,6 +137,7 @@ func covarianceOf(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance
 		mean[i] = float32(sums[i] / n)
 		for j := range i + 1 {
 			covariance[i*q+j] = covariance[i*q+j]/n - sums[i]/n*sums[j]/n
+			covariance[j*q+i] = covariance[i*q+j]
 		}
 	}
 	return mean, covariance

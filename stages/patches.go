@@ -29,10 +29,6 @@ const (
 	maxFilters = maxSize / 2
 	maxPatch   = 32
 	maxGrid    = 32
-	// rowsPerTile is about how many patches are multiplied at once, and filtersPerTile by how many filters: their responses stay in the
-	// cache until they are pooled.
-	rowsPerTile    = 128
-	filtersPerTile = 256
 	// roundsOfMeans is how often k-means assigns all patches. Coates and Ng (2012) find ten enough.
 	roundsOfMeans = 10
 	// rareResponse bounds how much a response is scaled up that hardly ever differs from its mean: a deviation counts as at least this part
@@ -138,21 +134,22 @@ type filterBank struct {
 	divided  []float32 // what it divided them by then; 0 for a constant one
 
 	across, down   axis // from the left and from the top
-	values         int  // q, of a patch
+	tiles          []tile
+	values         int // q, of a patch
 	whitening      []float32
-	centred        kernel.Dense // whitening that also takes the mean of a patch from it
 	offset         []float32    // the whitened mean of patches
 	filters        kernel.Dense // q × f
-	tiles          []filterTile // of the filters
 	contrast       float64      // added to the variance of a patch
 	mean, factor   []float32
 	sumOfThreshold []float32 // of each cell: positions · rectify
-}
 
-// A filterTile is some of the filters.
-type filterTile struct {
-	from    int // the first one
-	filters kernel.Dense
+	// What multiplies patches: the first even values of a whitened patch, and of a filter, are sums, and the others differences
+	// of values that change places. If mirrored patches are pooled by themselves, or not at all, the values are those of the patch.
+	places    []int // see placesOfMirrored
+	even      int
+	centred   kernel.Directions // the whitening, which also takes the mean of a patch from it
+	shift     []float32         // the offset
+	responses kernel.Filters
 }
 
 // newFilterBank returns a bank without filters. The error says why there are no such patches of the images.
@@ -177,35 +174,47 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 			f.Patch, max(rows, 0), max(cols, 0), image.Height(), image.Width(), f.Grid)
 	}
 	b.down, b.across = newAxis(rows, f.Grid, f.Overlap), newAxis(cols, f.Grid, f.Overlap)
+	b.tiles, b.places = tilesOf(b.down, b.across), placesOfMirrored(f.Patch, image.Channels())
 	return b, nil
 }
 
-// whitenBy sets the whitening, whose columns then also take the mean of a patch from it.
+// whitenBy sets the whitening. That of a version may be of patches without their mirror images: then mirrored images are pooled by themselves.
 func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 	q := b.values
-	b.whitening, b.offset, b.contrast, b.centred = whitening, offset, contrast, kernel.NewDense(q, q)
+	b.whitening, b.offset, b.contrast, b.shift, b.even = whitening, offset, contrast, slices.Clone(offset), q
+	if b.features.Mirror && isAsMirrored(whitening, placesOfProducts(b.places)) && isAsMirrored(offset, b.places) {
+		b.even = evenValues(b.places)
+		sumsAndDifferences(b.shift, b.places)
+	}
+	centred := kernel.NewDense(q, q)
 	for j := range q {
 		sum := 0.0
 		for i := range q {
 			sum += float64(whitening[i*q+j])
 		}
 		for i := range q {
-			b.centred.Data[i*q+j] = float32(float64(whitening[i*q+j]) - sum/float64(q))
+			centred.Data[i*q+j] = float32(float64(whitening[i*q+j]) - sum/float64(q))
 		}
 	}
+	if b.even < q {
+		for i := range q {
+			sumsAndDifferences(centred.Row(i), b.places)
+		}
+	}
+	b.centred = kernel.NewDirections(centred)
 }
 
-// filterBy sets the filters (q × f).
+// filterBy sets the filters (q × f), after the whitening.
 func (b *filterBank) filterBy(filters kernel.Dense) {
-	b.filters, b.tiles = filters, nil
-	for from := 0; from < filters.Cols; from += filtersPerTile {
-		to := min(from+filtersPerTile, filters.Cols)
-		part := kernel.NewDense(filters.Rows, to-from)
-		for i := range filters.Rows {
-			copy(part.Row(i), filters.Row(i)[from:to])
+	b.filters = filters
+	if b.even < b.values {
+		rows := transpose(filters)
+		for i := range rows.Rows {
+			sumsAndDifferences(rows.Row(i), b.places)
 		}
-		b.tiles = append(b.tiles, filterTile{from, part})
+		filters = transpose(rows)
 	}
+	b.responses = kernel.NewFilters(filters, b.even)
 	segments := make([]float32, b.down.segments()*b.across.segments())
 	for _, y := range b.down.segment {
 		for _, x := range b.across.segment {
@@ -219,11 +228,6 @@ func (b *filterBank) filterBy(filters kernel.Dense) {
 			b.sumOfThreshold[c] *= 2
 		}
 	}
-}
-
-// rowsOfTile returns how many rows of positions are multiplied at once.
-func (b *filterBank) rowsOfTile() int {
-	return min((rowsPerTile+b.across.positions()-1)/b.across.positions(), b.down.positions())
 }
 
 // moments are the mean and the reciprocal deviation of patches at the positions of an image, by sums over rectangles of pixels: they
@@ -273,12 +277,6 @@ func (b *filterBank) patch(dst, pixels []float32, y, x int) {
 	}
 }
 
-// windows copies the patches of an image whose upper pixels are in row y.
-func (b *filterBank) windows(dst kernel.Dense, pixels []float32, y int) {
-	stride := b.image.Width() * b.image.Channels()
-	kernel.CopyWindows(dst, pixels[y*stride:], b.features.Patch, b.image.Channels(), stride)
-}
-
 // pixels writes the pixels of prepared inputs.
 func (b *filterBank) pixels(dst, inputs []float32) {
 	for j, v := range inputs {
@@ -299,44 +297,46 @@ func (b *filterBank) mirror(pixels []float32) {
 	}
 }
 
-// pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only those of one tile of positions
-// and filters are in memory at a time.
+// pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only the patches of one tile of positions
+// are in memory at a time.
 func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
-	q, tile := b.values, b.rowsOfTile()*b.across.positions()
-	widest := min(b.filters.Cols, filtersPerTile)
+	q, rows := b.values, 0
+	for _, t := range b.tiles {
+		rows = max(rows, t.rows)
+	}
 	columns, segments := patchColumns(b.features), b.down.segments()*b.across.segments()*2*b.features.Filters
-	scratch.Reshape(1, b.image.Size()+tile*(2*q+widest+1)+segments)
+	scratch.Reshape(1, b.image.Size()+rows*(2*q+1)+b.responses.Scratch(rows)+segments)
 	free := scratch.Data
 	take := func(n int) []float32 {
 		part := free[:n:n]
 		free = free[n:]
 		return part
 	}
-	pixels, raw, white, factors := take(b.image.Size()), take(tile*q), take(tile*q), take(tile)
-	responses, pooled := take(tile*widest), take(segments)
+	pixels, pooled, products := take(b.image.Size()), take(segments), take(b.responses.Scratch(rows))
+	raw, white, factors := take(rows*q), take(rows*q), take(rows)
 	var sums moments
 	for i := range inputs.Rows {
 		clear(pooled)
 		b.pixels(pixels, inputs.Row(i))
-		for range b.sides() {
+		for side := range b.sides() {
+			if side > 0 {
+				b.mirror(pixels)
+			}
 			sums.measure(pixels, b.image)
-			for top := 0; top < b.down.positions(); top += b.rowsOfTile() {
-				bottom, n := min(top+b.rowsOfTile(), b.down.positions()), 0
-				for y := top; y < bottom; y++ {
-					b.windows(kernel.Dense{Rows: b.across.positions(), Cols: q, Data: raw[n*q : (n+b.across.positions())*q]}, pixels, y)
-					for x := range b.across.positions() {
-						factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, b.features.Patch, q)+b.contrast))
-						n++
-					}
-				}
-				whitened := kernel.Dense{Rows: n, Cols: q, Data: white[:n*q]}
-				blas.Mul(whitened, kernel.Dense{Rows: n, Cols: q, Data: raw[:n*q]}, b.centred, false)
-				kernel.ScaleRows(whitened, factors[:n], b.offset, float32(math.Sqrt(float64(q))))
-				for _, t := range b.tiles {
-					b.addResponses(blas, pooled, whitened, t, top, responses)
+			for _, t := range b.tiles {
+				patches := kernel.Dense{Rows: t.rows, Cols: q, Data: raw[:t.rows*q]}
+				whitened := kernel.Dense{Rows: t.rows, Cols: q, Data: white[:t.rows*q]}
+				b.patches(patches, factors[:t.rows], t, pixels, sums)
+				blas.Product(whitened, patches, b.centred)
+				kernel.ScaleRows(whitened, factors[:t.rows], b.shift, float32(math.Sqrt(float64(q))))
+				from := 0
+				for _, r := range t.regions {
+					to := from + r.rows*r.cols
+					blas.AddResponses(b.segment(pooled, r.segment), b.segment(pooled, r.mirrored), whitened.Slice(from, to), b.responses,
+						float32(b.features.Rectify), products)
+					from = to
 				}
 			}
-			b.mirror(pixels)
 		}
 		out := dst.Row(i)[:columns]
 		b.sumCells(out, pooled)
@@ -347,6 +347,27 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 			}
 		}
 	}
+}
+
+// patches copies the patches of a tile of an image, and writes the factors that divide them by their deviations.
+func (b *filterBank) patches(dst kernel.Dense, factors []float32, t tile, pixels []float32, sums moments) {
+	size, channels, n := b.features.Patch, b.image.Channels(), 0
+	stride := b.image.Width() * channels
+	for _, r := range t.regions {
+		for y := r.top; y < r.top+r.rows; y++ {
+			kernel.CopyWindows(dst.Slice(n, n+r.cols), pixels[y*stride+r.left*channels:], size, channels, stride)
+			for x := r.left; x < r.left+r.cols; x++ {
+				factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, size, b.values)+b.contrast))
+				n++
+			}
+		}
+	}
+}
+
+// segment returns the sums of a segment: of positive responses, and of negative ones.
+func (b *filterBank) segment(sums []float32, segment int) kernel.Dense {
+	n := 2 * b.features.Filters
+	return kernel.Dense{Rows: 2, Cols: b.features.Filters, Data: sums[segment*n : (segment+1)*n]}
 }
 
 // sumCells adds up the sums of the segments of each cell. A sum is any number of values, the same of segments and cells.
@@ -366,32 +387,12 @@ func (b *filterBank) sumCells(cells, segments []float32) {
 	}
 }
 
-// sides returns how many images are pooled: the image, and its mirror image if the features have it.
+// sides returns how many images are pooled: the image, and its mirror image if it is pooled by itself.
 func (b *filterBank) sides() int {
-	if b.features.Mirror {
+	if b.features.Mirror && b.even == b.values {
 		return 2
 	}
 	return 1
-}
-
-// addResponses adds the rectified responses of whitened patches, of the rows of positions from top on, to some filters, to the sums of segments. Their responses,
-// which nobody needs, are in scratch.
-func (b *filterBank) addResponses(blas *kernel.BLAS, segments []float32, whitened kernel.Dense, t filterTile, top int, scratch []float32) {
-	z := kernel.Dense{Rows: whitened.Rows, Cols: t.filters.Cols, Data: scratch[:whitened.Rows*t.filters.Cols]}
-	blas.Mul(z, whitened, t.filters, false)
-	f, cols := b.features.Filters, b.across.positions()
-	for y := range z.Rows / cols {
-		for x := 0; x < cols; {
-			end := x + 1
-			for end < cols && b.across.segment[end] == b.across.segment[x] {
-				end++
-			}
-			above := (b.down.segment[top+y]*b.across.segments() + b.across.segment[x]) * 2 * f
-			kernel.AddRectified(segments[above+t.from:above+t.from+z.Cols], segments[above+f+t.from:above+f+t.from+z.Cols],
-				z.Slice(y*cols+x, y*cols+end), float32(b.features.Rectify))
-			x = end
-		}
-	}
 }
 
 // takeThresholds turns sums of max(z, rectify) into sums of max(z − rectify, 0).

@@ -141,7 +141,9 @@ func TestPatches(t *testing.T) {
 		{schemas.Image{9, 8, 1}, 5, 0, false, false, SourceData},
 		{schemas.Image{7, 10, 3}, 7, 1, true, true, SourceGaussian},
 		{schemas.Image{8, 8, 1}, 6, 0, true, true, SourceKMeans},
-		{schemas.Image{30, 30, 1}, filtersPerTile + 1, 5, true, false, SourceData},
+		{schemas.Image{8, 9, 1}, 17, 0, false, true, SourceData},  // seven positions, so that a cell is not as wide as its mirror image
+		{schemas.Image{16, 19, 1}, 3, 0, false, true, SourceData}, // regions of more rows than a tile
+		{schemas.Image{30, 30, 1}, 257, 5, true, false, SourceData},
 		{schemas.Image{6, 9, 1}, 3, 32, false, false, SourceData}, // each cell has all positions
 	} {
 		f, stage := smallPatches(c.filters, c.mirror, c.source), 2
@@ -174,6 +176,90 @@ func TestPatches(t *testing.T) {
 			if math.Abs(means[j]) > 1e-3 || deviations[j] > 1.001 {
 				t.Errorf("%v: feature %d of the sample has mean %v and variance %v, expected 0 and at most 1", c, j, means[j], deviations[j])
 			}
+		}
+	}
+}
+
+// A whitening that is another for mirrored patches, as that of a version may be, has the features of its definition too.
+func TestPatchesOfAnotherWhitening(t *testing.T) {
+	p, x := photographs(6, schemas.Image{7, 10, 3})
+	f := smallPatches(5, true, SourceData)
+	p.learnt = learn(t, f, 0, p, x)
+	for _, name := range []string{schemas.TensorWhitening, schemas.TensorOffset} {
+		learnt, _ := p.learnt.Find(schemas.OfStage(name, 0))
+		same := learnt.Data[0]
+		learnt.Data[0] = 1.5*same + 0.1
+		block := expand(mustMap(t, f, 0, p, 0, true), x, kernel.Dense{})
+		for i := range x.Rows {
+			for j, want := range responses(f, p, 0, x.Row(i)) {
+				if got := float64(block.Row(i)[j]); math.Abs(got-want) > 1e-3*(1+math.Abs(want)) {
+					t.Fatalf("another %s: row %d, feature %d is %v, expected %v", name, i, j, got, want)
+				}
+			}
+		}
+		learnt.Data[0] = same
+	}
+}
+
+// Sums and differences have the inner products of the values, and those of a mirrored patch are the same sums and the other differences.
+func TestSumsAndDifferences(t *testing.T) {
+	for _, shape := range [][2]int{{1, 1}, {2, 1}, {3, 1}, {6, 3}, {7, 2}} {
+		places := placesOfMirrored(shape[0], shape[1])
+		x, even := normals(3, len(places), 7), evenValues(places)
+		for j, place := range places {
+			x.Row(2)[j] = x.Row(0)[place]
+		}
+		product := func(i, j int) (sum float64) {
+			for l, v := range x.Row(i) {
+				sum += float64(v) * float64(x.Row(j)[l])
+			}
+			return sum
+		}
+		direct, mirrored := product(0, 1), product(2, 1)
+		for i := range 3 {
+			sumsAndDifferences(x.Row(i), places)
+		}
+		if got := [2]float64{product(0, 1), product(2, 1)}; math.Abs(got[0]-direct)+math.Abs(got[1]-mirrored) > 1e-4 {
+			t.Errorf("%v: inner products %v, expected %v and %v", shape, got, direct, mirrored)
+		}
+		for j := range even {
+			if x.Row(0)[j] != x.Row(2)[j] {
+				t.Errorf("%v: sum %d of the mirrored patch is another", shape, j)
+			}
+		}
+		for j := even; j < len(places); j++ {
+			if x.Row(0)[j] != -x.Row(2)[j] {
+				t.Errorf("%v: difference %d of the mirrored patch is not the negative", shape, j)
+			}
+		}
+	}
+}
+
+// Tiles have each position once, in the segments of its cells, and few enough rows.
+func TestTiles(t *testing.T) {
+	for _, c := range [][4]int{{20, 20, 4, 2}, {27, 27, 3, 0}, {5, 7, 2, 0}, {19, 200, 1, 0}, {9, 9, 9, 9}} {
+		down, across := newAxis(c[0], c[2], c[3]), newAxis(c[1], c[2], c[3])
+		seen := map[[2]int]bool{}
+		for _, tile := range tilesOf(down, across) {
+			rows := 0
+			for _, r := range tile.regions {
+				rows += r.rows * r.cols
+				for y := r.top; y < r.top+r.rows; y++ {
+					for x := r.left; x < r.left+r.cols; x++ {
+						segment := func(x int) int { return down.segment[y]*across.segments() + across.segment[x] }
+						if seen[[2]int{y, x}] || r.segment != segment(x) || r.mirrored != segment(c[1]-1-x) {
+							t.Fatalf("%v: position %d, %d is in a region of the segments %d and %d", c, y, x, r.segment, r.mirrored)
+						}
+						seen[[2]int{y, x}] = true
+					}
+				}
+			}
+			if rows != tile.rows || rows > max(rowsPerTile, c[1]) {
+				t.Errorf("%v: a tile of %d rows has %d", c, tile.rows, rows)
+			}
+		}
+		if len(seen) != c[0]*c[1] {
+			t.Errorf("%v: %d positions", c, len(seen))
 		}
 	}
 }
@@ -275,10 +361,14 @@ func BenchmarkPatches(b *testing.B) {
 		filters int
 		grid    int
 		overlap int
-	}{{"digits", schemas.Image{28, 28, 1}, 9, 128, 4, 0}, {"overlap", schemas.Image{28, 28, 1}, 9, 128, 4, 2}, {"colours", schemas.Image{32, 32, 3}, 6, 256, 3, 0}} {
+		mirror  bool
+	}{
+		{"digits", schemas.Image{28, 28, 1}, 9, 128, 4, 0, false}, {"overlap", schemas.Image{28, 28, 1}, 9, 128, 4, 2, false},
+		{"colours", schemas.Image{32, 32, 3}, 6, 256, 3, 0, false}, {"mirrored", schemas.Image{32, 32, 3}, 6, 256, 3, 0, true},
+	} {
 		p, x := photographs(16, c.image)
 		f := DefaultsOf(Patches)
-		f.Patch, f.Filters, f.Grid, f.Overlap, f.Root = c.patch, c.filters, c.grid, c.overlap, c.overlap > 0
+		f.Patch, f.Filters, f.Grid, f.Overlap, f.Root, f.Mirror = c.patch, c.filters, c.grid, c.overlap, c.overlap > 0, c.mirror
 		if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
 			b.Fatal(err)
 		}
@@ -287,18 +377,20 @@ func BenchmarkPatches(b *testing.B) {
 			b.Fatal(err)
 		}
 		positions, q := bank.down.positions()*bank.across.positions(), bank.values
-		raw, white := normals(positions, q, 1), kernel.NewDense(positions, q)
+		raw, white, whitening := normals(positions, q, 1), normals(positions, q, 2), bank.centred.Dense()
 		z, out := kernel.NewDense(positions, c.filters), make([]float32, bank.down.segments()*bank.across.segments()*2*c.filters)
+		products := make([]float32, bank.responses.Scratch(positions))
 		var block, scratch kernel.Dense
 		block.Reshape(x.Rows, patchColumns(f))
 		multiply := func() { blas.Mul(z, white, bank.filters, false) }
 		b.Run(c.name+"/filters", func(b *testing.B) {
 			race(b, 2*positions*q*c.filters, func() {
-				step := bank.rowsOfTile()
-				for top := 0; top < bank.down.positions(); top += step {
-					part := white.Slice(top*bank.across.positions(), min(top+step, bank.down.positions())*bank.across.positions())
-					for _, t := range bank.tiles {
-						bank.addResponses(blas, out, part, t, top, z.Data)
+				from := 0
+				for _, t := range bank.tiles {
+					for _, r := range t.regions {
+						to := from + r.rows*r.cols
+						blas.AddResponses(bank.segment(out, r.segment), bank.segment(out, r.mirrored), white.Slice(from, to), bank.responses, 0.5, products)
+						from = to
 					}
 				}
 			}, multiply)
@@ -306,7 +398,7 @@ func BenchmarkPatches(b *testing.B) {
 		b.Run(c.name+"/features", func(b *testing.B) {
 			race(b, x.Rows*2*positions*q*(q+c.filters), func() { bank.pool(blas, block, &scratch, x) }, func() {
 				for range x.Rows {
-					blas.Mul(white, raw, bank.centred, false)
+					blas.Mul(white, raw, whitening, false)
 					multiply()
 				}
 			})

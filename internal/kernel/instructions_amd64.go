@@ -32,11 +32,11 @@ func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) {
 	}
 }
 
-func addRectified(above, below, z *float32, threshold float32, n, p int) {
+func addResponses(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int) {
 	if hasAVX512() {
-		addRectifiedAVX512(above, below, z, threshold, n, p)
+		addResponsesAVX512(above, below, mirroredAbove, mirroredBelow, x, w, tile, threshold, n, even, odd)
 	} else {
-		addRectifiedAVX2(above, below, z, threshold, n, p)
+		addResponsesAVX2(above, below, mirroredAbove, mirroredBelow, x, w, tile, threshold, n, even, odd)
 	}
 }
 

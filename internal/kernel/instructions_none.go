@@ -9,14 +9,16 @@ func withoutAVX2()    {}
 
 const missing = "kernel: the loops of this processor are in Go"
 
-func mulNarrow(dst, x, w *float32, n, p, k, stride int)                  { panic(missing) }
-func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int)      { panic(missing) }
-func scaleRows(x, factors, offset, constants *float32, n, p int)         { panic(missing) }
-func cosineRows(x, offsets, constants *float32, n, p int)                { panic(missing) }
-func bytesToFloats(dst *float32, src *uint8, n int)                      { panic(missing) }
-func standardizeRow(x, center, scale *float32, n int)                    { panic(missing) }
-func copyWindows(dst, src *float32, n, height, width, step, stride int)  { panic(missing) }
-func addRectified(above, below, z *float32, threshold float32, n, p int) { panic(missing) }
+func mulNarrow(dst, x, w *float32, n, p, k, stride int)                 { panic(missing) }
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int)     { panic(missing) }
+func scaleRows(x, factors, offset, constants *float32, n, p int)        { panic(missing) }
+func cosineRows(x, offsets, constants *float32, n, p int)               { panic(missing) }
+func bytesToFloats(dst *float32, src *uint8, n int)                     { panic(missing) }
+func standardizeRow(x, center, scale *float32, n int)                   { panic(missing) }
+func copyWindows(dst, src *float32, n, height, width, step, stride int) { panic(missing) }
+func addResponses(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int) {
+	panic(missing)
+}
 func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride int) {
 	panic(missing)
 }

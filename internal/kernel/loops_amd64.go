@@ -12,10 +12,10 @@ func mulNarrowAVX512(dst *float32, x *float32, w *float32, n int, p int, k int, 
 //go:noescape
 func crossNarrowAVX512(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
-// addRectifiedAVX512 adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.
+// addResponsesAVX512 adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has as many rows of 16 values. If odd > 0 it first adds the same of rows whose last odd values have the other sign to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
 //
 //go:noescape
-func addRectifiedAVX512(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+func addResponsesAVX512(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
 
 // cosineRowsAVX512 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
 //
@@ -72,10 +72,10 @@ func mulNarrowAVX2(dst *float32, x *float32, w *float32, n int, p int, k int, st
 //go:noescape
 func crossNarrowAVX2(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
-// addRectifiedAVX2 adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.
+// addResponsesAVX2 adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has as many rows of 16 values. If odd > 0 it first adds the same of rows whose last odd values have the other sign to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
 //
 //go:noescape
-func addRectifiedAVX2(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+func addResponsesAVX2(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
 
 // cosineRowsAVX2 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
 //

@@ -796,135 +796,1685 @@ narrow_one_end:
 	VZEROUPPER
 	RET
 
-// func addRectifiedAVX512(above *float32, below *float32, z *float32, threshold float32, n int, p int)
+// func addResponsesAVX512(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
 // Requires: AVX, AVX512F
-TEXT ·addRectifiedAVX512(SB), NOSPLIT, $0-48
-	MOVQ         z+16(FP), AX
-	MOVQ         p+40(FP), DX
-	MOVQ         above+0(FP), BX
-	MOVQ         below+8(FP), SI
-	VBROADCASTSS threshold+24(FP), Z0
-	VPXORD       Z1, Z1, Z1
-	VSUBPS       Z0, Z1, Z1
-	MOVQ         DX, DI
-	SHLQ         $0x02, DI
-	MOVQ         DX, CX
-	ANDQ         $0x0f, CX
-	MOVQ         $0x00000001, R8
-	SHLQ         CL, R8
-	DECQ         R8
-	KMOVW        R8, K1
+TEXT ·addResponsesAVX512(SB), NOSPLIT, $0-88
+	MOVQ x+32(FP), AX
+	MOVQ n+64(FP), CX
+	MOVQ even+72(FP), DX
+	ADDQ odd+80(FP), DX
+	SHLQ $0x02, DX
+	LEAQ (DX)(DX*2), BX
+	LEAQ (DX)(DX*4), SI
+	LEAQ (BX)(DX*4), DI
 
-several:
-	CMPQ    DX, $0x40
-	JLT     less_than_several
-	VMOVUPS (BX), Z2
-	VMOVUPS 64(BX), Z3
-	VMOVUPS 128(BX), Z4
-	VMOVUPS 192(BX), Z5
-	VMOVUPS (SI), Z6
-	VMOVUPS 64(SI), Z7
-	VMOVUPS 128(SI), Z8
-	VMOVUPS 192(SI), Z9
-	MOVQ    n+32(FP), R8
-	MOVQ    AX, CX
+rows_8:
+	CMPQ   CX, $0x08
+	JLT    rows_7
+	MOVQ   w+40(FP), R9
+	MOVQ   AX, R8
+	MOVQ   even+72(FP), R10
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	SUBQ   $0x04, R10
+	JLT    rows_8_even_few
 
-rows_of_several:
-	VMOVUPS (CX), Z10
+rows_8_even_several:
+	VMOVUPS          (R9), Z8
+	VFMADD231PS.BCST (R8), Z8, Z0
+	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST (R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST (R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST (R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST (R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z7
+	VMOVUPS          64(R9), Z8
+	VFMADD231PS.BCST 4(R8), Z8, Z0
+	VFMADD231PS.BCST 4(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 4(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 4(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 4(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 4(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 4(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 4(R8)(DI*1), Z8, Z7
+	VMOVUPS          128(R9), Z8
+	VFMADD231PS.BCST 8(R8), Z8, Z0
+	VFMADD231PS.BCST 8(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 8(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 8(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 8(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 8(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 8(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 8(R8)(DI*1), Z8, Z7
+	VMOVUPS          192(R9), Z8
+	VFMADD231PS.BCST 12(R8), Z8, Z0
+	VFMADD231PS.BCST 12(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 12(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 12(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 12(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 12(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 12(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 12(R8)(DI*1), Z8, Z7
+	ADDQ             $0x10, R8
+	ADDQ             $0x00000100, R9
+	SUBQ             $0x04, R10
+	JGE              rows_8_even_several
+
+rows_8_even_few:
+	ADDQ $0x04, R10
+	JZ   rows_8_even_summed
+
+rows_8_even_one:
+	VMOVUPS          (R9), Z8
+	VFMADD231PS.BCST (R8), Z8, Z0
+	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST (R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST (R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST (R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST (R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z7
+	ADDQ             $0x04, R8
+	ADDQ             $0x40, R9
+	DECQ             R10
+	JNZ              rows_8_even_one
+
+rows_8_even_summed:
+	MOVQ    odd+80(FP), R10
+	TESTQ   R10, R10
+	JZ      rows_8_rectified
+	MOVQ    tile+48(FP), R11
+	VMOVUPS Z0, (R11)
+	VMOVUPS Z1, 64(R11)
+	VMOVUPS Z2, 128(R11)
+	VMOVUPS Z3, 192(R11)
+	VMOVUPS Z4, 256(R11)
+	VMOVUPS Z5, 320(R11)
+	VMOVUPS Z6, 384(R11)
+	VMOVUPS Z7, 448(R11)
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	SUBQ    $0x04, R10
+	JLT     rows_8_odd_few
+
+rows_8_odd_several:
+	VMOVUPS          (R9), Z8
+	VFMADD231PS.BCST (R8), Z8, Z0
+	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST (R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST (R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST (R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST (R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z7
+	VMOVUPS          64(R9), Z8
+	VFMADD231PS.BCST 4(R8), Z8, Z0
+	VFMADD231PS.BCST 4(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 4(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 4(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 4(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 4(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 4(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 4(R8)(DI*1), Z8, Z7
+	VMOVUPS          128(R9), Z8
+	VFMADD231PS.BCST 8(R8), Z8, Z0
+	VFMADD231PS.BCST 8(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 8(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 8(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 8(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 8(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 8(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 8(R8)(DI*1), Z8, Z7
+	VMOVUPS          192(R9), Z8
+	VFMADD231PS.BCST 12(R8), Z8, Z0
+	VFMADD231PS.BCST 12(R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST 12(R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST 12(R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST 12(R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST 12(R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST 12(R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST 12(R8)(DI*1), Z8, Z7
+	ADDQ             $0x10, R8
+	ADDQ             $0x00000100, R9
+	SUBQ             $0x04, R10
+	JGE              rows_8_odd_several
+
+rows_8_odd_few:
+	ADDQ $0x04, R10
+	JZ   rows_8_odd_summed
+
+rows_8_odd_one:
+	VMOVUPS          (R9), Z8
+	VFMADD231PS.BCST (R8), Z8, Z0
+	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
+	VFMADD231PS.BCST (R8)(DX*2), Z8, Z2
+	VFMADD231PS.BCST (R8)(BX*1), Z8, Z3
+	VFMADD231PS.BCST (R8)(DX*4), Z8, Z4
+	VFMADD231PS.BCST (R8)(SI*1), Z8, Z5
+	VFMADD231PS.BCST (R8)(BX*2), Z8, Z6
+	VFMADD231PS.BCST (R8)(DI*1), Z8, Z7
+	ADDQ             $0x04, R8
+	ADDQ             $0x40, R9
+	DECQ             R10
+	JNZ              rows_8_odd_one
+
+rows_8_odd_summed:
+	VMOVUPS (R11), Z8
+	VADDPS  Z0, Z8, Z20
+	VMOVUPS Z20, (R11)
+	VSUBPS  Z0, Z8, Z0
+	VMOVUPS 64(R11), Z8
+	VADDPS  Z1, Z8, Z20
+	VMOVUPS Z20, 64(R11)
+	VSUBPS  Z1, Z8, Z1
+	VMOVUPS 128(R11), Z8
+	VADDPS  Z2, Z8, Z20
+	VMOVUPS Z20, 128(R11)
+	VSUBPS  Z2, Z8, Z2
+	VMOVUPS 192(R11), Z8
+	VADDPS  Z3, Z8, Z20
+	VMOVUPS Z20, 192(R11)
+	VSUBPS  Z3, Z8, Z3
+	VMOVUPS 256(R11), Z8
+	VADDPS  Z4, Z8, Z20
+	VMOVUPS Z20, 256(R11)
+	VSUBPS  Z4, Z8, Z4
+	VMOVUPS 320(R11), Z8
+	VADDPS  Z5, Z8, Z20
+	VMOVUPS Z20, 320(R11)
+	VSUBPS  Z5, Z8, Z5
+	VMOVUPS 384(R11), Z8
+	VADDPS  Z6, Z8, Z20
+	VMOVUPS Z20, 384(R11)
+	VSUBPS  Z6, Z8, Z6
+	VMOVUPS 448(R11), Z8
+	VADDPS  Z7, Z8, Z20
+	VMOVUPS Z20, 448(R11)
+	VSUBPS  Z7, Z8, Z7
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z10, Z0, Z11
-	VADDPS  Z11, Z2, Z2
-	VMINPS  Z10, Z1, Z11
-	VSUBPS  Z11, Z6, Z6
-	VMOVUPS 64(CX), Z10
+	MOVQ         mirroredAbove+16(FP), R8
+	VBROADCASTSS threshold+56(FP), Z8
+	VMOVUPS      (R8), Z20
+	VMAXPS       Z0, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z1, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z2, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z3, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z4, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z5, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z6, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z7, Z8, Z8
+	VADDPS       Z8, Z20, Z20
+	VMOVUPS      Z20, (R8)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z10, Z0, Z11
-	VADDPS  Z11, Z3, Z3
-	VMINPS  Z10, Z1, Z11
-	VSUBPS  Z11, Z7, Z7
-	VMOVUPS 128(CX), Z10
+	MOVQ         mirroredBelow+24(FP), R8
+	VBROADCASTSS threshold+56(FP), Z8
+	VPXORD       Z9, Z9, Z9
+	VSUBPS       Z8, Z9, Z9
+	VMOVUPS      (R8), Z8
+	VMINPS       Z0, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z1, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z2, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z3, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z4, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z5, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z6, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMINPS       Z7, Z9, Z0
+	VSUBPS       Z0, Z8, Z8
+	VMOVUPS      Z8, (R8)
+	VMOVUPS      (R11), Z0
+	VMOVUPS      64(R11), Z1
+	VMOVUPS      128(R11), Z2
+	VMOVUPS      192(R11), Z3
+	VMOVUPS      256(R11), Z4
+	VMOVUPS      320(R11), Z5
+	VMOVUPS      384(R11), Z6
+	VMOVUPS      448(R11), Z7
+
+rows_8_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), R8
+	VBROADCASTSS threshold+56(FP), Z8
+	VMOVUPS      (R8), Z20
+	VMAXPS       Z0, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z1, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z2, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z3, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z4, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z5, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z6, Z8, Z21
+	VADDPS       Z21, Z20, Z20
+	VMAXPS       Z7, Z8, Z8
+	VADDPS       Z8, Z20, Z20
+	VMOVUPS      Z20, (R8)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z10, Z0, Z11
-	VADDPS  Z11, Z4, Z4
-	VMINPS  Z10, Z1, Z11
-	VSUBPS  Z11, Z8, Z8
-	VMOVUPS 192(CX), Z10
+	MOVQ         below+8(FP), R8
+	VBROADCASTSS threshold+56(FP), Z8
+	VPXORD       Z10, Z10, Z10
+	VSUBPS       Z8, Z10, Z10
+	VMOVUPS      (R8), Z8
+	VMINPS       Z0, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z1, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z2, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z3, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z4, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z5, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z6, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMINPS       Z7, Z10, Z20
+	VSUBPS       Z20, Z8, Z8
+	VMOVUPS      Z8, (R8)
+	LEAQ         (AX)(DX*8), AX
+	SUBQ         $0x08, CX
+	JMP          rows_8
+
+rows_7:
+	CMPQ   CX, $0x07
+	JNE    rows_6
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), DI
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	SUBQ   $0x04, DI
+	JLT    rows_7_even_few
+
+rows_7_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST (AX)(BX*2), Z0, Z17
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 4(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 4(AX)(BX*2), Z0, Z17
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 8(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 8(AX)(BX*2), Z0, Z17
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 12(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 12(AX)(BX*2), Z0, Z17
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DI
+	JGE              rows_7_even_several
+
+rows_7_even_few:
+	ADDQ $0x04, DI
+	JZ   rows_7_even_summed
+
+rows_7_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST (AX)(BX*2), Z0, Z17
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DI
+	JNZ              rows_7_even_one
+
+rows_7_even_summed:
+	MOVQ    odd+80(FP), DI
+	TESTQ   DI, DI
+	JZ      rows_7_rectified
+	MOVQ    tile+48(FP), R8
+	VMOVUPS Z11, (R8)
+	VMOVUPS Z12, 64(R8)
+	VMOVUPS Z13, 128(R8)
+	VMOVUPS Z14, 192(R8)
+	VMOVUPS Z15, 256(R8)
+	VMOVUPS Z16, 320(R8)
+	VMOVUPS Z17, 384(R8)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	SUBQ    $0x04, DI
+	JLT     rows_7_odd_few
+
+rows_7_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST (AX)(BX*2), Z0, Z17
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 4(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 4(AX)(BX*2), Z0, Z17
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 8(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 8(AX)(BX*2), Z0, Z17
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 12(AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST 12(AX)(BX*2), Z0, Z17
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DI
+	JGE              rows_7_odd_several
+
+rows_7_odd_few:
+	ADDQ $0x04, DI
+	JZ   rows_7_odd_summed
+
+rows_7_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VFMADD231PS.BCST (AX)(BX*2), Z0, Z17
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DI
+	JNZ              rows_7_odd_one
+
+rows_7_odd_summed:
+	VMOVUPS (R8), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (R8)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(R8), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(R8)
+	VSUBPS  Z12, Z0, Z12
+	VMOVUPS 128(R8), Z0
+	VADDPS  Z13, Z0, Z1
+	VMOVUPS Z1, 128(R8)
+	VSUBPS  Z13, Z0, Z13
+	VMOVUPS 192(R8), Z0
+	VADDPS  Z14, Z0, Z1
+	VMOVUPS Z1, 192(R8)
+	VSUBPS  Z14, Z0, Z14
+	VMOVUPS 256(R8), Z0
+	VADDPS  Z15, Z0, Z1
+	VMOVUPS Z1, 256(R8)
+	VSUBPS  Z15, Z0, Z15
+	VMOVUPS 320(R8), Z0
+	VADDPS  Z16, Z0, Z1
+	VMOVUPS Z1, 320(R8)
+	VSUBPS  Z16, Z0, Z16
+	VMOVUPS 384(R8), Z0
+	VADDPS  Z17, Z0, Z1
+	VMOVUPS Z1, 384(R8)
+	VSUBPS  Z17, Z0, Z17
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z10, Z0, Z11
-	VADDPS  Z11, Z5, Z5
-	VMINPS  Z10, Z1, Z11
-	VSUBPS  Z11, Z9, Z9
-	ADDQ    DI, CX
-	DECQ    R8
-	JNZ     rows_of_several
-	VMOVUPS Z2, (BX)
-	VMOVUPS Z3, 64(BX)
-	VMOVUPS Z4, 128(BX)
-	VMOVUPS Z5, 192(BX)
-	VMOVUPS Z6, (SI)
-	VMOVUPS Z7, 64(SI)
-	VMOVUPS Z8, 128(SI)
-	VMOVUPS Z9, 192(SI)
-	ADDQ    $0x00000100, AX
-	ADDQ    $0x00000100, BX
-	ADDQ    $0x00000100, SI
-	SUBQ    $0x40, DX
-	JMP     several
-
-less_than_several:
-one:
-	CMPQ    DX, $0x10
-	JLT     less_than_one
-	VMOVUPS (BX), Z2
-	VMOVUPS (SI), Z3
-	MOVQ    n+32(FP), R8
-	MOVQ    AX, CX
-
-rows_of_one:
-	VMOVUPS (CX), Z4
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z16, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z17, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z4, Z0, Z5
-	VADDPS  Z5, Z2, Z2
-	VMINPS  Z4, Z1, Z5
-	VSUBPS  Z5, Z3, Z3
-	ADDQ    DI, CX
-	DECQ    R8
-	JNZ     rows_of_one
-	VMOVUPS Z2, (BX)
-	VMOVUPS Z3, (SI)
-	ADDQ    $0x00000040, AX
-	ADDQ    $0x00000040, BX
-	ADDQ    $0x00000040, SI
-	SUBQ    $0x10, DX
-	JMP     one
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z18, Z18, Z18
+	VSUBPS       Z0, Z18, Z18
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z16, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z17, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (R8), Z11
+	VMOVUPS      64(R8), Z12
+	VMOVUPS      128(R8), Z13
+	VMOVUPS      192(R8), Z14
+	VMOVUPS      256(R8), Z15
+	VMOVUPS      320(R8), Z16
+	VMOVUPS      384(R8), Z17
 
-less_than_one:
-	TESTQ     DX, DX
-	JZ        done
-	VMOVUPS.Z (BX), K1, Z2
-	VMOVUPS.Z (SI), K1, Z3
-	MOVQ      n+32(FP), CX
-
-rows_of_rest:
-	VMOVUPS.Z (AX), K1, Z4
+rows_7_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z16, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z17, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Z4, Z0, Z5
-	VADDPS  Z5, Z2, Z2
-	VMINPS  Z4, Z1, Z5
-	VSUBPS  Z5, Z3, Z3
-	ADDQ    DI, AX
-	DECQ    CX
-	JNZ     rows_of_rest
-	VMOVUPS Z2, K1, (BX)
-	VMOVUPS Z3, K1, (SI)
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z19, Z19, Z19
+	VSUBPS       Z0, Z19, Z19
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z16, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z17, Z19, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
 
-done:
+rows_6:
+	CMPQ   CX, $0x06
+	JNE    rows_5
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), DI
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	SUBQ   $0x04, DI
+	JLT    rows_6_even_few
+
+rows_6_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 4(AX)(SI*1), Z0, Z16
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 8(AX)(SI*1), Z0, Z16
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 12(AX)(SI*1), Z0, Z16
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DI
+	JGE              rows_6_even_several
+
+rows_6_even_few:
+	ADDQ $0x04, DI
+	JZ   rows_6_even_summed
+
+rows_6_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DI
+	JNZ              rows_6_even_one
+
+rows_6_even_summed:
+	MOVQ    odd+80(FP), DI
+	TESTQ   DI, DI
+	JZ      rows_6_rectified
+	MOVQ    tile+48(FP), R8
+	VMOVUPS Z11, (R8)
+	VMOVUPS Z12, 64(R8)
+	VMOVUPS Z13, 128(R8)
+	VMOVUPS Z14, 192(R8)
+	VMOVUPS Z15, 256(R8)
+	VMOVUPS Z16, 320(R8)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	VPXORD  Z16, Z16, Z16
+	SUBQ    $0x04, DI
+	JLT     rows_6_odd_few
+
+rows_6_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 4(AX)(SI*1), Z0, Z16
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 8(AX)(SI*1), Z0, Z16
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST 12(AX)(SI*1), Z0, Z16
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DI
+	JGE              rows_6_odd_several
+
+rows_6_odd_few:
+	ADDQ $0x04, DI
+	JZ   rows_6_odd_summed
+
+rows_6_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VFMADD231PS.BCST (AX)(SI*1), Z0, Z16
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DI
+	JNZ              rows_6_odd_one
+
+rows_6_odd_summed:
+	VMOVUPS (R8), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (R8)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(R8), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(R8)
+	VSUBPS  Z12, Z0, Z12
+	VMOVUPS 128(R8), Z0
+	VADDPS  Z13, Z0, Z1
+	VMOVUPS Z1, 128(R8)
+	VSUBPS  Z13, Z0, Z13
+	VMOVUPS 192(R8), Z0
+	VADDPS  Z14, Z0, Z1
+	VMOVUPS Z1, 192(R8)
+	VSUBPS  Z14, Z0, Z14
+	VMOVUPS 256(R8), Z0
+	VADDPS  Z15, Z0, Z1
+	VMOVUPS Z1, 256(R8)
+	VSUBPS  Z15, Z0, Z15
+	VMOVUPS 320(R8), Z0
+	VADDPS  Z16, Z0, Z1
+	VMOVUPS Z1, 320(R8)
+	VSUBPS  Z16, Z0, Z16
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z16, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z17, Z17, Z17
+	VSUBPS       Z0, Z17, Z17
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z16, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (R8), Z11
+	VMOVUPS      64(R8), Z12
+	VMOVUPS      128(R8), Z13
+	VMOVUPS      192(R8), Z14
+	VMOVUPS      256(R8), Z15
+	VMOVUPS      320(R8), Z16
+
+rows_6_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z16, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z18, Z18, Z18
+	VSUBPS       Z0, Z18, Z18
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z16, Z18, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_5:
+	CMPQ   CX, $0x05
+	JNE    rows_4
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), SI
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	SUBQ   $0x04, SI
+	JLT    rows_5_even_few
+
+rows_5_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, SI
+	JGE              rows_5_even_several
+
+rows_5_even_few:
+	ADDQ $0x04, SI
+	JZ   rows_5_even_summed
+
+rows_5_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             SI
+	JNZ              rows_5_even_one
+
+rows_5_even_summed:
+	MOVQ    odd+80(FP), SI
+	TESTQ   SI, SI
+	JZ      rows_5_rectified
+	MOVQ    tile+48(FP), DI
+	VMOVUPS Z11, (DI)
+	VMOVUPS Z12, 64(DI)
+	VMOVUPS Z13, 128(DI)
+	VMOVUPS Z14, 192(DI)
+	VMOVUPS Z15, 256(DI)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	VPXORD  Z15, Z15, Z15
+	SUBQ    $0x04, SI
+	JLT     rows_5_odd_few
+
+rows_5_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 4(AX)(DX*4), Z0, Z15
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 8(AX)(DX*4), Z0, Z15
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST 12(AX)(DX*4), Z0, Z15
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, SI
+	JGE              rows_5_odd_several
+
+rows_5_odd_few:
+	ADDQ $0x04, SI
+	JZ   rows_5_odd_summed
+
+rows_5_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VFMADD231PS.BCST (AX)(DX*4), Z0, Z15
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             SI
+	JNZ              rows_5_odd_one
+
+rows_5_odd_summed:
+	VMOVUPS (DI), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (DI)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(DI), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(DI)
+	VSUBPS  Z12, Z0, Z12
+	VMOVUPS 128(DI), Z0
+	VADDPS  Z13, Z0, Z1
+	VMOVUPS Z1, 128(DI)
+	VSUBPS  Z13, Z0, Z13
+	VMOVUPS 192(DI), Z0
+	VADDPS  Z14, Z0, Z1
+	VMOVUPS Z1, 192(DI)
+	VSUBPS  Z14, Z0, Z14
+	VMOVUPS 256(DI), Z0
+	VADDPS  Z15, Z0, Z1
+	VMOVUPS Z1, 256(DI)
+	VSUBPS  Z15, Z0, Z15
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z16, Z16, Z16
+	VSUBPS       Z0, Z16, Z16
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (DI), Z11
+	VMOVUPS      64(DI), Z12
+	VMOVUPS      128(DI), Z13
+	VMOVUPS      192(DI), Z14
+	VMOVUPS      256(DI), Z15
+
+rows_5_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z15, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z17, Z17, Z17
+	VSUBPS       Z0, Z17, Z17
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z15, Z17, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_4:
+	CMPQ   CX, $0x04
+	JNE    rows_3
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), SI
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	SUBQ   $0x04, SI
+	JLT    rows_4_even_few
+
+rows_4_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, SI
+	JGE              rows_4_even_several
+
+rows_4_even_few:
+	ADDQ $0x04, SI
+	JZ   rows_4_even_summed
+
+rows_4_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             SI
+	JNZ              rows_4_even_one
+
+rows_4_even_summed:
+	MOVQ    odd+80(FP), SI
+	TESTQ   SI, SI
+	JZ      rows_4_rectified
+	MOVQ    tile+48(FP), DI
+	VMOVUPS Z11, (DI)
+	VMOVUPS Z12, 64(DI)
+	VMOVUPS Z13, 128(DI)
+	VMOVUPS Z14, 192(DI)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	VPXORD  Z14, Z14, Z14
+	SUBQ    $0x04, SI
+	JLT     rows_4_odd_few
+
+rows_4_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 4(AX)(BX*1), Z0, Z14
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 8(AX)(BX*1), Z0, Z14
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST 12(AX)(BX*1), Z0, Z14
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, SI
+	JGE              rows_4_odd_several
+
+rows_4_odd_few:
+	ADDQ $0x04, SI
+	JZ   rows_4_odd_summed
+
+rows_4_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VFMADD231PS.BCST (AX)(BX*1), Z0, Z14
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             SI
+	JNZ              rows_4_odd_one
+
+rows_4_odd_summed:
+	VMOVUPS (DI), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (DI)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(DI), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(DI)
+	VSUBPS  Z12, Z0, Z12
+	VMOVUPS 128(DI), Z0
+	VADDPS  Z13, Z0, Z1
+	VMOVUPS Z1, 128(DI)
+	VSUBPS  Z13, Z0, Z13
+	VMOVUPS 192(DI), Z0
+	VADDPS  Z14, Z0, Z1
+	VMOVUPS Z1, 192(DI)
+	VSUBPS  Z14, Z0, Z14
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z15, Z15, Z15
+	VSUBPS       Z0, Z15, Z15
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (DI), Z11
+	VMOVUPS      64(DI), Z12
+	VMOVUPS      128(DI), Z13
+	VMOVUPS      192(DI), Z14
+
+rows_4_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z14, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z16, Z16, Z16
+	VSUBPS       Z0, Z16, Z16
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z14, Z16, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_3:
+	CMPQ   CX, $0x03
+	JNE    rows_2
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), BX
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	SUBQ   $0x04, BX
+	JLT    rows_3_even_few
+
+rows_3_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, BX
+	JGE              rows_3_even_several
+
+rows_3_even_few:
+	ADDQ $0x04, BX
+	JZ   rows_3_even_summed
+
+rows_3_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             BX
+	JNZ              rows_3_even_one
+
+rows_3_even_summed:
+	MOVQ    odd+80(FP), BX
+	TESTQ   BX, BX
+	JZ      rows_3_rectified
+	MOVQ    tile+48(FP), SI
+	VMOVUPS Z11, (SI)
+	VMOVUPS Z12, 64(SI)
+	VMOVUPS Z13, 128(SI)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	VPXORD  Z13, Z13, Z13
+	SUBQ    $0x04, BX
+	JLT     rows_3_odd_few
+
+rows_3_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 4(AX)(DX*2), Z0, Z13
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 8(AX)(DX*2), Z0, Z13
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST 12(AX)(DX*2), Z0, Z13
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, BX
+	JGE              rows_3_odd_several
+
+rows_3_odd_few:
+	ADDQ $0x04, BX
+	JZ   rows_3_odd_summed
+
+rows_3_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VFMADD231PS.BCST (AX)(DX*2), Z0, Z13
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             BX
+	JNZ              rows_3_odd_one
+
+rows_3_odd_summed:
+	VMOVUPS (SI), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (SI)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(SI), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(SI)
+	VSUBPS  Z12, Z0, Z12
+	VMOVUPS 128(SI), Z0
+	VADDPS  Z13, Z0, Z1
+	VMOVUPS Z1, 128(SI)
+	VSUBPS  Z13, Z0, Z13
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z14, Z14, Z14
+	VSUBPS       Z0, Z14, Z14
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z14, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z14, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z14, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
+	VMOVUPS      128(SI), Z13
+
+rows_3_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z13, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z15, Z15, Z15
+	VSUBPS       Z0, Z15, Z15
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z13, Z15, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_2:
+	CMPQ   CX, $0x02
+	JNE    rows_1
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), BX
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	SUBQ   $0x04, BX
+	JLT    rows_2_even_few
+
+rows_2_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, BX
+	JGE              rows_2_even_several
+
+rows_2_even_few:
+	ADDQ $0x04, BX
+	JZ   rows_2_even_summed
+
+rows_2_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             BX
+	JNZ              rows_2_even_one
+
+rows_2_even_summed:
+	MOVQ    odd+80(FP), BX
+	TESTQ   BX, BX
+	JZ      rows_2_rectified
+	MOVQ    tile+48(FP), SI
+	VMOVUPS Z11, (SI)
+	VMOVUPS Z12, 64(SI)
+	VPXORD  Z11, Z11, Z11
+	VPXORD  Z12, Z12, Z12
+	SUBQ    $0x04, BX
+	JLT     rows_2_odd_few
+
+rows_2_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VFMADD231PS.BCST 4(AX)(DX*1), Z0, Z12
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VFMADD231PS.BCST 8(AX)(DX*1), Z0, Z12
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	VFMADD231PS.BCST 12(AX)(DX*1), Z0, Z12
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, BX
+	JGE              rows_2_odd_several
+
+rows_2_odd_few:
+	ADDQ $0x04, BX
+	JZ   rows_2_odd_summed
+
+rows_2_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             BX
+	JNZ              rows_2_odd_one
+
+rows_2_odd_summed:
+	VMOVUPS (SI), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (SI)
+	VSUBPS  Z11, Z0, Z11
+	VMOVUPS 64(SI), Z0
+	VADDPS  Z12, Z0, Z1
+	VMOVUPS Z1, 64(SI)
+	VSUBPS  Z12, Z0, Z12
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z13, Z13, Z13
+	VSUBPS       Z0, Z13, Z13
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z13, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z13, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (SI), Z11
+	VMOVUPS      64(SI), Z12
+
+rows_2_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z2
+	VADDPS       Z2, Z1, Z1
+	VMAXPS       Z12, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z14, Z14, Z14
+	VSUBPS       Z0, Z14, Z14
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z14, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMINPS       Z12, Z14, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_1:
+	CMPQ   CX, $0x01
+	JNE    rows_0
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), DX
+	VPXORD Z11, Z11, Z11
+	SUBQ   $0x04, DX
+	JLT    rows_1_even_few
+
+rows_1_even_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DX
+	JGE              rows_1_even_several
+
+rows_1_even_few:
+	ADDQ $0x04, DX
+	JZ   rows_1_even_summed
+
+rows_1_even_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DX
+	JNZ              rows_1_even_one
+
+rows_1_even_summed:
+	MOVQ    odd+80(FP), DX
+	TESTQ   DX, DX
+	JZ      rows_1_rectified
+	MOVQ    tile+48(FP), BX
+	VMOVUPS Z11, (BX)
+	VPXORD  Z11, Z11, Z11
+	SUBQ    $0x04, DX
+	JLT     rows_1_odd_few
+
+rows_1_odd_several:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	VMOVUPS          64(CX), Z0
+	VFMADD231PS.BCST 4(AX), Z0, Z11
+	VMOVUPS          128(CX), Z0
+	VFMADD231PS.BCST 8(AX), Z0, Z11
+	VMOVUPS          192(CX), Z0
+	VFMADD231PS.BCST 12(AX), Z0, Z11
+	ADDQ             $0x10, AX
+	ADDQ             $0x00000100, CX
+	SUBQ             $0x04, DX
+	JGE              rows_1_odd_several
+
+rows_1_odd_few:
+	ADDQ $0x04, DX
+	JZ   rows_1_odd_summed
+
+rows_1_odd_one:
+	VMOVUPS          (CX), Z0
+	VFMADD231PS.BCST (AX), Z0, Z11
+	ADDQ             $0x04, AX
+	ADDQ             $0x40, CX
+	DECQ             DX
+	JNZ              rows_1_odd_one
+
+rows_1_odd_summed:
+	VMOVUPS (BX), Z0
+	VADDPS  Z11, Z0, Z1
+	VMOVUPS Z1, (BX)
+	VSUBPS  Z11, Z0, Z11
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z12, Z12, Z12
+	VSUBPS       Z0, Z12, Z12
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z12, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      (BX), Z11
+
+rows_1_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VMOVUPS      (AX), Z1
+	VMAXPS       Z11, Z0, Z0
+	VADDPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Z0
+	VPXORD       Z13, Z13, Z13
+	VSUBPS       Z0, Z13, Z13
+	VMOVUPS      (AX), Z0
+	VMINPS       Z11, Z13, Z1
+	VSUBPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (AX)
+	VZEROUPPER
+	RET
+
+rows_0:
 	VZEROUPPER
 	RET
 
@@ -3922,135 +5472,1976 @@ narrow_one_end:
 	VZEROUPPER
 	RET
 
-// func addRectifiedAVX2(above *float32, below *float32, z *float32, threshold float32, n int, p int)
-// Requires: AVX
-TEXT ·addRectifiedAVX2(SB), NOSPLIT, $0-48
-	MOVQ         z+16(FP), AX
-	MOVQ         p+40(FP), CX
-	MOVQ         above+0(FP), DX
-	MOVQ         below+8(FP), BX
-	VBROADCASTSS threshold+24(FP), Y0
-	VXORPS       Y1, Y1, Y1
-	VSUBPS       Y0, Y1, Y1
-	MOVQ         CX, SI
-	SHLQ         $0x02, SI
-	MOVQ         CX, DI
-	ANDQ         $0x07, DI
-	LEAQ         selection<>+64(SB), R8
-	SHLQ         $0x02, DI
-	SUBQ         DI, R8
-	VMOVUPS      (R8), Y2
+// func addResponsesAVX2(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
+// Requires: AVX, FMA3
+TEXT ·addResponsesAVX2(SB), NOSPLIT, $0-88
+	MOVQ x+32(FP), AX
+	MOVQ n+64(FP), CX
+	MOVQ even+72(FP), DX
+	ADDQ odd+80(FP), DX
+	SHLQ $0x02, DX
+	LEAQ (DX)(DX*2), BX
+	LEAQ (DX)(DX*4), SI
 
-several:
-	CMPQ    CX, $0x20
-	JLT     less_than_several
-	VMOVUPS (DX), Y3
-	VMOVUPS 32(DX), Y4
-	VMOVUPS 64(DX), Y5
-	VMOVUPS 96(DX), Y6
-	VMOVUPS (BX), Y7
-	VMOVUPS 32(BX), Y8
-	VMOVUPS 64(BX), Y9
-	VMOVUPS 96(BX), Y10
-	MOVQ    n+32(FP), R8
-	MOVQ    AX, DI
+rows_6:
+	CMPQ   CX, $0x06
+	JLT    rows_5
+	MOVQ   w+40(FP), R8
+	MOVQ   AX, DI
+	MOVQ   even+72(FP), R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	SUBQ   $0x04, R9
+	JLT    rows_6_even_few
 
-rows_of_several:
-	VMOVUPS (DI), Y11
+rows_6_even_several:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      64(R8), Y12
+	VMOVUPS      96(R8), Y13
+	VBROADCASTSS 4(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 4(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 4(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 4(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      128(R8), Y12
+	VMOVUPS      160(R8), Y13
+	VBROADCASTSS 8(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 8(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 8(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 8(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 8(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 8(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      192(R8), Y12
+	VMOVUPS      224(R8), Y13
+	VBROADCASTSS 12(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 12(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 12(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 12(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 12(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 12(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, DI
+	ADDQ         $0x00000100, R8
+	SUBQ         $0x04, R9
+	JGE          rows_6_even_several
+
+rows_6_even_few:
+	ADDQ $0x04, R9
+	JZ   rows_6_even_summed
+
+rows_6_even_one:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, DI
+	ADDQ         $0x40, R8
+	DECQ         R9
+	JNZ          rows_6_even_one
+
+rows_6_even_summed:
+	MOVQ    odd+80(FP), R9
+	TESTQ   R9, R9
+	JZ      rows_6_rectified
+	MOVQ    tile+48(FP), R10
+	VMOVUPS Y0, (R10)
+	VMOVUPS Y1, 32(R10)
+	VMOVUPS Y2, 64(R10)
+	VMOVUPS Y3, 96(R10)
+	VMOVUPS Y4, 128(R10)
+	VMOVUPS Y5, 160(R10)
+	VMOVUPS Y6, 192(R10)
+	VMOVUPS Y7, 224(R10)
+	VMOVUPS Y8, 256(R10)
+	VMOVUPS Y9, 288(R10)
+	VMOVUPS Y10, 320(R10)
+	VMOVUPS Y11, 352(R10)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	VXORPS  Y10, Y10, Y10
+	VXORPS  Y11, Y11, Y11
+	SUBQ    $0x04, R9
+	JLT     rows_6_odd_few
+
+rows_6_odd_several:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      64(R8), Y12
+	VMOVUPS      96(R8), Y13
+	VBROADCASTSS 4(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 4(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 4(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 4(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 4(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 4(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      128(R8), Y12
+	VMOVUPS      160(R8), Y13
+	VBROADCASTSS 8(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 8(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 8(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 8(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 8(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 8(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	VMOVUPS      192(R8), Y12
+	VMOVUPS      224(R8), Y13
+	VBROADCASTSS 12(DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 12(DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 12(DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 12(DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 12(DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 12(DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x10, DI
+	ADDQ         $0x00000100, R8
+	SUBQ         $0x04, R9
+	JGE          rows_6_odd_several
+
+rows_6_odd_few:
+	ADDQ $0x04, R9
+	JZ   rows_6_odd_summed
+
+rows_6_odd_one:
+	VMOVUPS      (R8), Y12
+	VMOVUPS      32(R8), Y13
+	VBROADCASTSS (DI), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS (DI)(DX*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS (DI)(DX*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS (DI)(BX*1), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS (DI)(DX*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS (DI)(SI*1), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, DI
+	ADDQ         $0x40, R8
+	DECQ         R9
+	JNZ          rows_6_odd_one
+
+rows_6_odd_summed:
+	VMOVUPS (R10), Y12
+	VADDPS  Y0, Y12, Y13
+	VMOVUPS Y13, (R10)
+	VSUBPS  Y0, Y12, Y0
+	VMOVUPS 32(R10), Y12
+	VADDPS  Y1, Y12, Y13
+	VMOVUPS Y13, 32(R10)
+	VSUBPS  Y1, Y12, Y1
+	VMOVUPS 64(R10), Y12
+	VADDPS  Y2, Y12, Y13
+	VMOVUPS Y13, 64(R10)
+	VSUBPS  Y2, Y12, Y2
+	VMOVUPS 96(R10), Y12
+	VADDPS  Y3, Y12, Y13
+	VMOVUPS Y13, 96(R10)
+	VSUBPS  Y3, Y12, Y3
+	VMOVUPS 128(R10), Y12
+	VADDPS  Y4, Y12, Y13
+	VMOVUPS Y13, 128(R10)
+	VSUBPS  Y4, Y12, Y4
+	VMOVUPS 160(R10), Y12
+	VADDPS  Y5, Y12, Y13
+	VMOVUPS Y13, 160(R10)
+	VSUBPS  Y5, Y12, Y5
+	VMOVUPS 192(R10), Y12
+	VADDPS  Y6, Y12, Y13
+	VMOVUPS Y13, 192(R10)
+	VSUBPS  Y6, Y12, Y6
+	VMOVUPS 224(R10), Y12
+	VADDPS  Y7, Y12, Y13
+	VMOVUPS Y13, 224(R10)
+	VSUBPS  Y7, Y12, Y7
+	VMOVUPS 256(R10), Y12
+	VADDPS  Y8, Y12, Y13
+	VMOVUPS Y13, 256(R10)
+	VSUBPS  Y8, Y12, Y8
+	VMOVUPS 288(R10), Y12
+	VADDPS  Y9, Y12, Y13
+	VMOVUPS Y13, 288(R10)
+	VSUBPS  Y9, Y12, Y9
+	VMOVUPS 320(R10), Y12
+	VADDPS  Y10, Y12, Y13
+	VMOVUPS Y13, 320(R10)
+	VSUBPS  Y10, Y12, Y10
+	VMOVUPS 352(R10), Y12
+	VADDPS  Y11, Y12, Y13
+	VMOVUPS Y13, 352(R10)
+	VSUBPS  Y11, Y12, Y11
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Y11, Y0, Y12
-	VADDPS  Y12, Y3, Y3
-	VMINPS  Y11, Y1, Y12
-	VSUBPS  Y12, Y7, Y7
-	VMOVUPS 32(DI), Y11
+	MOVQ         mirroredAbove+16(FP), DI
+	VBROADCASTSS threshold+56(FP), Y12
+	VMOVUPS      (DI), Y13
+	VMAXPS       Y0, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y2, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y4, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y6, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y8, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y10, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMOVUPS      Y13, (DI)
+	VMOVUPS      32(DI), Y13
+	VMAXPS       Y1, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y3, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y5, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y7, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y9, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y11, Y12, Y12
+	VADDPS       Y12, Y13, Y13
+	VMOVUPS      Y13, 32(DI)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Y11, Y0, Y12
-	VADDPS  Y12, Y4, Y4
-	VMINPS  Y11, Y1, Y12
-	VSUBPS  Y12, Y8, Y8
-	VMOVUPS 64(DI), Y11
+	MOVQ         mirroredBelow+24(FP), DI
+	VBROADCASTSS threshold+56(FP), Y12
+	VXORPS       Y13, Y13, Y13
+	VSUBPS       Y12, Y13, Y13
+	VMOVUPS      (DI), Y12
+	VMINPS       Y0, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y2, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y4, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y6, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y8, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y10, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMOVUPS      Y12, (DI)
+	VMOVUPS      32(DI), Y0
+	VMINPS       Y1, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y9, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y11, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(DI)
+	VMOVUPS      (R10), Y0
+	VMOVUPS      32(R10), Y1
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	VMOVUPS      128(R10), Y4
+	VMOVUPS      160(R10), Y5
+	VMOVUPS      192(R10), Y6
+	VMOVUPS      224(R10), Y7
+	VMOVUPS      256(R10), Y8
+	VMOVUPS      288(R10), Y9
+	VMOVUPS      320(R10), Y10
+	VMOVUPS      352(R10), Y11
+
+rows_6_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), DI
+	VBROADCASTSS threshold+56(FP), Y12
+	VMOVUPS      (DI), Y13
+	VMAXPS       Y0, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y2, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y4, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y6, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y8, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y10, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMOVUPS      Y13, (DI)
+	VMOVUPS      32(DI), Y13
+	VMAXPS       Y1, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y3, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y5, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y7, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y9, Y12, Y14
+	VADDPS       Y14, Y13, Y13
+	VMAXPS       Y11, Y12, Y12
+	VADDPS       Y12, Y13, Y13
+	VMOVUPS      Y13, 32(DI)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Y11, Y0, Y12
-	VADDPS  Y12, Y5, Y5
-	VMINPS  Y11, Y1, Y12
-	VSUBPS  Y12, Y9, Y9
-	VMOVUPS 96(DI), Y11
+	MOVQ         below+8(FP), DI
+	VBROADCASTSS threshold+56(FP), Y12
+	VXORPS       Y13, Y13, Y13
+	VSUBPS       Y12, Y13, Y13
+	VMOVUPS      (DI), Y12
+	VMINPS       Y0, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y2, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y4, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y6, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y8, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMINPS       Y10, Y13, Y0
+	VSUBPS       Y0, Y12, Y12
+	VMOVUPS      Y12, (DI)
+	VMOVUPS      32(DI), Y0
+	VMINPS       Y1, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y9, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y11, Y13, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(DI)
+	LEAQ         (AX)(BX*2), AX
+	SUBQ         $0x06, CX
+	JMP          rows_6
+
+rows_5:
+	CMPQ   CX, $0x05
+	JNE    rows_4
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	SUBQ   $0x04, SI
+	JLT    rows_5_even_few
+
+rows_5_even_several:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      64(CX), Y10
+	VMOVUPS      96(CX), Y11
+	VBROADCASTSS 4(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 4(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 4(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      128(CX), Y10
+	VMOVUPS      160(CX), Y11
+	VBROADCASTSS 8(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 8(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 8(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      192(CX), Y10
+	VMOVUPS      224(CX), Y11
+	VBROADCASTSS 12(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 12(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 12(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, SI
+	JGE          rows_5_even_several
+
+rows_5_even_few:
+	ADDQ $0x04, SI
+	JZ   rows_5_even_summed
+
+rows_5_even_one:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         SI
+	JNZ          rows_5_even_one
+
+rows_5_even_summed:
+	MOVQ    odd+80(FP), SI
+	TESTQ   SI, SI
+	JZ      rows_5_rectified
+	MOVQ    tile+48(FP), DI
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VMOVUPS Y8, 256(DI)
+	VMOVUPS Y9, 288(DI)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	VXORPS  Y9, Y9, Y9
+	SUBQ    $0x04, SI
+	JLT     rows_5_odd_few
+
+rows_5_odd_several:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      64(CX), Y10
+	VMOVUPS      96(CX), Y11
+	VBROADCASTSS 4(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 4(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 4(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      128(CX), Y10
+	VMOVUPS      160(CX), Y11
+	VBROADCASTSS 8(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 8(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 8(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	VMOVUPS      192(CX), Y10
+	VMOVUPS      224(CX), Y11
+	VBROADCASTSS 12(AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS 12(AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS 12(AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, SI
+	JGE          rows_5_odd_several
+
+rows_5_odd_few:
+	ADDQ $0x04, SI
+	JZ   rows_5_odd_summed
+
+rows_5_odd_one:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y12, Y10, Y0
+	VFMADD231PS  Y12, Y11, Y1
+	VBROADCASTSS (AX)(DX*1), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (AX)(DX*2), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (AX)(BX*1), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (AX)(DX*4), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         SI
+	JNZ          rows_5_odd_one
+
+rows_5_odd_summed:
+	VMOVUPS (DI), Y10
+	VADDPS  Y0, Y10, Y11
+	VMOVUPS Y11, (DI)
+	VSUBPS  Y0, Y10, Y0
+	VMOVUPS 32(DI), Y10
+	VADDPS  Y1, Y10, Y11
+	VMOVUPS Y11, 32(DI)
+	VSUBPS  Y1, Y10, Y1
+	VMOVUPS 64(DI), Y10
+	VADDPS  Y2, Y10, Y11
+	VMOVUPS Y11, 64(DI)
+	VSUBPS  Y2, Y10, Y2
+	VMOVUPS 96(DI), Y10
+	VADDPS  Y3, Y10, Y11
+	VMOVUPS Y11, 96(DI)
+	VSUBPS  Y3, Y10, Y3
+	VMOVUPS 128(DI), Y10
+	VADDPS  Y4, Y10, Y11
+	VMOVUPS Y11, 128(DI)
+	VSUBPS  Y4, Y10, Y4
+	VMOVUPS 160(DI), Y10
+	VADDPS  Y5, Y10, Y11
+	VMOVUPS Y11, 160(DI)
+	VSUBPS  Y5, Y10, Y5
+	VMOVUPS 192(DI), Y10
+	VADDPS  Y6, Y10, Y11
+	VMOVUPS Y11, 192(DI)
+	VSUBPS  Y6, Y10, Y6
+	VMOVUPS 224(DI), Y10
+	VADDPS  Y7, Y10, Y11
+	VMOVUPS Y11, 224(DI)
+	VSUBPS  Y7, Y10, Y7
+	VMOVUPS 256(DI), Y10
+	VADDPS  Y8, Y10, Y11
+	VMOVUPS Y11, 256(DI)
+	VSUBPS  Y8, Y10, Y8
+	VMOVUPS 288(DI), Y10
+	VADDPS  Y9, Y10, Y11
+	VMOVUPS Y11, 288(DI)
+	VSUBPS  Y9, Y10, Y9
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Y11, Y0, Y12
-	VADDPS  Y12, Y6, Y6
-	VMINPS  Y11, Y1, Y12
-	VSUBPS  Y12, Y10, Y10
-	ADDQ    SI, DI
-	DECQ    R8
-	JNZ     rows_of_several
-	VMOVUPS Y3, (DX)
-	VMOVUPS Y4, 32(DX)
-	VMOVUPS Y5, 64(DX)
-	VMOVUPS Y6, 96(DX)
-	VMOVUPS Y7, (BX)
-	VMOVUPS Y8, 32(BX)
-	VMOVUPS Y9, 64(BX)
-	VMOVUPS Y10, 96(BX)
-	ADDQ    $0x00000080, AX
-	ADDQ    $0x00000080, DX
-	ADDQ    $0x00000080, BX
-	SUBQ    $0x20, CX
-	JMP     several
-
-less_than_several:
-one:
-	CMPQ    CX, $0x08
-	JLT     less_than_one
-	VMOVUPS (DX), Y3
-	VMOVUPS (BX), Y4
-	MOVQ    n+32(FP), R8
-	MOVQ    AX, DI
-
-rows_of_one:
-	VMOVUPS (DI), Y5
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMAXPS       Y0, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y2, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y4, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y6, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y8, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMOVUPS      Y11, (AX)
+	VMOVUPS      32(AX), Y11
+	VMAXPS       Y1, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y3, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y5, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y7, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y9, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VMOVUPS      Y11, 32(AX)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS  Y5, Y0, Y6
-	VADDPS  Y6, Y3, Y3
-	VMINPS  Y5, Y1, Y6
-	VSUBPS  Y6, Y4, Y4
-	ADDQ    SI, DI
-	DECQ    R8
-	JNZ     rows_of_one
-	VMOVUPS Y3, (DX)
-	VMOVUPS Y4, (BX)
-	ADDQ    $0x00000020, AX
-	ADDQ    $0x00000020, DX
-	ADDQ    $0x00000020, BX
-	SUBQ    $0x08, CX
-	JMP     one
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Y10
+	VXORPS       Y11, Y11, Y11
+	VSUBPS       Y10, Y11, Y11
+	VMOVUPS      (AX), Y10
+	VMINPS       Y0, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y2, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y4, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y6, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y8, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y9, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VMOVUPS      (DI), Y0
+	VMOVUPS      32(DI), Y1
+	VMOVUPS      64(DI), Y2
+	VMOVUPS      96(DI), Y3
+	VMOVUPS      128(DI), Y4
+	VMOVUPS      160(DI), Y5
+	VMOVUPS      192(DI), Y6
+	VMOVUPS      224(DI), Y7
+	VMOVUPS      256(DI), Y8
+	VMOVUPS      288(DI), Y9
 
-less_than_one:
-	TESTQ      CX, CX
-	JZ         done
-	VMASKMOVPS (DX), Y2, Y3
-	VMASKMOVPS (BX), Y2, Y4
-	MOVQ       n+32(FP), CX
-
-rows_of_rest:
-	VMASKMOVPS (AX), Y2, Y5
+rows_5_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMAXPS       Y0, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y2, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y4, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y6, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y8, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMOVUPS      Y11, (AX)
+	VMOVUPS      32(AX), Y11
+	VMAXPS       Y1, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y3, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y5, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y7, Y10, Y12
+	VADDPS       Y12, Y11, Y11
+	VMAXPS       Y9, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VMOVUPS      Y11, 32(AX)
 
 	// A NaN in Intel's last operand stays NaN.
-	VMAXPS     Y5, Y0, Y6
-	VADDPS     Y6, Y3, Y3
-	VMINPS     Y5, Y1, Y6
-	VSUBPS     Y6, Y4, Y4
-	ADDQ       SI, AX
-	DECQ       CX
-	JNZ        rows_of_rest
-	VMASKMOVPS Y3, Y2, (DX)
-	VMASKMOVPS Y4, Y2, (BX)
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Y10
+	VXORPS       Y11, Y11, Y11
+	VSUBPS       Y10, Y11, Y11
+	VMOVUPS      (AX), Y10
+	VMINPS       Y0, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y2, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y4, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y6, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMINPS       Y8, Y11, Y0
+	VSUBPS       Y0, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y9, Y11, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VZEROUPPER
+	RET
 
-done:
+rows_4:
+	CMPQ   CX, $0x04
+	JNE    rows_3
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	SUBQ   $0x04, SI
+	JLT    rows_4_even_few
+
+rows_4_even_several:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      64(CX), Y8
+	VMOVUPS      96(CX), Y9
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 4(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      128(CX), Y8
+	VMOVUPS      160(CX), Y9
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 8(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      192(CX), Y8
+	VMOVUPS      224(CX), Y9
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 12(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, SI
+	JGE          rows_4_even_several
+
+rows_4_even_few:
+	ADDQ $0x04, SI
+	JZ   rows_4_even_summed
+
+rows_4_even_one:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         SI
+	JNZ          rows_4_even_one
+
+rows_4_even_summed:
+	MOVQ    odd+80(FP), SI
+	TESTQ   SI, SI
+	JZ      rows_4_rectified
+	MOVQ    tile+48(FP), DI
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	SUBQ    $0x04, SI
+	JLT     rows_4_odd_few
+
+rows_4_odd_several:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      64(CX), Y8
+	VMOVUPS      96(CX), Y9
+	VBROADCASTSS 4(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 4(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      128(CX), Y8
+	VMOVUPS      160(CX), Y9
+	VBROADCASTSS 8(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 8(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	VMOVUPS      192(CX), Y8
+	VMOVUPS      224(CX), Y9
+	VBROADCASTSS 12(AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 12(AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, SI
+	JGE          rows_4_odd_several
+
+rows_4_odd_few:
+	ADDQ $0x04, SI
+	JZ   rows_4_odd_summed
+
+rows_4_odd_one:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (AX)(DX*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS (AX)(DX*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (AX)(BX*1), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         SI
+	JNZ          rows_4_odd_one
+
+rows_4_odd_summed:
+	VMOVUPS (DI), Y8
+	VADDPS  Y0, Y8, Y9
+	VMOVUPS Y9, (DI)
+	VSUBPS  Y0, Y8, Y0
+	VMOVUPS 32(DI), Y8
+	VADDPS  Y1, Y8, Y9
+	VMOVUPS Y9, 32(DI)
+	VSUBPS  Y1, Y8, Y1
+	VMOVUPS 64(DI), Y8
+	VADDPS  Y2, Y8, Y9
+	VMOVUPS Y9, 64(DI)
+	VSUBPS  Y2, Y8, Y2
+	VMOVUPS 96(DI), Y8
+	VADDPS  Y3, Y8, Y9
+	VMOVUPS Y9, 96(DI)
+	VSUBPS  Y3, Y8, Y3
+	VMOVUPS 128(DI), Y8
+	VADDPS  Y4, Y8, Y9
+	VMOVUPS Y9, 128(DI)
+	VSUBPS  Y4, Y8, Y4
+	VMOVUPS 160(DI), Y8
+	VADDPS  Y5, Y8, Y9
+	VMOVUPS Y9, 160(DI)
+	VSUBPS  Y5, Y8, Y5
+	VMOVUPS 192(DI), Y8
+	VADDPS  Y6, Y8, Y9
+	VMOVUPS Y9, 192(DI)
+	VSUBPS  Y6, Y8, Y6
+	VMOVUPS 224(DI), Y8
+	VADDPS  Y7, Y8, Y9
+	VMOVUPS Y9, 224(DI)
+	VSUBPS  Y7, Y8, Y7
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Y8
+	VMOVUPS      (AX), Y9
+	VMAXPS       Y0, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y2, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y4, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y6, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMOVUPS      Y9, (AX)
+	VMOVUPS      32(AX), Y9
+	VMAXPS       Y1, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y3, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y5, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y7, Y8, Y8
+	VADDPS       Y8, Y9, Y9
+	VMOVUPS      Y9, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Y8
+	VXORPS       Y9, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VMOVUPS      (AX), Y8
+	VMINPS       Y0, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y2, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y4, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y6, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VMOVUPS      (DI), Y0
+	VMOVUPS      32(DI), Y1
+	VMOVUPS      64(DI), Y2
+	VMOVUPS      96(DI), Y3
+	VMOVUPS      128(DI), Y4
+	VMOVUPS      160(DI), Y5
+	VMOVUPS      192(DI), Y6
+	VMOVUPS      224(DI), Y7
+
+rows_4_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Y8
+	VMOVUPS      (AX), Y9
+	VMAXPS       Y0, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y2, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y4, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y6, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMOVUPS      Y9, (AX)
+	VMOVUPS      32(AX), Y9
+	VMAXPS       Y1, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y3, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y5, Y8, Y10
+	VADDPS       Y10, Y9, Y9
+	VMAXPS       Y7, Y8, Y8
+	VADDPS       Y8, Y9, Y9
+	VMOVUPS      Y9, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Y8
+	VXORPS       Y9, Y9, Y9
+	VSUBPS       Y8, Y9, Y9
+	VMOVUPS      (AX), Y8
+	VMINPS       Y0, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y2, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y4, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMINPS       Y6, Y9, Y0
+	VSUBPS       Y0, Y8, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y7, Y9, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VZEROUPPER
+	RET
+
+rows_3:
+	CMPQ   CX, $0x03
+	JNE    rows_2
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	SUBQ   $0x04, BX
+	JLT    rows_3_even_few
+
+rows_3_even_several:
+	VMOVUPS      (CX), Y6
+	VMOVUPS      32(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      128(CX), Y6
+	VMOVUPS      160(CX), Y7
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      192(CX), Y6
+	VMOVUPS      224(CX), Y7
+	VBROADCASTSS 12(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, BX
+	JGE          rows_3_even_several
+
+rows_3_even_few:
+	ADDQ $0x04, BX
+	JZ   rows_3_even_summed
+
+rows_3_even_one:
+	VMOVUPS      (CX), Y6
+	VMOVUPS      32(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         BX
+	JNZ          rows_3_even_one
+
+rows_3_even_summed:
+	MOVQ    odd+80(FP), BX
+	TESTQ   BX, BX
+	JZ      rows_3_rectified
+	MOVQ    tile+48(FP), SI
+	VMOVUPS Y0, (SI)
+	VMOVUPS Y1, 32(SI)
+	VMOVUPS Y2, 64(SI)
+	VMOVUPS Y3, 96(SI)
+	VMOVUPS Y4, 128(SI)
+	VMOVUPS Y5, 160(SI)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	SUBQ    $0x04, BX
+	JLT     rows_3_odd_few
+
+rows_3_odd_several:
+	VMOVUPS      (CX), Y6
+	VMOVUPS      32(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      64(CX), Y6
+	VMOVUPS      96(CX), Y7
+	VBROADCASTSS 4(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 4(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      128(CX), Y6
+	VMOVUPS      160(CX), Y7
+	VBROADCASTSS 8(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 8(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	VMOVUPS      192(CX), Y6
+	VMOVUPS      224(CX), Y7
+	VBROADCASTSS 12(AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS 12(AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, BX
+	JGE          rows_3_odd_several
+
+rows_3_odd_few:
+	ADDQ $0x04, BX
+	JZ   rows_3_odd_summed
+
+rows_3_odd_one:
+	VMOVUPS      (CX), Y6
+	VMOVUPS      32(CX), Y7
+	VBROADCASTSS (AX), Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VFMADD231PS  Y8, Y7, Y1
+	VBROADCASTSS (AX)(DX*1), Y8
+	VFMADD231PS  Y8, Y6, Y2
+	VFMADD231PS  Y8, Y7, Y3
+	VBROADCASTSS (AX)(DX*2), Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VFMADD231PS  Y8, Y7, Y5
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         BX
+	JNZ          rows_3_odd_one
+
+rows_3_odd_summed:
+	VMOVUPS (SI), Y6
+	VADDPS  Y0, Y6, Y7
+	VMOVUPS Y7, (SI)
+	VSUBPS  Y0, Y6, Y0
+	VMOVUPS 32(SI), Y6
+	VADDPS  Y1, Y6, Y7
+	VMOVUPS Y7, 32(SI)
+	VSUBPS  Y1, Y6, Y1
+	VMOVUPS 64(SI), Y6
+	VADDPS  Y2, Y6, Y7
+	VMOVUPS Y7, 64(SI)
+	VSUBPS  Y2, Y6, Y2
+	VMOVUPS 96(SI), Y6
+	VADDPS  Y3, Y6, Y7
+	VMOVUPS Y7, 96(SI)
+	VSUBPS  Y3, Y6, Y3
+	VMOVUPS 128(SI), Y6
+	VADDPS  Y4, Y6, Y7
+	VMOVUPS Y7, 128(SI)
+	VSUBPS  Y4, Y6, Y4
+	VMOVUPS 160(SI), Y6
+	VADDPS  Y5, Y6, Y7
+	VMOVUPS Y7, 160(SI)
+	VSUBPS  Y5, Y6, Y5
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMAXPS       Y0, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y2, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y4, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (AX)
+	VMOVUPS      32(AX), Y7
+	VMAXPS       Y1, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y3, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y5, Y6, Y6
+	VADDPS       Y6, Y7, Y7
+	VMOVUPS      Y7, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y7
+	VMOVUPS      (AX), Y6
+	VMINPS       Y0, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMINPS       Y2, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMINPS       Y4, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VMOVUPS      (SI), Y0
+	VMOVUPS      32(SI), Y1
+	VMOVUPS      64(SI), Y2
+	VMOVUPS      96(SI), Y3
+	VMOVUPS      128(SI), Y4
+	VMOVUPS      160(SI), Y5
+
+rows_3_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMAXPS       Y0, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y2, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y4, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (AX)
+	VMOVUPS      32(AX), Y7
+	VMAXPS       Y1, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y3, Y6, Y8
+	VADDPS       Y8, Y7, Y7
+	VMAXPS       Y5, Y6, Y6
+	VADDPS       Y6, Y7, Y7
+	VMOVUPS      Y7, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Y6
+	VXORPS       Y7, Y7, Y7
+	VSUBPS       Y6, Y7, Y7
+	VMOVUPS      (AX), Y6
+	VMINPS       Y0, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMINPS       Y2, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMINPS       Y4, Y7, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y5, Y7, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VZEROUPPER
+	RET
+
+rows_2:
+	CMPQ   CX, $0x02
+	JNE    rows_1
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	SUBQ   $0x04, BX
+	JLT    rows_2_even_few
+
+rows_2_even_several:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      64(CX), Y4
+	VMOVUPS      96(CX), Y5
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      128(CX), Y4
+	VMOVUPS      160(CX), Y5
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      192(CX), Y4
+	VMOVUPS      224(CX), Y5
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, BX
+	JGE          rows_2_even_several
+
+rows_2_even_few:
+	ADDQ $0x04, BX
+	JZ   rows_2_even_summed
+
+rows_2_even_one:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         BX
+	JNZ          rows_2_even_one
+
+rows_2_even_summed:
+	MOVQ    odd+80(FP), BX
+	TESTQ   BX, BX
+	JZ      rows_2_rectified
+	MOVQ    tile+48(FP), SI
+	VMOVUPS Y0, (SI)
+	VMOVUPS Y1, 32(SI)
+	VMOVUPS Y2, 64(SI)
+	VMOVUPS Y3, 96(SI)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	SUBQ    $0x04, BX
+	JLT     rows_2_odd_few
+
+rows_2_odd_several:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      64(CX), Y4
+	VMOVUPS      96(CX), Y5
+	VBROADCASTSS 4(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 4(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      128(CX), Y4
+	VMOVUPS      160(CX), Y5
+	VBROADCASTSS 8(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 8(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	VMOVUPS      192(CX), Y4
+	VMOVUPS      224(CX), Y5
+	VBROADCASTSS 12(AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS 12(AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, BX
+	JGE          rows_2_odd_several
+
+rows_2_odd_few:
+	ADDQ $0x04, BX
+	JZ   rows_2_odd_summed
+
+rows_2_odd_one:
+	VMOVUPS      (CX), Y4
+	VMOVUPS      32(CX), Y5
+	VBROADCASTSS (AX), Y6
+	VFMADD231PS  Y6, Y4, Y0
+	VFMADD231PS  Y6, Y5, Y1
+	VBROADCASTSS (AX)(DX*1), Y6
+	VFMADD231PS  Y6, Y4, Y2
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         BX
+	JNZ          rows_2_odd_one
+
+rows_2_odd_summed:
+	VMOVUPS (SI), Y4
+	VADDPS  Y0, Y4, Y5
+	VMOVUPS Y5, (SI)
+	VSUBPS  Y0, Y4, Y0
+	VMOVUPS 32(SI), Y4
+	VADDPS  Y1, Y4, Y5
+	VMOVUPS Y5, 32(SI)
+	VSUBPS  Y1, Y4, Y1
+	VMOVUPS 64(SI), Y4
+	VADDPS  Y2, Y4, Y5
+	VMOVUPS Y5, 64(SI)
+	VSUBPS  Y2, Y4, Y2
+	VMOVUPS 96(SI), Y4
+	VADDPS  Y3, Y4, Y5
+	VMOVUPS Y5, 96(SI)
+	VSUBPS  Y3, Y4, Y3
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Y4
+	VMOVUPS      (AX), Y5
+	VMAXPS       Y0, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMAXPS       Y2, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(AX), Y5
+	VMAXPS       Y1, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMAXPS       Y3, Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVUPS      (AX), Y4
+	VMINPS       Y0, Y5, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMINPS       Y2, Y5, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y5, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y5, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VMOVUPS      (SI), Y0
+	VMOVUPS      32(SI), Y1
+	VMOVUPS      64(SI), Y2
+	VMOVUPS      96(SI), Y3
+
+rows_2_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Y4
+	VMOVUPS      (AX), Y5
+	VMAXPS       Y0, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMAXPS       Y2, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(AX), Y5
+	VMAXPS       Y1, Y4, Y6
+	VADDPS       Y6, Y5, Y5
+	VMAXPS       Y3, Y4, Y4
+	VADDPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVUPS      (AX), Y4
+	VMINPS       Y0, Y5, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMINPS       Y2, Y5, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y5, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMINPS       Y3, Y5, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VZEROUPPER
+	RET
+
+rows_1:
+	CMPQ   CX, $0x01
+	JNE    rows_0
+	MOVQ   w+40(FP), CX
+	MOVQ   even+72(FP), DX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	SUBQ   $0x04, DX
+	JLT    rows_1_even_few
+
+rows_1_even_several:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      32(CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      128(CX), Y2
+	VMOVUPS      160(CX), Y3
+	VBROADCASTSS 8(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      192(CX), Y2
+	VMOVUPS      224(CX), Y3
+	VBROADCASTSS 12(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, DX
+	JGE          rows_1_even_several
+
+rows_1_even_few:
+	ADDQ $0x04, DX
+	JZ   rows_1_even_summed
+
+rows_1_even_one:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      32(CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         DX
+	JNZ          rows_1_even_one
+
+rows_1_even_summed:
+	MOVQ    odd+80(FP), DX
+	TESTQ   DX, DX
+	JZ      rows_1_rectified
+	MOVQ    tile+48(FP), BX
+	VMOVUPS Y0, (BX)
+	VMOVUPS Y1, 32(BX)
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	SUBQ    $0x04, DX
+	JLT     rows_1_odd_few
+
+rows_1_odd_several:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      32(CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VBROADCASTSS 4(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      128(CX), Y2
+	VMOVUPS      160(CX), Y3
+	VBROADCASTSS 8(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	VMOVUPS      192(CX), Y2
+	VMOVUPS      224(CX), Y3
+	VBROADCASTSS 12(AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         $0x10, AX
+	ADDQ         $0x00000100, CX
+	SUBQ         $0x04, DX
+	JGE          rows_1_odd_several
+
+rows_1_odd_few:
+	ADDQ $0x04, DX
+	JZ   rows_1_odd_summed
+
+rows_1_odd_one:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      32(CX), Y3
+	VBROADCASTSS (AX), Y4
+	VFMADD231PS  Y4, Y2, Y0
+	VFMADD231PS  Y4, Y3, Y1
+	ADDQ         $0x04, AX
+	ADDQ         $0x40, CX
+	DECQ         DX
+	JNZ          rows_1_odd_one
+
+rows_1_odd_summed:
+	VMOVUPS (BX), Y2
+	VADDPS  Y0, Y2, Y3
+	VMOVUPS Y3, (BX)
+	VSUBPS  Y0, Y2, Y0
+	VMOVUPS 32(BX), Y2
+	VADDPS  Y1, Y2, Y3
+	VMOVUPS Y3, 32(BX)
+	VSUBPS  Y1, Y2, Y1
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredAbove+16(FP), AX
+	VBROADCASTSS threshold+56(FP), Y2
+	VMOVUPS      (AX), Y3
+	VMAXPS       Y0, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      32(AX), Y3
+	VMAXPS       Y1, Y2, Y2
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         mirroredBelow+24(FP), AX
+	VBROADCASTSS threshold+56(FP), Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      (AX), Y2
+	VMINPS       Y0, Y3, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y3, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VMOVUPS      (BX), Y0
+	VMOVUPS      32(BX), Y1
+
+rows_1_rectified:
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         above+0(FP), AX
+	VBROADCASTSS threshold+56(FP), Y2
+	VMOVUPS      (AX), Y3
+	VMAXPS       Y0, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      32(AX), Y3
+	VMAXPS       Y1, Y2, Y2
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+
+	// A NaN in Intel's last operand stays NaN.
+	MOVQ         below+8(FP), AX
+	VBROADCASTSS threshold+56(FP), Y2
+	VXORPS       Y3, Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMOVUPS      (AX), Y2
+	VMINPS       Y0, Y3, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      32(AX), Y0
+	VMINPS       Y1, Y3, Y1
+	VSUBPS       Y1, Y0, Y0
+	VMOVUPS      Y0, 32(AX)
+	VZEROUPPER
+	RET
+
+rows_0:
 	VZEROUPPER
 	RET
 

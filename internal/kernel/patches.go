@@ -50,24 +50,3 @@ func ScaleRows(x Dense, factors, offset []float32, length float32) {
 		vek32.MulNumber_Inplace(row, length/max(norm, least))
 	}
 }
-
-// AddRectified adds max(z, threshold) to above, and max(−z, threshold) to below, for each column of each row of z. So the sums of
-// max(z − threshold, 0) and max(−z − threshold, 0) are these sums less as many thresholds as there are rows: it takes two
-// operations on vectors less.
-func AddRectified(above, below []float32, z Dense, threshold float32) {
-	z.check("AddRectified", "z", z.Rows, len(above))
-	z.check("AddRectified", "z", z.Rows, len(below))
-	if len(z.Data) == 0 {
-		return
-	}
-	if hasAVX2() {
-		addRectified(&above[0], &below[0], &z.Data[0], threshold, z.Rows, z.Cols)
-		return
-	}
-	for i := range z.Rows {
-		for j, v := range z.Row(i) {
-			above[j] += max(v, threshold)
-			below[j] -= min(v, -threshold)
-		}
-	}
-}

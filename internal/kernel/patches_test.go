@@ -63,33 +63,3 @@ func TestScaleRows(t *testing.T) {
 		}
 	})
 }
-
-func TestAddRectified(t *testing.T) {
-	withEachAcceleration(t, func(t *testing.T) {
-		for _, cols := range []int{1, 15, 16, 33, 64, 128, 185} {
-			const rows, threshold = 3, 0.25
-			z := NewDense(rows, cols)
-			for i := range z.Data {
-				z.Data[i] = float32(math.Sin(float64(3 * i)))
-			}
-			above, below := make([]float32, cols+1), make([]float32, cols+1)
-			for j := range cols {
-				above[j], below[j] = 1, 2
-			}
-			AddRectified(above[:cols], below[:cols], z, threshold)
-			if above[cols] != 0 || below[cols] != 0 {
-				t.Fatalf("%d columns: wrote past the end", cols)
-			}
-			for j := range cols {
-				up, down := 1.0, 2.0
-				for i := range rows {
-					up += max(float64(z.Row(i)[j]), threshold)
-					down += max(-float64(z.Row(i)[j]), threshold)
-				}
-				if math.Abs(float64(above[j])-up) > 1e-6 || math.Abs(float64(below[j])-down) > 1e-6 {
-					t.Fatalf("%d columns: column %d has %v and %v, expected %v and %v", cols, j, above[j], below[j], up, down)
-				}
-			}
-		}
-	})
-}

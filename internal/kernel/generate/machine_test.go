@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,12 +43,13 @@ func routineOf(t *testing.T, assembly, name string) routine {
 	return r
 }
 
-// machine runs the instructions that the narrow products consist of, so that the version for AVX-512 is tested where the processor has none. An
+// machine runs the instructions that products consist of, so that the version for AVX-512 is tested where the processor has none. An
 // access outside of its memory panics. A multiplication with addition is rounded to float64 first, so its bits may differ from the
 // processor's, but not between two versions.
 type machine struct {
 	memory    []uint32 // from address 0
 	arguments map[string]int
+	numbers   map[string]float32 // arguments that are float32
 	integers  map[string]int
 	vectors   map[string][]uint32
 	masks     map[string]int
@@ -116,6 +118,8 @@ func (m *machine) step(name string, o []string) {
 			v--
 		}
 		m.integers[last], m.compared = v, v
+	case "TESTQ":
+		m.compared = m.value(o[0]) & m.value(o[1])
 	case "CMPQ":
 		m.compared = m.value(o[0]) - m.value(o[1])
 	case "KMOVW":
@@ -141,6 +145,12 @@ func (m *machine) step(name string, o []string) {
 		m.combine(m.broadcast(o[0], lanesOf(last)), m.vectors[o[1]], last, func(x, y, sum float64) float64 { return math.FMA(x, y, sum) })
 	case "VADDPS":
 		m.combine(m.vectors[o[0]], m.vectors[o[1]], last, func(x, y, _ float64) float64 { return x + y })
+	case "VSUBPS":
+		m.combine(m.vectors[o[0]], m.vectors[o[1]], last, func(x, y, _ float64) float64 { return y - x })
+	case "VMAXPS":
+		m.combine(m.vectors[o[0]], m.vectors[o[1]], last, func(x, y, _ float64) float64 { return max(x, y) })
+	case "VMINPS":
+		m.combine(m.vectors[o[0]], m.vectors[o[1]], last, func(x, y, _ float64) float64 { return min(x, y) })
 	case "VZEROUPPER":
 	default:
 		panic(fmt.Sprintf("the machine has no %s", name))
@@ -226,11 +236,13 @@ func (m *machine) move(from, to string, selected func(lane int) bool) {
 }
 
 func (m *machine) broadcast(operand string, lanes int) []uint32 {
-	v := make([]uint32, lanes)
-	for lane := range v {
-		v[lane] = *m.word(m.address(operand))
+	value := uint32(0)
+	if a := argumentOperand.FindStringSubmatch(operand); a != nil {
+		value = math.Float32bits(m.numbers[a[1]])
+	} else {
+		value = *m.word(m.address(operand))
 	}
-	return v
+	return slices.Repeat([]uint32{value}, lanes)
 }
 
 // combine sets each lane of a register to a function of two others and of itself.

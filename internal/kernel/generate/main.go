@@ -42,7 +42,7 @@ func generate() (map[string][]byte, error) {
 		}
 		w.mulNarrow()
 		w.crossNarrow()
-		w.addRectified()
+		w.addResponses()
 		w.cosineRows()
 		w.softmaxRows()
 		w.scaleRows()

@@ -11,8 +11,9 @@ import (
 // rowsOf has multiples of the bytes between the starts of two rows.
 type rowsOf struct{ one, three, five, seven reg.GPVirtual }
 
-func (w *writer) rowsOf(stride string) rowsOf {
-	r := rowsOf{one: w.integer(stride), three: w.GP64(), five: w.GP64()}
+// rowsOf returns those of a stride, which it turns from values into bytes.
+func (w *writer) rowsOf(stride reg.GPVirtual) rowsOf {
+	r := rowsOf{one: stride, three: w.GP64(), five: w.GP64()}
 	w.SHLQ(operand.U8(2), r.one)
 	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 2}, r.three)
 	w.LEAQ(operand.Mem{Base: r.one, Index: r.one, Scale: 4}, r.five)
@@ -75,7 +76,7 @@ func (w *writer) mulNarrow() {
 	w.function("mulNarrow", "func(dst, x, w *float32, n, p, k, stride int)",
 		"computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.")
 	x, n, dst := w.integer("x"), w.integer("n"), w.integer("dst")
-	rows := w.rowsOf("p")
+	rows := w.rowsOf(w.integer("p"))
 	step := w.integer("stride")
 	w.SHLQ(operand.U8(2), step)
 
@@ -104,16 +105,6 @@ func (w *writer) mulNarrow() {
 		add(func(from operand.Mem, i int, z reg.VecVirtual) { w.loadSelected(from, m, i, z) }, func(z reg.VecVirtual, i int, to operand.Mem) { w.storeSelected(z, m, i, to) })
 		w.Label(group + "_added")
 	}
-	column := func(at, weights reg.GPVirtual, offset int, sums []row) {
-		factors := w.row(len(sums[0]))
-		for i, z := range factors {
-			w.VMOVUPS(operand.Mem{Base: weights, Disp: narrow*offset + w.bytes(i)}, z)
-		}
-		for i, sum := range sums {
-			w.addProduct(rows.at(at, i, offset), factors, sum)
-		}
-	}
-
 	w.eachGroup(n, func(group string, count, registers int) {
 		at, weights, left := w.GP64(), w.integer("w"), w.integer("p")
 		w.MOVQ(x, at)
@@ -141,7 +132,7 @@ func (w *writer) mulNarrow() {
 				w.ADDQ(operand.U8(64), ahead)
 			}
 			for i := range 16 {
-				column(at, weights, 4*i, sums)
+				w.addColumn(rows, at, weights, 4*i, sums)
 			}
 			w.ADDQ(operand.U8(64), at)
 			w.ADDQ(operand.U32(16*wide), weights)
@@ -152,7 +143,7 @@ func (w *writer) mulNarrow() {
 			w.JZ(operand.LabelRef(group + "_stored"))
 		}
 		w.Label(group + "_column")
-		column(at, weights, 0, sums)
+		w.addColumn(rows, at, weights, 0, sums)
 		w.ADDQ(operand.U8(4), at)
 		w.ADDQ(operand.U8(wide), weights)
 		w.DECQ(left)
@@ -163,11 +154,22 @@ func (w *writer) mulNarrow() {
 	})
 }
 
+// addColumn adds to the sums of each row the value of a column of it, so many bytes from at, times the weights of the column.
+func (w *writer) addColumn(rows rowsOf, at, weights reg.GPVirtual, offset int, sums []row) {
+	factors := w.row(len(sums[0]))
+	for i, z := range factors {
+		w.VMOVUPS(operand.Mem{Base: weights, Disp: narrow*offset + w.bytes(i)}, z)
+	}
+	for i, sum := range sums {
+		w.addProduct(rows.at(at, i, offset), factors, sum)
+	}
+}
+
 func (w *writer) crossNarrow() {
 	w.function("crossNarrow", "func(sum, x, r *float32, n, p, k, strideX, strideR int)",
 		"computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, of which those beyond k do not change; p > 0.")
 	x, r, n := w.integer("x"), w.integer("r"), w.integer("n")
-	rows := w.rowsOf("strideX")
+	rows := w.rowsOf(w.integer("strideX"))
 	step := w.integer("strideR")
 	w.SHLQ(operand.U8(2), step)
 
@@ -218,83 +220,4 @@ func (w *writer) crossNarrow() {
 		w.Label(group + "_next")
 		w.next(x, rows, count)
 	})
-}
-
-// addRectified sums several registers of columns over all rows, before it takes the next columns.
-func (w *writer) addRectified() {
-	w.function("addRectified", "func(above, below, z *float32, threshold float32, n, p int)",
-		"adds max(z[i, j], threshold) to above[j] and max(−z[i, j], threshold) to below[j], row by row: z is n×p.")
-	z, columns := w.integer("z"), w.integer("p")
-	to := []reg.GPVirtual{w.integer("above"), w.integer("below")}
-	address, err := w.Param("threshold").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	threshold, negative := w.vector(), w.vector()
-	w.VBROADCASTSS(address.Addr, threshold)
-	w.zero(negative)
-	w.VSUBPS(threshold, negative, negative)
-	step, past := w.GP64(), w.GP64()
-	w.MOVQ(columns, step)
-	w.SHLQ(operand.U8(2), step)
-	w.MOVQ(columns, past)
-	w.ANDQ(operand.U8(uint8(w.lanes-1)), past)
-	m := w.maskOf(past, 1)
-
-	// sum adds the next columns, if load and store access register i of them at an address.
-	sum := func(label string, registers int, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-		sums := [2]row{}
-		for side := range sums {
-			for i := range registers {
-				sums[side] = append(sums[side], w.vector())
-				load(operand.Mem{Base: to[side], Disp: w.bytes(i)}, sums[side][i])
-			}
-		}
-		at, rows := w.GP64(), w.integer("n")
-		w.MOVQ(z, at)
-		w.Label(label)
-		for i := range registers {
-			value, limited := w.vector(), w.vector()
-			load(operand.Mem{Base: at, Disp: w.bytes(i)}, value)
-			w.Comment("A NaN in Intel's last operand stays NaN.")
-			w.VMAXPS(value, threshold, limited)
-			w.VADDPS(limited, sums[0][i], sums[0][i])
-			w.VMINPS(value, negative, limited)
-			w.VSUBPS(limited, sums[1][i], sums[1][i])
-		}
-		w.ADDQ(step, at)
-		w.DECQ(rows)
-		w.JNZ(operand.LabelRef(label))
-		for side := range sums {
-			for i, sum := range sums[side] {
-				store(sum, operand.Mem{Base: to[side], Disp: w.bytes(i)})
-			}
-		}
-	}
-	whole := func(from operand.Mem, v reg.VecVirtual) { w.VMOVUPS(from, v) }
-	wholeTo := func(v reg.VecVirtual, to operand.Mem) { w.VMOVUPS(v, to) }
-	for _, part := range []struct {
-		name      string
-		registers int
-	}{{"several", 4}, {"one", 1}} {
-		width := part.registers * w.lanes
-		w.Label(part.name)
-		w.CMPQ(columns, operand.U8(uint8(width)))
-		w.JLT(operand.LabelRef("less_than_" + part.name))
-		sum("rows_of_"+part.name, part.registers, whole, wholeTo)
-		for _, p := range append([]reg.GPVirtual{z}, to...) {
-			w.ADDQ(operand.U32(uint32(4*width)), p)
-		}
-		w.SUBQ(operand.U8(uint8(width)), columns)
-		w.JMP(operand.LabelRef(part.name))
-		w.Label("less_than_" + part.name)
-	}
-	w.TESTQ(columns, columns)
-	w.JZ(operand.LabelRef("done"))
-	sum("rows_of_rest", 1,
-		func(from operand.Mem, v reg.VecVirtual) { w.loadSelected(from, m, 0, v) },
-		func(v reg.VecVirtual, to operand.Mem) { w.storeSelected(v, m, 0, to) })
-	w.Label("done")
-	w.VZEROUPPER()
-	w.RET()
 }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// addResponses multiplies a few rows by 16 filters, and adds the responses to their sums while they are in registers.
+func (w *writer) addResponses() {
+	w.function("addResponses", "func(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int)",
+		"adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has as many rows of 16 values. If odd > 0 it first adds the same of rows whose last odd values have the other sign to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.")
+	x, n, stride := w.integer("x"), w.integer("n"), w.integer("even")
+	address, err := w.Param("odd").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	w.ADDQ(address.Addr, stride)
+	rows := w.rowsOf(stride)
+	label := func(count int) string { return fmt.Sprintf("rows_%d", count) }
+	for count := w.rows; count > 0; count-- {
+		w.Label(label(count))
+		w.CMPQ(n, operand.U8(uint8(count)))
+		if count == w.rows {
+			w.JLT(operand.LabelRef(label(count - 1)))
+		} else {
+			w.JNE(operand.LabelRef(label(count - 1)))
+		}
+		w.responses(label(count), count, rows, x)
+		if count == w.rows {
+			w.next(x, rows, count)
+			w.SUBQ(operand.U8(uint8(count)), n)
+			w.JMP(operand.LabelRef(label(count)))
+		} else {
+			w.VZEROUPPER()
+			w.RET()
+		}
+	}
+	w.Label(label(0))
+	w.VZEROUPPER()
+	w.RET()
+}
+
+// responses does the rows from x on.
+func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual) {
+	at, weights := w.GP64(), w.integer("w")
+	w.MOVQ(x, at)
+	sums := make([]row, count)
+	for i := range sums {
+		sums[i] = w.row(narrow / w.lanes)
+	}
+	w.products(name+"_even", rows, at, weights, w.integer("even"), sums)
+	odd := w.integer("odd")
+	w.TESTQ(odd, odd)
+	w.JZ(operand.LabelRef(name + "_rectified"))
+
+	tile := w.integer("tile")
+	each := func(do func(z reg.VecVirtual, kept operand.Mem)) {
+		for i, sum := range sums {
+			for j, z := range sum {
+				do(z, operand.Mem{Base: tile, Disp: wide*i + w.bytes(j)})
+			}
+		}
+	}
+	each(func(z reg.VecVirtual, kept operand.Mem) { w.VMOVUPS(z, kept) })
+	w.products(name+"_odd", rows, at, weights, odd, sums)
+	each(func(z reg.VecVirtual, kept operand.Mem) {
+		even, both := w.vector(), w.vector()
+		w.VMOVUPS(kept, even)
+		w.VADDPS(z, even, both)
+		w.VMOVUPS(both, kept)
+		w.VSUBPS(z, even, z)
+	})
+	w.rectify(sums, "mirroredAbove", "mirroredBelow")
+	each(func(z reg.VecVirtual, kept operand.Mem) { w.VMOVUPS(kept, z) })
+	w.Label(name + "_rectified")
+	w.rectify(sums, "above", "below")
+}
+
+// products sets the sums of each row to the products of left > 0 columns. It moves at and weights past them.
+func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirtual, sums []row) {
+	const together = 4
+	for _, sum := range sums {
+		for _, z := range sum {
+			w.zero(z)
+		}
+	}
+	w.SUBQ(operand.U8(together), left)
+	w.JLT(operand.LabelRef(name + "_few"))
+	w.Label(name + "_several")
+	for i := range together {
+		w.addColumn(rows, at, weights, 4*i, sums)
+	}
+	w.ADDQ(operand.U8(4*together), at)
+	w.ADDQ(operand.U32(together*wide), weights)
+	w.SUBQ(operand.U8(together), left)
+	w.JGE(operand.LabelRef(name + "_several"))
+	w.Label(name + "_few")
+	w.ADDQ(operand.U8(together), left)
+	w.JZ(operand.LabelRef(name + "_summed"))
+	w.Label(name + "_one")
+	w.addColumn(rows, at, weights, 0, sums)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), weights)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef(name + "_one"))
+	w.Label(name + "_summed")
+}
+
+// rectify adds the rectified responses of all rows to the sums at two addresses. Constants are loaded here, as the sums of AVX2 leave four registers.
+func (w *writer) rectify(responses []row, above, below string) {
+	threshold, err := w.Param("threshold").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	for _, side := range []struct {
+		to  string
+		add func(z, limit, limited, sum reg.VecVirtual)
+	}{
+		{above, func(z, limit, limited, sum reg.VecVirtual) {
+			w.VMAXPS(z, limit, limited)
+			w.VADDPS(limited, sum, sum)
+		}},
+		{below, func(z, limit, limited, sum reg.VecVirtual) {
+			w.VMINPS(z, limit, limited)
+			w.VSUBPS(limited, sum, sum)
+		}},
+	} {
+		w.Comment("A NaN in Intel's last operand stays NaN.")
+		to, limit := w.integer(side.to), w.vector()
+		w.VBROADCASTSS(threshold.Addr, limit)
+		if side.to == below {
+			positive := limit
+			limit = w.vector()
+			w.zero(limit)
+			w.VSUBPS(positive, limit, limit)
+		}
+		for j := range responses[0] {
+			sum := w.vector()
+			w.VMOVUPS(operand.Mem{Base: to, Disp: w.bytes(j)}, sum)
+			for _, z := range responses {
+				limited := w.vector()
+				side.add(z[j], limit, limited, sum)
+			}
+			w.VMOVUPS(sum, operand.Mem{Base: to, Disp: w.bytes(j)})
+		}
+	}
+}

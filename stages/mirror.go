@@ -1,0 +1,78 @@
+package stages
+
+import "math"
+
+// When an image is mirrored, the values of a patch change places. If patches are as often mirrored as not, their covariance is the same for mirrored
+// patches, and so is its inverse square root: the whitened patch of a mirrored image is the mirrored whitened patch. Then the sums of two whitened
+// values that change places are the same, their differences have the other sign, and the responses of an image and of its mirror image take the products of
+// one.
+
+// placesOfMirrored returns the place that each value of a patch has when the image is mirrored.
+func placesOfMirrored(size, channels int) []int {
+	places := make([]int, size*size*channels)
+	for i := range places {
+		pixel, channel := i/channels, i%channels
+		row, column := pixel/size, pixel%size
+		places[i] = (row*size+size-1-column)*channels + channel
+	}
+	return places
+}
+
+// asMirrored gives values that change places their mean, exactly the same.
+func asMirrored[T float32 | float64](values []T, places []int) {
+	for i, j := range places {
+		if i < j {
+			values[i] = (values[i] + values[j]) / 2
+			values[j] = values[i]
+		}
+	}
+}
+
+// placesOfProducts returns the places of the elements of a matrix whose rows and columns change places.
+func placesOfProducts(places []int) []int {
+	n := len(places)
+	products := make([]int, n*n)
+	for i, row := range places {
+		for j, column := range places {
+			products[i*n+j] = row*n + column
+		}
+	}
+	return products
+}
+
+// isAsMirrored reports whether all values that change places are the same.
+func isAsMirrored(values []float32, places []int) bool {
+	for i, j := range places {
+		if values[i] != values[j] {
+			return false
+		}
+	}
+	return true
+}
+
+// evenValues returns how many values sumsAndDifferences puts first.
+func evenValues(places []int) int {
+	n := 0
+	for i, j := range places {
+		if i <= j {
+			n++
+		}
+	}
+	return n
+}
+
+// sumsAndDifferences replaces the values of a patch by the sums of those that change places, and by those that stay, and then by the differences. Both are
+// divided by √2, so that inner products stay the same.
+func sumsAndDifferences(values []float32, places []int) {
+	sums, differences := make([]float32, 0, len(values)), make([]float32, 0, len(values)/2)
+	for i, j := range places {
+		switch a, b := float64(values[i]), float64(values[j]); {
+		case i == j:
+			sums = append(sums, values[i])
+		case i < j:
+			sums = append(sums, float32((a+b)/math.Sqrt2))
+			differences = append(differences, float32((a-b)/math.Sqrt2))
+		}
+	}
+	copy(values, append(sums, differences...))
+}
