@@ -8,7 +8,7 @@ import (
 )
 
 func TestGarbagePercent(t *testing.T) {
-	for live, want := range map[uint64]int{0: 100, 1: 100, allowedGarbage: 100, 2 * allowedGarbage: 50, 3 * allowedGarbage: 33, 4 * allowedGarbage: leastPercent, 1 << 40: leastPercent} {
+	for live, want := range map[uint64]int{0: 100, 1: 100, allowedGarbage: 100, 2 * allowedGarbage: 50, 4 * allowedGarbage: 25, 8 * allowedGarbage: leastPercent, 1 << 40: leastPercent} {
 		if got := garbagePercent(live); got != want {
 			t.Errorf("%d bytes in use: %d %%, expected %d %%", live, got, want)
 		}
@@ -18,7 +18,9 @@ func TestGarbagePercent(t *testing.T) {
 // A collection finds how large the heap is, and the percentage follows it up and down.
 func TestGarbageIsLimited(t *testing.T) {
 	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	limitGarbage()
 	percent := func(reached func(int) bool) {
 		t.Helper()
@@ -34,6 +36,9 @@ func TestGarbageIsLimited(t *testing.T) {
 	}
 	large := make([]byte, 2*allowedGarbage) // of which no page is ever touched
 	percent(func(p int) bool { return p < 60 })
+	if limit := debug.SetMemoryLimit(-1); limit < 2*allowedGarbage || limit > 4*allowedGarbage {
+		t.Errorf("with a heap of %d bytes the memory is limited to %d", 2*allowedGarbage, limit)
+	}
 	runtime.KeepAlive(large)
 	large = nil
 	percent(func(p int) bool { return p == 100 })
