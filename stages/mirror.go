@@ -1,6 +1,10 @@
 package stages
 
-import "math"
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
 
 // When an image is mirrored, the values of a patch change places. If patches are as often mirrored as not, their covariance is the same for mirrored
 // patches, and so is its inverse square root: the whitened patch of a mirrored image is the mirrored whitened patch. Then the sums of two whitened
@@ -48,6 +52,42 @@ func isAsMirrored(values []float32, places []int) bool {
 		}
 	}
 	return true
+}
+
+// turned returns the matrix that does to sums and differences what x (q × q) does to the values of rows.
+func turned(x kernel.Dense, places []int) kernel.Dense {
+	for range 2 {
+		for i := range x.Rows {
+			sumsAndDifferences(x.Row(i), places)
+		}
+		x = transpose(x)
+	}
+	return x
+}
+
+// fold writes, for each row of an image and each position across, what sumsAndDifferences makes of the row of a patch there: copying them makes patches of sums,
+// and patches of differences.
+func (b *filterBank) fold(sums, differences, pixels []float32) {
+	const factor = 1 / math.Sqrt2
+	size, channels := b.features.Patch, b.image.Channels()
+	for y := range b.image.Height() {
+		for x := range b.across.positions() {
+			row := pixels[(y*b.image.Width()+x)*channels:][:size*channels]
+			for left, right := 0, (size-1)*channels; left <= right; left, right = left+channels, right-channels {
+				for c := range channels {
+					if left == right {
+						sums[c] = row[left+c]
+						continue
+					}
+					sums[c], differences[c] = (row[left+c]+row[right+c])*factor, (row[left+c]-row[right+c])*factor
+				}
+				sums = sums[channels:]
+				if left < right {
+					differences = differences[channels:]
+				}
+			}
+		}
+	}
 }
 
 // evenValues returns how many values sumsAndDifferences puts first.

@@ -147,8 +147,8 @@ type filterBank struct {
 	// of values that change places. If mirrored patches are pooled by themselves, or not at all, the values are those of the patch.
 	places    []int // see placesOfMirrored
 	even      int
-	centred   kernel.Directions // the whitening, which also takes the mean of a patch from it
-	shift     []float32         // the offset
+	centred   [2]kernel.Directions // the whitening of the even values, and of the others, which also takes the mean of a patch from it
+	shift     []float32            // the offset
 	responses kernel.Filters
 }
 
@@ -197,11 +197,15 @@ func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 		}
 	}
 	if b.even < q {
-		for i := range q {
-			sumsAndDifferences(centred.Row(i), b.places)
-		}
+		centred = turned(centred, b.places)
 	}
-	b.centred = kernel.NewDirections(centred)
+	for i, part := range [][2]int{{0, b.even}, {b.even, q}} {
+		block := kernel.NewDense(part[1]-part[0], part[1]-part[0]) // sums do not change differences, but for rounding
+		for j := range block.Rows {
+			copy(block.Row(j), centred.Row(part[0] + j)[part[0]:])
+		}
+		b.centred[i] = kernel.NewDirections(block)
+	}
 }
 
 // filterBy sets the filters (q × f), after the whitening.
@@ -305,7 +309,8 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 		rows = max(rows, t.rows)
 	}
 	columns, segments := patchColumns(b.features), b.down.segments()*b.across.segments()*2*b.features.Filters
-	scratch.Reshape(1, b.image.Size()+rows*(2*q+1)+b.responses.Scratch(rows)+segments)
+	folded := b.image.Height() * b.across.positions() * b.features.Patch * b.image.Channels()
+	scratch.Reshape(1, b.image.Size()+folded+rows*(2*q+1)+b.responses.Scratch(rows)+segments)
 	free := scratch.Data
 	take := func(n int) []float32 {
 		part := free[:n:n]
@@ -314,6 +319,7 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 	}
 	pixels, pooled, products := take(b.image.Size()), take(segments), take(b.responses.Scratch(rows))
 	raw, white, factors := take(rows*q), take(rows*q), take(rows)
+	windows := b.windows(pixels, take(folded))
 	var sums moments
 	for i := range inputs.Rows {
 		clear(pooled)
@@ -323,11 +329,17 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 				b.mirror(pixels)
 			}
 			sums.measure(pixels, b.image)
+			if len(windows) > 1 {
+				b.fold(windows[0].from, windows[1].from, pixels)
+			}
 			for _, t := range b.tiles {
-				patches := kernel.Dense{Rows: t.rows, Cols: q, Data: raw[:t.rows*q]}
 				whitened := kernel.Dense{Rows: t.rows, Cols: q, Data: white[:t.rows*q]}
-				b.patches(patches, factors[:t.rows], t, pixels, sums)
-				blas.Product(whitened, patches, b.centred)
+				for i, w := range windows {
+					patches := kernel.Dense{Rows: t.rows, Cols: w.values(), Data: raw[:t.rows*w.values()]}
+					w.copy(patches, t)
+					blas.ProductInto(whitened, i*b.even, patches, b.centred[i])
+				}
+				b.deviations(factors[:t.rows], t, sums)
 				kernel.ScaleRows(whitened, factors[:t.rows], b.shift, float32(math.Sqrt(float64(q))))
 				from := 0
 				for _, r := range t.regions {
@@ -349,15 +361,48 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 	}
 }
 
-// patches copies the patches of a tile of an image, and writes the factors that divide them by their deviations.
-func (b *filterBank) patches(dst kernel.Dense, factors []float32, t tile, pixels []float32, sums moments) {
-	size, channels, n := b.features.Patch, b.image.Channels(), 0
-	stride := b.image.Width() * channels
+// windows are where the patches of an image are copied from: each has height rows of width values, which begin stride values apart, and the next patch begins
+// step values later.
+type windows struct {
+	from                        []float32
+	height, width, step, stride int
+}
+
+// windows returns those of an image, or those of its sums and its differences, which fold writes into folded.
+func (b *filterBank) windows(pixels, folded []float32) []windows {
+	size, channels, positions := b.features.Patch, b.image.Channels(), b.across.positions()
+	if b.even == b.values {
+		return []windows{{pixels, size, size * channels, channels, b.image.Width() * channels}}
+	}
+	sums, differences := (size+1)/2*channels, size/2*channels
+	n := b.image.Height() * positions * sums
+	return []windows{
+		{folded[:n], size, sums, sums, positions * sums},
+		{folded[n:], size, differences, differences, positions * differences},
+	}
+}
+
+// values returns how many a patch has.
+func (w windows) values() int { return w.height * w.width }
+
+// copy copies the patches of a tile.
+func (w windows) copy(dst kernel.Dense, t tile) {
+	n := 0
 	for _, r := range t.regions {
 		for y := r.top; y < r.top+r.rows; y++ {
-			kernel.CopyWindows(dst.Slice(n, n+r.cols), pixels[y*stride+r.left*channels:], size, channels, stride)
+			kernel.CopyWindows(dst.Slice(n, n+r.cols), w.from[y*w.stride+r.left*w.step:], w.height, w.step, w.stride)
+			n += r.cols
+		}
+	}
+}
+
+// deviations writes the factors that divide the patches of a tile by their deviations.
+func (b *filterBank) deviations(factors []float32, t tile, sums moments) {
+	n := 0
+	for _, r := range t.regions {
+		for y := r.top; y < r.top+r.rows; y++ {
 			for x := r.left; x < r.left+r.cols; x++ {
-				factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, size, b.values)+b.contrast))
+				factors[n] = float32(1 / math.Sqrt(sums.variance(y, x, b.features.Patch, b.values)+b.contrast))
 				n++
 			}
 		}

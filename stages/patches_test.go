@@ -377,7 +377,7 @@ func BenchmarkPatches(b *testing.B) {
 			b.Fatal(err)
 		}
 		positions, q := bank.down.positions()*bank.across.positions(), bank.values
-		raw, white, whitening := normals(positions, q, 1), normals(positions, q, 2), bank.centred.Dense()
+		raw, white, whitening := normals(positions, q, 1), normals(positions, q, 2), normals(q, q, 3)
 		z, out := kernel.NewDense(positions, c.filters), make([]float32, bank.down.segments()*bank.across.segments()*2*c.filters)
 		products := make([]float32, bank.responses.Scratch(positions))
 		var block, scratch kernel.Dense

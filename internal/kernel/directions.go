@@ -1,5 +1,7 @@
 package kernel
 
+import "gonum.org/v1/gonum/blas"
+
 // Directions is a p×k matrix of the directions of random features, one a column, laid out for [BLAS.Product]. The zero value is the 0×0
 // matrix. Directions are immutable.
 //
@@ -42,8 +44,26 @@ func (b *BLAS) Product(dst, x Dense, d Directions) {
 		b.Mul(dst, x, d.matrix, false)
 		return
 	}
-	x.check("Product", "x", x.Rows, d.matrix.Rows)
 	dst.check("Product", "dst", x.Rows, d.matrix.Cols)
-	clear(dst.Data)
-	addPanels(dst, x, d.panels)
+	b.ProductInto(dst, 0, x, d)
+}
+
+// ProductInto computes x·d into the k columns of dst that begin at column from. The others do not change.
+func (b *BLAS) ProductInto(dst Dense, from int, x Dense, d Directions) {
+	k := d.matrix.Cols
+	x.check("Product", "x", x.Rows, d.matrix.Rows)
+	dst.check("Product", "dst", x.Rows, max(dst.Cols, from+k))
+	if x.Rows == 0 || k == 0 {
+		return
+	}
+	for i := range dst.Rows {
+		clear(dst.Row(i)[from : from+k])
+	}
+	switch {
+	case x.Cols == 0:
+	case d.panels == nil:
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, x.Rows, k, x.Cols, 1, x.Data, x.Cols, d.matrix.Data, k, 0, dst.Data[from:], dst.Cols)
+	default:
+		addPanels(dst, from, k, x, d.panels)
+	}
 }

@@ -20,6 +20,19 @@ func TestDirectionsAgainstFloat64(t *testing.T) {
 						}
 						b.Product(dst, x, directions)
 						want, scale := product(x, w, false)
+						wide := fill(n, k+5, 7)
+						b.ProductInto(wide, 2, x, directions)
+						for i := range n {
+							for j, v := range wide.Row(i) {
+								if j < 2 || j >= k+2 {
+									if v != 7 {
+										t.Fatalf("%s: %d×%d×%d: column %d beside the product is %v", b.Name(), n, p, k, j, v)
+									}
+								} else if !(math.Abs(float64(v)-want[i*k+j-2]) <= 1e-6*scale) {
+									t.Fatalf("%s: %d×%d×%d: column %d of a wider matrix is %v, want %v", b.Name(), n, p, k, j, v, want[i*k+j-2])
+								}
+							}
+						}
 						for i, v := range dst.Data {
 							if !(math.Abs(float64(v)-want[i]) <= 1e-6*scale) {
 								t.Fatalf("%s: %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i])

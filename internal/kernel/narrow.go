@@ -67,7 +67,7 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 		b.Mul(dst, x, w.Dense, true)
 		return
 	}
-	addPanels(dst, x, w.padded)
+	addPanels(dst, 0, k, x, w.padded)
 }
 
 // panels returns w with the layout of Weights.padded.
@@ -82,9 +82,9 @@ func panels(w Dense) []float32 {
 	return all
 }
 
-// addPanels computes dst += x·w for the panels of w, which has x.Cols rows.
-func addPanels(dst, x Dense, panels []float32) {
-	n, p, k := x.Rows, x.Cols, dst.Cols
+// addPanels adds x·w to the k columns of dst that begin at column first, for the panels of w, which has x.Cols rows.
+func addPanels(dst Dense, first, k int, x Dense, panels []float32) {
+	n, p := x.Rows, x.Cols
 	if p == 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func addPanels(dst, x Dense, panels []float32) {
 	}
 	for row := 0; row < n; row += rows {
 		for from := 0; from < k; from += panel {
-			mulNarrow(&dst.Data[row*k+from], &x.Data[row*p], &panels[from*p], min(rows, n-row), p, min(panel, k-from), k)
+			mulNarrow(&dst.Data[row*dst.Cols+first+from], &x.Data[row*p], &panels[from*p], min(rows, n-row), p, min(panel, k-from), dst.Cols)
 		}
 	}
 }
