@@ -97,28 +97,45 @@ func inPlace(handle uintptr, name string) int {
 	return 0
 }
 
-// load opens a shared library. It makes OpenBLAS use code that fits the processor.
+// load opens a shared library. It makes OpenBLAS use one thread, and code that fits the processor: OpenBLAS reads both from the environment, and
+// only while it is loaded.
 func load(path string) (uintptr, error) {
-	const mode = purego.RTLD_NOW | purego.RTLD_LOCAL
-	handle, err := purego.Dlopen(path, mode)
+	// With more threads OpenBLAS starts them while it is loaded, and each looks for work for a third of a second of processor time, although
+	// configure makes the library use one thread.
+	threads := variable{"OPENBLAS_NUM_THREADS", "1"}
+	handle, err := openWith(path, threads)
 	if err != nil || !has(handle, corename) {
 		return handle, err
 	}
 	// An OpenBLAS that is older than the processor may not know it. It then uses the code for the Prescott of 2004, a quarter of
-	// the speed. It reads the core type from the environment, and only while it is loaded.
-	const variable = "OPENBLAS_CORETYPE"
-	core := coreType()
-	if core == "" || os.Getenv(variable) != "" || function[func() string](handle, corename)() != "Prescott" {
+	// the speed.
+	core := variable{"OPENBLAS_CORETYPE", coreType()}
+	if core.value == "" || os.Getenv(core.name) != "" || function[func() string](handle, corename)() != "Prescott" {
 		return handle, nil
 	}
 	if err := purego.Dlclose(handle); err != nil {
 		return 0, err
 	}
-	if err := os.Setenv(variable, core); err != nil {
-		return 0, err
+	return openWith(path, threads, core)
+}
+
+// variable is a variable of the environment.
+type variable struct{ name, value string }
+
+// openWith opens a shared library while the environment has these variables.
+func openWith(path string, variables ...variable) (uintptr, error) {
+	for _, v := range variables {
+		before, set := os.LookupEnv(v.name)
+		if err := os.Setenv(v.name, v.value); err != nil {
+			return 0, err
+		}
+		defer func() {
+			if os.Unsetenv(v.name); set {
+				os.Setenv(v.name, before)
+			}
+		}()
 	}
-	defer os.Unsetenv(variable)
-	return purego.Dlopen(path, mode)
+	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 const corename = "openblas_get_corename"
