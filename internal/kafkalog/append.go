@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -17,7 +18,7 @@ const maxAppendBytes = 1_000_000
 // have all of them; without messages it returns -1. A long list takes several requests, and other writers may write between
 // them. Append retries transient errors of the brokers until ctx ends; after an error the first of the messages may be
 // written. A request that the broker applied but answered with an error is sent again, so messages may be written twice,
-// but never out of order.
+// but never out of order. Nobody may change messages afterwards: those who follow the partition may get the same bytes.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
 	base = -1
 	for limit := maxAppendBytes; len(messages) > 0; {
@@ -68,16 +69,23 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 			}
 			defer l.broker.writes.Release(1)
 		}
+		when, written := time.UnixMilli(time.Now().UnixMilli()), []Message(nil) // messages have milliseconds
+		if l.tail != nil {
+			l.tail.begin(place{topic, partition})
+			defer func() { l.tail.end(place{topic, partition}, base, when, written) }()
+		}
 		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
 			Topic:        topic,
 			Partition:    partition,
 			RequiredAcks: kafka.RequireAll,
-			Records:      protocol.NewRecordReader(records(messages)...),
+			Records:      protocol.NewRecordReader(records(messages, when)...),
 		})
 		if err != nil {
 			return err
 		}
-		base = response.BaseOffset
+		if base = response.BaseOffset; response.Error == nil {
+			written = messages
+		}
 		if l.broker != nil && errors.Is(response.Error, kafka.Unknown) {
 			return l.broker.explain(response.Error)
 		}
@@ -86,10 +94,10 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 	return base, err
 }
 
-func records(messages []Message) []protocol.Record {
+func records(messages []Message, when time.Time) []protocol.Record {
 	list := make([]protocol.Record, len(messages))
 	for i, m := range messages {
-		list[i] = protocol.Record{Key: protocol.NewBytes(m.Key), Value: protocol.NewBytes(m.Value)}
+		list[i] = protocol.Record{Time: when, Key: protocol.NewBytes(m.Key), Value: protocol.NewBytes(m.Value)}
 		for _, h := range m.Headers {
 			list[i].Headers = append(list[i].Headers, protocol.Header{Key: h.Key, Value: h.Value})
 		}

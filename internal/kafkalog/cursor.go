@@ -65,12 +65,23 @@ type source struct {
 	cursor
 	skipDeleted bool
 	stalled     time.Time // when a range first met the end of the log before its own; zero if it has not
+
+	tail   *tail // for a follower of an embedded broker that listens nowhere; otherwise nil
+	behind bool  // there may be messages at the position that were written before it followed
+	lost   int   // that of the partition's tail when the last fetch began
 }
 
 // next returns the messages of one fetch, which may be none, or io.EOF at the end of the range.
 func (s *source) next(ctx context.Context) ([]Message, error) {
 	if s.position >= s.to {
 		return nil, io.EOF
+	}
+	poll := pollTime
+	if s.tail != nil {
+		if messages := s.tail.await(ctx, s); len(messages) > 0 || ctx.Err() != nil {
+			return messages, ctx.Err()
+		}
+		poll = 0
 	}
 	var f fetched
 	bytes := int32(fetchBytes)
@@ -81,7 +92,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		bytes = embeddedFetchBytes
 	}
 	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
-		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes)
+		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes, poll)
 		switch {
 		case errors.Is(err, kafka.OffsetOutOfRange):
 			err = s.outOfRange(ctx)
@@ -95,6 +106,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	}
 	before := s.position
 	messages := s.move(f)
+	s.behind = s.position != before || s.step > 0
 	switch {
 	case s.position != before || s.to == unbounded:
 		s.stalled = time.Time{}

@@ -39,14 +39,14 @@ type batch struct {
 	messages   []Message
 }
 
-// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. It does not
-// use kafka.Client.Fetch, which drops the list of aborted transactions.
-func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32) (fetched, error) {
+// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. If there is none it waits for one, no
+// longer than poll. It does not use kafka.Client.Fetch, which drops the list of aborted transactions.
+func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) (fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	message, err := l.transport.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
 		ReplicaID:      -1,
-		MaxWaitTime:    int32(pollTime.Milliseconds()),
+		MaxWaitTime:    int32(poll.Milliseconds()),
 		MinBytes:       1,
 		MaxBytes:       math.MaxInt32, // PartitionMaxBytes is the limit: if this one is, kfake leaves out the aborted transactions
 		IsolationLevel: int8(kafka.ReadCommitted),

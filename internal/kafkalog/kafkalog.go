@@ -34,8 +34,7 @@ type Header struct {
 	Value []byte
 }
 
-// Message is one record of a partition. A reader's messages share no memory with each other, so callers may keep and change
-// them.
+// Message is one record of a partition. Readers share memory with each other and with the writer, so callers may keep messages, and change none.
 type Message struct {
 	// Partition and Offset are where the message is. Append ignores them.
 	Partition int
@@ -101,6 +100,7 @@ type Log struct {
 	cleaning sync.Mutex       // held by Clean
 
 	found sync.Map // the topics of successful requests
+	tail  *tail    // nil unless the broker is embedded and listens nowhere
 
 	// The constants of these names, which tests shorten.
 	unknownTimeout, stall            time.Duration
@@ -132,6 +132,9 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.listener.address().String()}
+		if o.Listen == "" {
+			l.tail = newTail()
+		}
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), Context: l.ctx}

@@ -35,7 +35,7 @@ type Follower struct {
 
 // Follow returns a reader of all committed messages from an offset on, without end.
 func (l *Log) Follow(topic string, partition int, from int64) *Follower {
-	return &Follower{stream: stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}}}}
+	return &Follower{stream: stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}, tail: l.tail, behind: true}}}
 }
 
 // Next waits for the next message, and retries transient errors of the brokers until ctx ends. A fetch is always under way, so
@@ -97,6 +97,10 @@ func (s *stream) start() {
 
 func (s *stream) run(ctx context.Context) {
 	defer close(s.pages)
+	if s.source.tail != nil {
+		s.source.tail.join(&s.source)
+		defer s.source.tail.leave(&s.source)
+	}
 	for {
 		messages, err := s.source.next(ctx)
 		if len(messages) == 0 && err == nil {

@@ -306,6 +306,9 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	l.transport.CloseIdleConnections()
 	for _, topic := range topics {
 		l.found.Delete(topic)
+		if l.tail != nil {
+			l.tail.deleted(topic)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete topics: %w", err)
