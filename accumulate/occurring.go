@@ -84,7 +84,7 @@ func (o *occurring) shape(f schemas.Tensor[float64]) []int {
 }
 
 // Spread makes s, if it is of the columns that occur, a sum of all columns of the block. The cross moment is in memory of the pool.
-func (s *Sum) Spread(buffers *BufferPool) {
+func (s *Sum) Spread(crosses *CrossPool) {
 	few := s.occurring
 	if few == nil {
 		return
@@ -97,7 +97,7 @@ func (s *Sum) Spread(buffers *BufferPool) {
 			continue
 		}
 		if f.Name == schemas.FieldCross {
-			buffers.Cross(s, few.width, f.Shape[1])
+			crosses.Cross(s, few.width, f.Shape[1])
 		}
 		few.addTo(s.Field(f.Name, few.shape(f)...), f)
 	}

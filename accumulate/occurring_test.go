@@ -37,7 +37,7 @@ func sumOfRows(o *Occurring, batches []kernel.Sparse, at int64) *Sum {
 		sum, width = o.Sum(), o.Width()
 	}
 	sum.Coverage = schemas.Coverage{Spans: schemas.Spans{{From: at, To: at + 1}}}
-	buffers := &BufferPool{}
+	crosses := &CrossPool{}
 	for i, b := range batches {
 		block, residuals, weights := b, kernel.NewDense(b.Rows, k), make([]float32, b.Rows)
 		for j := range weights {
@@ -49,7 +49,7 @@ func sumOfRows(o *Occurring, batches []kernel.Sparse, at int64) *Sum {
 		if o != nil {
 			block = o.Batch(i)
 		}
-		kernel.AddCrossSparse(buffers.Cross(sum, width, k), block, residuals, weights)
+		kernel.AddCrossSparse(crosses.Cross(sum, width, k), block, residuals, weights)
 		kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, width), sum.Field(schemas.FieldBounds, width), block, weights)
 		sum.Field(schemas.FieldResidual, 2)[0] += float64(b.Rows)
 		sum.Count(b.Rows, uint64(i))
@@ -89,12 +89,12 @@ func TestOccurringChangesNoBit(t *testing.T) {
 		for i, s := range segments {
 			mustMerge(t, want, sumOfRows(nil, s, int64(i)))
 		}
-		pool := &BufferPool{}
+		pool := &CrossPool{}
 		stale := &Sum{}
 		for i := range pool.Cross(stale, columns+1, 3) {
 			stale.fields[0].Data[i] = math.NaN()
 		}
-		pool.PutCross(stale)
+		pool.Put(stale)
 		for way := range 3 {
 			var got *Sum
 			for i, s := range segments {
@@ -132,7 +132,7 @@ func TestOccurringIsNarrow(t *testing.T) {
 	}
 	sum.Spread(nil)
 	once := clone(sum)
-	sum.Spread(&BufferPool{})
+	sum.Spread(&CrossPool{})
 	mustHaveBits(t, sum, once)
 }
 
@@ -152,10 +152,10 @@ func TestOccurringOfAnotherWidth(t *testing.T) {
 // The memory of a sum of few columns is not mistaken for that of all.
 func TestPoolLeavesOccurring(t *testing.T) {
 	var o Occurring
-	pool := &BufferPool{}
+	pool := &CrossPool{}
 	sum := sumOfRows(&o, rareColumns(rand.New(rand.NewPCG(1, 1)), 64, false, 5), 0)
-	pool.PutCross(sum)
-	if pool.crosses.Get() != nil {
+	pool.Put(sum)
+	if pool.pool.Get() != nil {
 		t.Error("the pool has the cross moment of the columns that occur")
 	}
 }

@@ -100,6 +100,7 @@ const groupSize = 32
 // order. It holds one sum for each group.
 type Reduction struct {
 	Buffers *BufferPool // takes the memory of merged Gram matrices; may be nil
+	Crosses *CrossPool  // takes that of merged cross moments; may be nil
 
 	parts  int
 	groups []*Sum
@@ -136,11 +137,15 @@ func (r *Reduction) Add(group int, part *Sum) error {
 // none.
 func (r *Reduction) take(sum, part *Sum) error {
 	_, had := schemas.Tensors[float64](sum.fields).Find(schemas.FieldGram)
+	_, hadCross := schemas.Tensors[float64](sum.fields).Find(schemas.FieldCross)
 	if err := sum.merge(part, func(data []float64) []float64 { return data }); err != nil {
 		return err
 	}
 	if had {
 		r.Buffers.Put(part)
+	}
+	if hadCross {
+		r.Crosses.Put(part)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -139,6 +140,17 @@ func (c *cachingCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Messa
 
 func (c *cachingCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
 	return encodeCached(&c.encodedDoubles, c, r)
+}
+
+// Give spoils what the writer must not use any more.
+func (c *cachingCodec) Give(r *schemas.Record[float64]) ([]schemas.Message, error) {
+	messages, err := c.EncodeDouble(r)
+	for _, t := range r.Tensors {
+		for i := range t.Data {
+			t.Data[i] = math.NaN()
+		}
+	}
+	return messages, err
 }
 
 func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, r *schemas.Record[T]) ([]schemas.Message, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -30,6 +31,9 @@ type Client struct {
 	// before it; 0 is 64. A run has a plan and an end.
 	LedgerMessages int
 
+	// Crosses is memory of cross moments, which the roles pass to each other; nil: they have new memory each time.
+	Crosses *accumulate.CrossPool
+
 	newest *atomic.Pointer[model.Model] // of a chain: see Remember; nil: none is remembered
 }
 
@@ -40,7 +44,7 @@ func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
-		newest: new(atomic.Pointer[model.Model]),
+		Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
 	}
 }
 
@@ -83,6 +87,16 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 // WriteRecord writes the messages of a record to a partition, in any order.
 func WriteRecord[T schemas.Number](ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[T]) error {
 	messages, err := encode(c.Codec, r)
+	if err != nil {
+		return err
+	}
+	return c.Log.Scatter(ctx, topic, partition, messages...)
+}
+
+// GiveRecord is [WriteRecord] for a writer that does not use the record's tensors afterwards, not even if it returns an error: if this process reads the
+// record, the first reader has them without a copy.
+func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[float64]) error {
+	messages, err := c.Codec.Give(r)
 	if err != nil {
 		return err
 	}

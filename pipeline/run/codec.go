@@ -15,10 +15,12 @@ import (
 // Codec encodes what the roles write to topics as messages, and decodes messages. A simulation decodes the same contents
 // millions of times: its codec does the work once for each content. A codec is safe for concurrent use.
 type Codec interface {
-	// EncodeSingle returns the messages of a record in float32.
+	// EncodeSingle returns the messages of a record in float32. Nobody may change its values afterwards: those who read the record may have them.
 	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
 	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error)
+	// Give is EncodeDouble for a writer that uses the record's tensors no more: a reader may have them.
+	Give(r *schemas.Record[float64]) ([]schemas.Message, error)
 	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil. Other callers may
 	// get the same values, so nobody may change them.
 	CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error)
@@ -53,7 +55,9 @@ type arrowCodec struct {
 func (a arrowCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
-		wrote(a.recent, r, messages)
+		record := written(r, messages)
+		record.single = r.Tensors
+		a.recent.add(record)
 	}
 	return messages, err
 }
@@ -61,7 +65,17 @@ func (a arrowCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message,
 func (a arrowCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
-		wrote(a.recent, r, messages)
+		a.recent.add(written(r, messages))
+	}
+	return messages, err
+}
+
+func (a arrowCodec) Give(r *schemas.Record[float64]) ([]schemas.Message, error) {
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		record := written(r, messages)
+		record.given = r.Tensors
+		a.recent.add(record)
 	}
 	return messages, err
 }

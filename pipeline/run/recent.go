@@ -25,7 +25,8 @@ type recentRecord struct {
 	notes    []schemas.Header
 	digest   schemas.Digest
 	values   [][]byte                 // of its messages
-	single   schemas.Tensors[float32] // what they are, if the record is in single precision and was read
+	single   schemas.Tensors[float32] // what they are, if the record is in single precision
+	given    schemas.Tensors[float64] // what they are, for the first who reads them, if the writer has given them
 }
 
 // recentBytes is how many bytes of messages are kept. Sums and weights are read soon after they are written, and those that are larger are not kept.
@@ -67,45 +68,40 @@ func (r *recent) find(id schemas.Identity, notes []schemas.Header, digest schema
 	return have
 }
 
-// wrote keeps a record that was encoded as messages.
-func wrote[T schemas.Number](r *recent, record *schemas.Record[T], messages []schemas.Message) {
+// written returns a record that was encoded as messages.
+func written[T schemas.Number](record *schemas.Record[T], messages []schemas.Message) *recentRecord {
 	values := make([][]byte, len(messages))
 	for i, m := range messages {
 		values[i] = m.Value
 	}
-	r.add(&recentRecord{identity: record.Identity, notes: record.Notes, digest: messages[0].Digest(), values: values})
+	return &recentRecord{identity: record.Identity, notes: record.Notes, digest: messages[0].Digest(), values: values}
 }
 
-// readDouble decodes a record in double precision.
+// readDouble decodes a record in double precision, unless its writer has given the tensors.
 func (r *recent) readDouble(c *schemas.Chunks[float64], mem memory.Allocator) (*schemas.Record[float64], error) {
-	if r.find(c.Identity, c.Notes, c.Digest, c.Values) == nil {
+	have := r.find(c.Identity, c.Notes, c.Digest, c.Values)
+	if have == nil {
 		return c.Decode(mem)
 	}
-	tensors, err := schemas.DecodeTensors[float64](c.Values, mem)
+	r.mutex.Lock()
+	tensors, err := have.given, error(nil)
+	have.given = nil
+	r.mutex.Unlock()
+	if tensors == nil {
+		tensors, err = schemas.DecodeTensors[float64](c.Values, mem)
+	}
 	return &schemas.Record[float64]{Identity: c.Identity, Notes: c.Notes, Tensors: tensors}, err
 }
 
-// readSingle decodes a record in single precision. Those who read it after another share its tensors.
+// readSingle decodes a record in single precision. Those who read it share the tensors of its writer, or of the first who has read it.
 func (r *recent) readSingle(c *schemas.Chunks[float32], mem memory.Allocator) (*schemas.Record[float32], error) {
 	have := r.find(c.Identity, c.Notes, c.Digest, c.Values)
 	if have == nil {
 		record, err := c.Decode(mem)
 		if err == nil {
-			r.add(&recentRecord{c.Identity, c.Notes, c.Digest, c.Values, record.Tensors})
+			r.add(&recentRecord{identity: c.Identity, notes: c.Notes, digest: c.Digest, values: c.Values, single: record.Tensors})
 		}
 		return record, err
 	}
-	r.mutex.Lock()
-	tensors := have.single
-	r.mutex.Unlock()
-	if tensors == nil {
-		var err error
-		if tensors, err = schemas.DecodeTensors[float32](c.Values, mem); err != nil {
-			return nil, err
-		}
-		r.mutex.Lock()
-		have.single = tensors
-		r.mutex.Unlock()
-	}
-	return &schemas.Record[float32]{Identity: c.Identity, Notes: c.Notes, Tensors: tensors}, nil
+	return &schemas.Record[float32]{Identity: c.Identity, Notes: c.Notes, Tensors: have.single}, nil
 }

@@ -60,6 +60,27 @@ func TestRecordsOfTheSameProcess(t *testing.T) {
 	}
 }
 
+// What a writer gives is what the first reader of its process has, who may change it. Those after it have what the messages say.
+func TestGivenTensorsAreReadOnce(t *testing.T) {
+	values := []float64{1, math.NaN(), 3}
+	record := &schemas.Record[float64]{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: "run", Parent: "parent"}, Tensors: schemas.Tensors[float64]{schemas.Vector("cross", values)}}
+	digest, codec := record.Digest(), NewCodec(nil, 0)
+	messages, err := codec.Give(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reader := range 3 {
+		got, err := codec.CollectDouble(&schemas.Collector[float64]{}, messages[0])
+		if err != nil || got.Digest() != digest {
+			t.Fatalf("reader %d: %v, %v", reader, got, err)
+		}
+		if data := got.Tensors[0].Data; (&data[0] == &values[0]) != (reader == 0) {
+			t.Errorf("reader %d has the writer's values: %v", reader, reader != 0)
+		}
+		got.Tensors[0].Data[0] = 9
+	}
+}
+
 // The memory of recent records is bounded, by those that come after them.
 func TestRecentRecordsAreBounded(t *testing.T) {
 	var r recent

@@ -37,7 +37,7 @@ func (s *Solver) gathering(v run.Visit, p part) *gathering {
 		spans = s.visited
 	}
 	reduction := accumulate.NewReduction(len(spans))
-	reduction.Buffers = &s.scratch.grams
+	reduction.Buffers, reduction.Crosses = &s.scratch.grams, s.Crosses
 	return &gathering{v, p, spans, reduction}
 }
 

@@ -131,6 +131,9 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
 	})
+	if f.shape.Sparse {
+		s.Crosses.Put(sum)
+	}
 	return nil
 }
 

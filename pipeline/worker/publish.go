@@ -78,7 +78,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				open[p] = &openSeal{Seal: schemas.Seal{Identity: w.identity(schemas.KindSeal, visit.Visit, p), Attempt: attempt, From: -1}}
 			}
 			seal := open[p]
-			whole, err := merge(sums, p, o, p.All(), true, w.buffers)
+			whole, err := merge(sums, p, o, p.All(), true, w.buffers, w.Crosses)
 			if err != nil {
 				return nil, err
 			}

@@ -47,7 +47,7 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 		if inBlock {
 			p.addBlock(sum, b, p.score, block.Ones)
 		} else {
-			kernel.AddCrossSparse(p.buffers.Cross(sum, columns, classes), block, p.score, b.Fitted)
+			kernel.AddCrossSparse(p.Crosses.Cross(sum, columns, classes), block, p.score, b.Fitted)
 		}
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, columns), sum.Field(schemas.FieldBounds, columns), block, b.Fitted)

@@ -124,7 +124,7 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			gram, rest := visit.parts(o.round)
 			progress(o.rows)
-			whole, err := merge(sums[o.round], p, o, extent(p), rest, w.buffers)
+			whole, err := merge(sums[o.round], p, o, extent(p), rest, w.buffers, w.Crosses)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -150,15 +150,15 @@ func (w *Worker) keepsBlocks(v *stageVisit, partitions []*partition.State) bool 
 
 // merge adds a segment's sum to the sum of its partition, of so many segments. It returns the partition's sum when it is whole, otherwise
 // nil. If all is set, the sum is over all messages and must cover what the survey has covered: the error is a *CoverageError if it does not.
-func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, segments int, all bool, buffers *accumulate.BufferPool) (*accumulate.Sum, error) {
+func merge(sums map[*partition.State]*accumulate.Sum, p *partition.State, o *outcome, segments int, all bool, buffers *accumulate.BufferPool, crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
 	if sums[p] == nil {
-		o.sum.Spread(buffers)
+		o.sum.Spread(crosses)
 		sums[p] = o.sum
 	} else if err := sums[p].Merge(o.sum); err != nil {
 		return nil, err
 	} else {
 		buffers.Put(o.sum)
-		buffers.PutCross(o.sum)
+		crosses.Put(o.sum)
 	}
 	if o.segment < segments-1 {
 		return nil, nil
@@ -194,9 +194,10 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 		w.stackTerms(sum, v.Visit)
 	}
 	r := schemas.Visit{Identity: w.identity(schemas.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
-	err := publish(ctx, w, r.Record())
-	w.buffers.PutCross(sum)
-	return err
+	if w.plan.Update() != nil { // which has terms in other sums too
+		return publish(ctx, w, r.Record())
+	}
+	return run.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r.Record())
 }
 
 // publishGram takes the Gram matrix out of the sums, and writes it as a record of its own. A partition without rows in the

@@ -27,10 +27,10 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			half := schemas.Coverage{Spans: schemas.Spans{p.Segments()[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return &outcome{segment: at, sum: accumulate.NewSum(half, nil)}
 		}
-		if whole, err := merge(sums, p, part(0), 2, true, &accumulate.BufferPool{}); whole != nil || err != nil {
+		if whole, err := merge(sums, p, part(0), 2, true, &accumulate.BufferPool{}, nil); whole != nil || err != nil {
 			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, p, part(1), 2, true, &accumulate.BufferPool{})
+		whole, err := merge(sums, p, part(1), 2, true, &accumulate.BufferPool{}, nil)
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)
