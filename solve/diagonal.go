@@ -33,11 +33,13 @@ func newDiagonal(sums []float64, penalised int, weight, lambda, smoothness float
 // Solve returns (L·D + λI)⁻¹ g for a matrix g (p × k, row-major).
 func (d *diagonal) Solve(g []float64, k int) []float64 {
 	solved := make([]float64, len(g))
-	for j, inverse := range d.inverse {
-		for c := j * k; c < (j+1)*k; c++ {
-			solved[c] = inverse * g[c]
+	onCores(len(d.inverse), k, func(from, to int) {
+		for j := from; j < to; j++ {
+			for c := j * k; c < (j+1)*k; c++ {
+				solved[c] = d.inverse[j] * g[c]
+			}
 		}
-	}
+	})
 	return solved
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -376,11 +377,16 @@ func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 		return nil, err
 	}
 	mean := make([]float64, len(sum))
-	for i, v := range sum {
-		mean[i] = v / c.weight
-		if !finite(mean[i]) {
-			return nil, &NotFiniteError{"the cross moment"}
+	var overflown atomic.Bool
+	onCores(len(sum), 1, func(from, to int) {
+		for i, v := range sum[from:to] {
+			if mean[from+i] = v / c.weight; !finite(mean[from+i]) {
+				overflown.Store(true)
+			}
 		}
+	})
+	if overflown.Load() {
+		return nil, &NotFiniteError{"the cross moment"}
 	}
 	return mean, nil
 }
@@ -391,12 +397,13 @@ func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float3
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range gradient {
-		gradient[i] = -r
-	}
-	for i, x := range penalised {
-		gradient[i] += c.lambda * float64(x)
-	}
+	onCores(len(gradient), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			if gradient[i] = -gradient[i]; i < len(penalised) {
+				gradient[i] += c.lambda * float64(penalised[i])
+			}
+		}
+	})
 	return gradient, nil
 }
 

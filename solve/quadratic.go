@@ -64,11 +64,13 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 // step moves the minimum along the step to the visited weights, which it makes conjugate to the steps before.
 func (q *quadratic) step(visited []float32, gradient []float64) {
 	k := q.shape.Classes
-	c := conjugate{d: wide(visited), hd: gradient}
-	for i := range c.d {
-		c.d[i] -= q.w[i]
-		c.hd[i] -= q.gradient[i]
-	}
+	c := conjugate{d: make([]float64, len(visited)), hd: gradient}
+	onCores(len(c.d), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			c.d[i] = float64(visited[i]) - q.w[i]
+			c.hd[i] -= q.gradient[i]
+		}
+	})
 	for _, e := range q.directions {
 		lengths := quotients(dots(c.d, e.hd, k), e.curvature)
 		addByClass(c.d, lengths, e.d)
@@ -111,21 +113,25 @@ func quotients(a, b []float64) []float64 {
 // addByClass adds x (p × k) to dst, each column times the length of its class. Where the length is 0, x may hold anything.
 func addByClass(dst, lengths, x []float64) {
 	k := len(lengths)
-	for i := 0; i < len(dst); i += k {
-		to, from := dst[i:i+k:i+k], x[i:i+k:i+k]
-		for c, length := range lengths {
-			if length != 0 {
-				to[c] += length * from[c]
+	onCores(len(dst)/k, k, func(first, end int) {
+		for i := first * k; i < end*k; i += k {
+			to, from := dst[i:i+k:i+k], x[i:i+k:i+k]
+			for c, length := range lengths {
+				if length != 0 {
+					to[c] += length * from[c]
+				}
 			}
 		}
-	}
+	})
 }
 
 func (q *quadratic) Next() (Step, error) {
 	full := make([]float32, len(q.w))
-	for i, x := range q.w {
-		full[i] = float32(x - q.preconditioned[i])
-	}
+	onCores(len(q.w), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			full[i] = float32(q.w[i] - q.preconditioned[i])
+		}
+	})
 	switch {
 	case !q.sampled:
 		// the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
