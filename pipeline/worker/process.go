@@ -13,7 +13,8 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// stageProcessor takes segments through a stage, in one goroutine. It uses its memory again for every message.
+// stageProcessor takes segments through a stage, in one goroutine. It uses its memory again for every message; one of sparse rows also in the next
+// visit.
 type stageProcessor struct {
 	*Worker
 	visit *stageVisit
@@ -37,6 +38,11 @@ type stageProcessor struct {
 }
 
 func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
+	if last := len(w.idle) - 1; last >= 0 {
+		p := w.idle[last]
+		w.idle, p.visit = w.idle[:last], v
+		return p
+	}
 	return &stageProcessor{
 		Worker: w, visit: v,
 		accumulator: accumulate.Accumulator{BLAS: w.blas, Buffers: w.buffers}, exact: accumulate.Exact{BLAS: w.blas},

@@ -117,10 +117,15 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 		progress = w.progress(visit.Visit, partitions)
 	}
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
+	var processors []*stageProcessor
 	s := &scan{
 		extent: extent, client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(visit.Stage), maxWrites: maxWrites, twice: visit.gramFirst,
 		increment: w.increment,
-		process:   func() func(context.Context, *load) (*outcome, error) { return w.stageProcessor(visit).sum },
+		process: func() func(context.Context, *load) (*outcome, error) {
+			p := w.stageProcessor(visit)
+			processors = append(processors, p)
+			return p.sum
+		},
 		collect: func(p *partition.State, o *outcome) (func(context.Context) error, error) {
 			gram, rest := visit.parts(o.round)
 			progress(o.rows)
@@ -131,7 +136,11 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 			return func(ctx context.Context) error { return w.publishSums(ctx, visit, p, whole, gram, rest) }, nil
 		},
 	}
-	return s.run(ctx, partitions)
+	err := s.run(ctx, partitions)
+	if w.idle = nil; err == nil && visit.stage.Features.Sparse() { // others have memory for a Gram matrix, which the first visit alone needs
+		w.idle = processors
+	}
+	return err
 }
 
 // keepsBlocks reports whether the partitions' blocks fit into memory beside the messages that were read. Then the Gram matrix can
