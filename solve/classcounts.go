@@ -115,17 +115,22 @@ func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
 	if !finite(all) {
 		return nil, &NotFiniteError{"the sum of the inputs"}
 	}
-	w := make([]float64, p*k)
-	for j := range p {
-		row := w[j*k : (j+1)*k]
-		for class := range row {
-			row[class] = math.Log(counts[j*k+class] + smoothing)
-			if j < inputs {
-				row[class] -= math.Log(totals[class] + smoothing*float64(inputs))
-			}
-		}
-		centre(row)
+	w, classes := make([]float64, p*k), make([]float64, k)
+	for class, n := range totals {
+		classes[class] = math.Log(n + smoothing*float64(inputs))
 	}
+	onCores(p, k, func(from, to int) {
+		for j := from; j < to; j++ {
+			row := w[j*k : (j+1)*k]
+			for class := range row {
+				row[class] = math.Log(counts[j*k+class] + smoothing)
+				if j < inputs {
+					row[class] -= classes[class]
+				}
+			}
+			centre(row)
+		}
+	})
 	if all == 0 {
 		clear(w[:inputs*k]) // the inputs tell nothing
 	} else {
@@ -148,14 +153,16 @@ func scaleCounted(w, counts, totals []float64, all float64) {
 	for _, m := range magnitudes {
 		mean += m / float64(k)
 	}
-	for from := 0; from < len(w); from += k {
-		tells := math.Sqrt(information(counts[from:from+k], parts))
-		for class, m := range magnitudes {
-			if m > 0 {
-				w[from+class] *= mean / m * tells
+	onCores(len(w)/k, k, func(first, end int) {
+		for from := first * k; from < end*k; from += k {
+			tells := math.Sqrt(information(counts[from:from+k], parts))
+			for class, m := range magnitudes {
+				if m > 0 {
+					w[from+class] *= mean / m * tells
+				}
 			}
 		}
-	}
+	})
 }
 
 // centre takes the mean away from values.
