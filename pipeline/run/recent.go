@@ -16,6 +16,7 @@ import (
 type recent struct {
 	mutex   sync.Mutex
 	records []*recentRecord // the oldest first
+	last    map[schemas.Digest]*recentRecord
 	bytes   int
 }
 
@@ -36,14 +37,19 @@ const recentBytes = 32 << 20
 func (r *recent) add(record *recentRecord) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.records = append(r.records, record)
-	r.bytes += record.bytes()
-	drop := 0
-	for r.bytes > recentBytes {
-		r.bytes -= r.records[drop].bytes()
-		drop++
+	if r.last == nil {
+		r.last = map[schemas.Digest]*recentRecord{}
 	}
-	r.records = slices.Delete(r.records, 0, drop)
+	r.records, r.last[record.digest] = append(r.records, record), record
+	r.bytes += record.bytes()
+	for r.bytes > recentBytes {
+		oldest := r.records[0]
+		r.records[0], r.records = nil, r.records[1:]
+		r.bytes -= oldest.bytes()
+		if r.last[oldest.digest] == oldest {
+			delete(r.last, oldest.digest)
+		}
+	}
 }
 
 func (r *recentRecord) bytes() (n int) {
@@ -56,11 +62,7 @@ func (r *recentRecord) bytes() (n int) {
 // find returns the record with that digest if its content is the given one; otherwise nil.
 func (r *recent) find(id schemas.Identity, notes []schemas.Header, digest schemas.Digest, values [][]byte) *recentRecord {
 	r.mutex.Lock()
-	at := slices.IndexFunc(r.records, func(have *recentRecord) bool { return have.digest == digest })
-	var have *recentRecord
-	if at >= 0 {
-		have = r.records[at]
-	}
+	have := r.last[digest]
 	r.mutex.Unlock()
 	if have == nil || have.identity != id || !slices.Equal(have.notes, notes) || !slices.EqualFunc(have.values, values, bytes.Equal) {
 		return nil

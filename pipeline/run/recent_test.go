@@ -90,8 +90,13 @@ func TestRecentRecordsAreBounded(t *testing.T) {
 			t.Fatalf("%d records of %d bytes", len(r.records), r.bytes)
 		}
 	}
+	r.add(&recentRecord{digest: "j", values: [][]byte{make([]byte, recentBytes/3)}}) // as the last
+	r.add(&recentRecord{digest: "k", values: [][]byte{make([]byte, recentBytes/3)}})
+	if r.last["j"] != r.records[len(r.records)-2] || len(r.last) != 2 {
+		t.Errorf("%d digests of %d records", len(r.last), len(r.records))
+	}
 	r.add(&recentRecord{digest: "large", values: [][]byte{make([]byte, recentBytes+1)}})
-	if len(r.records) != 0 || r.bytes != 0 {
+	if len(r.records) != 0 || len(r.last) != 0 || r.bytes != 0 {
 		t.Errorf("%d records of %d bytes after one that is too large", len(r.records), r.bytes)
 	}
 }
