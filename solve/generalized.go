@@ -84,9 +84,11 @@ func (g *generalized) Next() (Step, error) {
 // trial returns W − step.
 func (p *point) trial() []float32 {
 	w := make([]float32, len(p.w))
-	for i, x := range p.w {
-		w[i] = float32(float64(x) - p.step[i])
-	}
+	onCores(len(w), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			w[i] = float32(float64(p.w[i]) - p.step[i])
+		}
+	})
 	return w
 }
 

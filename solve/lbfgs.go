@@ -44,9 +44,13 @@ const (
 func (q *lbfgs) accept(before, at *point) []float64 {
 	if before != nil {
 		p := pair{step: make([]float64, len(at.w)), change: make([]float64, len(at.w)), preconditioned: make([]float64, len(at.w))}
-		floats.SubTo(p.step, wide(at.w), wide(before.w))
-		floats.SubTo(p.change, at.gradient, before.gradient)
-		floats.SubTo(p.preconditioned, at.preconditioned, before.preconditioned)
+		onCores(len(at.w), 1, func(from, to int) {
+			for i := from; i < to; i++ {
+				p.step[i] = float64(at.w[i]) - float64(before.w[i])
+				p.change[i] = at.gradient[i] - before.gradient[i]
+				p.preconditioned[i] = at.preconditioned[i] - before.preconditioned[i]
+			}
+		})
 		// J is convex, so only rounding can make the product 0 or negative
 		if p.inner = floats.Dot(p.step, p.change); p.inner > 1e-14*floats.Norm(p.step, 2)*floats.Norm(p.change, 2) {
 			q.pairs = append(q.pairs, p)
@@ -72,15 +76,20 @@ func (q *lbfgs) along(at *point) []float64 {
 	rest, direction := slices.Clone(at.gradient), slices.Clone(at.preconditioned)
 	for i, p := range slices.Backward(q.pairs) {
 		alphas[i] = floats.Dot(p.step, rest) / p.inner
-		floats.AddScaled(rest, -alphas[i], p.change)
-		floats.AddScaled(direction, -alphas[i], p.preconditioned)
+		addScaled(rest, -alphas[i], p.change)
+		addScaled(direction, -alphas[i], p.preconditioned)
 	}
 	last := q.pairs[len(q.pairs)-1]
 	floats.Scale(last.inner/floats.Dot(last.change, last.preconditioned), direction)
 	for i, p := range q.pairs {
-		floats.AddScaled(direction, alphas[i]-floats.Dot(p.change, direction)/p.inner, p.step)
+		addScaled(direction, alphas[i]-floats.Dot(p.change, direction)/p.inner, p.step)
 	}
 	return direction
+}
+
+// addScaled adds alpha · x to dst.
+func addScaled(dst []float64, alpha float64, x []float64) {
+	onCores(len(dst), 1, func(from, to int) { floats.AddScaled(dst[from:to], alpha, x[from:to]) })
 }
 
 func (q *lbfgs) reject(*point) []float64 {
