@@ -122,7 +122,7 @@ def counted(folder, prepare, fit, weight="auto", seed=0):
     config = os.path.join(folder, "text.yaml")
     with open(config, "w") as f:
         f.write(f"name: text\nseed: {seed}\ndata_dir: {data}\n"
-                f"examples: {{train: train, test: test, format: libsvm, partitions: 2, holdout: {HELD if weight == 'auto' else 0}}}\nprepare: {prepare}\n"
+                f"examples: {{train: train, test: test, format: libsvm, partitions: 1, holdout: {HELD if weight == 'auto' else 0}}}\nprepare: {prepare}\n"
                 f"stages:\n- {{features: {{kind: columns}}, link: {link}, ridge: {ridge}, passes: {passes}}}\n"
                 f"- {{features: {{kind: class_counts, weight: {weight}}}, link: {link.partition(',')[0]}}}\n")
     bench.call([bench.BINARY, "train", "-c", config, "--quiet", "--report", report])

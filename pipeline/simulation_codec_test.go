@@ -143,7 +143,7 @@ func (c *cachingCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Messa
 }
 
 // Give spoils what the writer must not use any more.
-func (c *cachingCodec) Give(r *schemas.Record[float64]) ([]schemas.Message, error) {
+func (c *cachingCodec) Give(r *schemas.Record[float64], _ bool) ([]schemas.Message, error) {
 	messages, err := c.EncodeDouble(r)
 	for _, t := range r.Tensors {
 		for i := range t.Data {

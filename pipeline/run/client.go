@@ -93,10 +93,10 @@ func WriteRecord[T schemas.Number](ctx context.Context, c *Client, topic string,
 	return c.Log.Scatter(ctx, topic, partition, messages...)
 }
 
-// GiveRecord is [WriteRecord] for a writer that does not use the record's tensors afterwards, not even if it returns an error: if this process reads the
-// record, the first reader has them without a copy.
+// GiveRecord is [WriteRecord] for a writer that does not use the record's tensors afterwards, not even if it returns an error. If no other process can
+// read it, the first who reads it has them without a copy.
 func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[float64]) error {
-	messages, err := c.Codec.Give(r)
+	messages, err := c.Codec.Give(r, c.Alone)
 	if err != nil {
 		return err
 	}

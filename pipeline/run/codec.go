@@ -19,8 +19,9 @@ type Codec interface {
 	EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error)
 	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error)
-	// Give is EncodeDouble for a writer that uses the record's tensors no more: a reader may have them.
-	Give(r *schemas.Record[float64]) ([]schemas.Message, error)
+	// Give is EncodeDouble for a writer that uses the record's tensors no more. If it is awaited, the first who reads the record has them. They stay in
+	// memory until then, or until the writer gives another record of the partition.
+	Give(r *schemas.Record[float64], awaited bool) ([]schemas.Message, error)
 	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil. Other callers may
 	// get the same values, so nobody may change them.
 	CollectSingle(c *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error)
@@ -70,12 +71,15 @@ func (a arrowCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message,
 	return messages, err
 }
 
-func (a arrowCodec) Give(r *schemas.Record[float64]) ([]schemas.Message, error) {
+func (a arrowCodec) Give(r *schemas.Record[float64], awaited bool) ([]schemas.Message, error) {
+	if !awaited {
+		return a.EncodeDouble(r)
+	}
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
 		record := written(r, messages)
 		record.given = r.Tensors
-		a.recent.add(record)
+		a.recent.give(record)
 	}
 	return messages, err
 }

@@ -18,6 +18,7 @@ type recent struct {
 	records []*recentRecord // the oldest first
 	last    map[schemas.Digest]*recentRecord
 	bytes   int
+	given   map[int]*recentRecord // by partition: what a writer has given and nobody has read yet, also if it is too large to be kept otherwise
 }
 
 // recentRecord is a record whose digest was computed.
@@ -52,6 +53,29 @@ func (r *recent) add(record *recentRecord) {
 	}
 }
 
+// give keeps a record with the tensors that its writer has given, until it is read or the partition has another.
+func (r *recent) give(record *recentRecord) {
+	r.add(record)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.given == nil {
+		r.given = map[int]*recentRecord{}
+	}
+	r.given[record.identity.Partition] = record
+}
+
+// take returns the tensors of a record that its writer has given, once.
+func (r *recent) take(record *recentRecord) schemas.Tensors[float64] {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.given[record.identity.Partition] == record {
+		delete(r.given, record.identity.Partition)
+	}
+	given := record.given
+	record.given = nil
+	return given
+}
+
 func (r *recentRecord) bytes() (n int) {
 	for _, value := range r.values {
 		n += len(value)
@@ -63,6 +87,9 @@ func (r *recentRecord) bytes() (n int) {
 func (r *recent) find(id schemas.Identity, notes []schemas.Header, digest schemas.Digest, values [][]byte) *recentRecord {
 	r.mutex.Lock()
 	have := r.last[digest]
+	if given := r.given[id.Partition]; given != nil && given.digest == digest {
+		have = given
+	}
 	r.mutex.Unlock()
 	if have == nil || have.identity != id || !slices.Equal(have.notes, notes) || !slices.EqualFunc(have.values, values, bytes.Equal) {
 		return nil
@@ -85,10 +112,7 @@ func (r *recent) readDouble(c *schemas.Chunks[float64], mem memory.Allocator) (*
 	if have == nil {
 		return c.Decode(mem)
 	}
-	r.mutex.Lock()
-	tensors, err := have.given, error(nil)
-	have.given = nil
-	r.mutex.Unlock()
+	tensors, err := r.take(have), error(nil)
 	if tensors == nil {
 		tensors, err = schemas.DecodeTensors[float64](c.Values, mem)
 	}

@@ -65,7 +65,7 @@ func TestGivenTensorsAreReadOnce(t *testing.T) {
 	values := []float64{1, math.NaN(), 3}
 	record := &schemas.Record[float64]{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: "run", Parent: "parent"}, Tensors: schemas.Tensors[float64]{schemas.Vector("cross", values)}}
 	digest, codec := record.Digest(), NewCodec(nil, 0)
-	messages, err := codec.Give(record)
+	messages, err := codec.Give(record, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +78,30 @@ func TestGivenTensorsAreReadOnce(t *testing.T) {
 			t.Errorf("reader %d has the writer's values: %v", reader, reader != 0)
 		}
 		got.Tensors[0].Data[0] = 9
+	}
+}
+
+// A record that was given waits for its reader, however large it is, and for nobody once the partition has another.
+func TestGivenRecordsWait(t *testing.T) {
+	var r recent
+	given := func(partition int, digest schemas.Digest) *recentRecord {
+		record := &recentRecord{identity: schemas.Identity{Partition: partition}, digest: digest, values: [][]byte{make([]byte, recentBytes+1)}, given: schemas.Tensors[float64]{{Name: string(digest)}}}
+		r.give(record)
+		return record
+	}
+	first, other := given(0, "first"), given(1, "other")
+	second := given(0, "second")
+	if r.find(first.identity, nil, "first", first.values) != nil {
+		t.Error("the first stays")
+	}
+	for _, want := range []*recentRecord{second, other} {
+		have := r.find(want.identity, nil, want.digest, want.values)
+		if have != want || r.take(have)[0].Name != string(want.digest) || r.take(have) != nil {
+			t.Errorf("%s: %v", want.digest, have)
+		}
+	}
+	if len(r.given) != 0 || len(r.records) != 0 {
+		t.Errorf("%d and %d records stay", len(r.given), len(r.records))
 	}
 }
 
