@@ -40,6 +40,7 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 		return nil, err
 	}
 	k := q.shape.Classes
+	q.preconditioned = nil // of the visit before: of ten million columns, hundreds of megabytes
 	weights, penalised, ridge := q.start(w)
 	gradient, err := q.ridgeGradient(sums, penalised)
 	if err != nil {

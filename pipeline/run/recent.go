@@ -18,6 +18,7 @@ type recent struct {
 	records []*recentRecord // the oldest first
 	last    map[schemas.Digest]*recentRecord
 	bytes   int
+	single  *recentRecord         // the last in single precision, also if it is too large to be kept otherwise: several read each record of weights
 	given   map[int]*recentRecord // by partition: what a writer has given and nobody has read yet, also if it is too large to be kept otherwise
 }
 
@@ -42,6 +43,9 @@ func (r *recent) add(record *recentRecord) {
 		r.last = map[schemas.Digest]*recentRecord{}
 	}
 	r.records, r.last[record.digest] = append(r.records, record), record
+	if record.single != nil {
+		r.single = record
+	}
 	r.bytes += record.bytes()
 	for r.bytes > recentBytes {
 		oldest := r.records[0]
@@ -87,6 +91,9 @@ func (r *recentRecord) bytes() (n int) {
 func (r *recent) find(id schemas.Identity, notes []schemas.Header, digest schemas.Digest, values [][]byte) *recentRecord {
 	r.mutex.Lock()
 	have := r.last[digest]
+	if r.single != nil && r.single.digest == digest {
+		have = r.single
+	}
 	if given := r.given[id.Partition]; given != nil && given.digest == digest {
 		have = given
 	}

@@ -105,6 +105,36 @@ func TestGivenRecordsWait(t *testing.T) {
 	}
 }
 
+// Weights that are too large to be kept with others are shared too, until other weights come.
+func TestLargeWeightsAreShared(t *testing.T) {
+	codec, collect := NewCodec(nil, 0), func(c Codec, messages []schemas.Message) (r *schemas.Record[float32]) {
+		collector := &schemas.Collector[float32]{}
+		for _, m := range messages {
+			var err error
+			if r, err = c.CollectSingle(collector, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return r
+	}
+	values := make([]float32, recentBytes/4+1)
+	for visit := range 2 {
+		messages, err := codec.EncodeSingle(&schemas.Record[float32]{
+			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Visit: visit, Parent: "parent"}, Tensors: schemas.Tensors[float32]{schemas.Vector("W", values)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := collect(codec, messages); &r.Tensors[0].Data[0] != &values[0] {
+			t.Errorf("visit %d: the reader has a copy of the writer's", visit)
+		}
+		other := NewCodec(nil, 0) // of another process
+		if first, second := collect(other, messages), collect(other, messages); &first.Tensors[0].Data[0] != &second.Tensors[0].Data[0] {
+			t.Errorf("visit %d: two readers have copies", visit)
+		}
+	}
+}
+
 // The memory of recent records is bounded, by those that come after them.
 func TestRecentRecordsAreBounded(t *testing.T) {
 	var r recent
