@@ -16,43 +16,61 @@ import (
 )
 
 // TestMNISTErrors compares test errors on MNIST with the paper's: 50 principal components, random Fourier features at twice the
-// median distance, the median of seeds 1, 2 and 3. (Agarwal et al. 2014 report 1.83, 1.48 and 1.54 % for 4000 features.)
+// median distance, the median of seeds 1, 2 and 3. (Agarwal et al. 2014 report 1.83, 1.48 and 1.54 % for 4000 features.) The runs of a seed
+// are a search, so that a block's Gram matrix is computed once for all of them. The third seed is trained where the first two don't decide
+// whether the median is within its bound.
 func TestMNISTErrors(t *testing.T) {
 	log, blas := openEmbedded(t), openBLAS(t)
 	blas.UseForSolves()
-	for _, c := range []struct {
+	type setting struct {
 		name                 string
 		link                 schemas.Link
 		method               string
 		size, repeat, passes int
 		ridge                schemas.Ridge
 		maxError             float64
-	}{
+	}
+	undecided := []setting{
 		{"identity 4000", link.Identity, solve.MethodAuto, 4000, 1, 1, 1e-5, 2.05},
 		{"softmax 4000", link.Softmax, solve.MethodPaper, 4000, 1, 20, 3e-5, 1.60},
 		{"calibrated 4000", link.Calibrated, solve.MethodAuto, 4000, 1, 6, 1e-4, 1.70},
 		{"softmax 10 × 1024", link.Softmax, solve.MethodAuto, 1024, 10, 12, 1e-4, 1.60},
 		{"softmax 10 × 1024, 4 passes", link.Softmax, solve.MethodAuto, 1024, 10, 4, 1e-4, 1.55},
 		{"calibrated 6 × 1024", link.Calibrated, solve.MethodAuto, 1024, 6, 4, 1e-4, 2.0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	}
+	within, above := map[string]int{}, map[string]int{}
+	for seed := uint64(1); len(undecided) > 0; seed++ {
+		var jobs []Job
+		for _, c := range undecided {
 			s := solve.Defaults()
 			s.Features = stages.Defaults()
 			s.Features.Size, s.Features.BandwidthScale = c.size, 2
 			s.Link, s.Method, s.Passes, s.Ridge = c.link, c.method, c.passes, c.ridge
 			job := mnistJob(t, slices.Repeat([]schemas.Stage{s}, c.repeat)...)
-			var testErrors []float64
-			for job.Seed = 1; job.Seed <= 3; job.Seed++ {
-				report, _, err := Train(t.Context(), log, blas, job, TrainOptions{}, &eventRecorder{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				testErrors = append(testErrors, *report.TestError)
-				t.Logf("seed %d: test error %.2f %%, train error %.2f %%, %.1f s", job.Seed, *report.TestError, report.TrainError, report.Seconds)
+			job.Seed = seed
+			jobs = append(jobs, job)
+		}
+		err := Search(t.Context(), log, blas, jobs, &eventRecorder{}, func(i int, trained *Candidate) error {
+			if trained.Err != nil {
+				return trained.Err
 			}
-			if slices.Sort(testErrors); testErrors[1] > c.maxError {
-				t.Errorf("median test error %.2f %%, expected at most %.2f", testErrors[1], c.maxError)
+			c, report := undecided[i], trained.Report
+			if *report.TestError <= c.maxError {
+				within[c.name]++
+			} else {
+				above[c.name]++
 			}
+			t.Logf("%s, seed %d: test error %.2f %%, train error %.2f %%, %.1f s", c.name, seed, *report.TestError, report.TrainError, report.Seconds)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		undecided = slices.DeleteFunc(undecided, func(c setting) bool {
+			if above[c.name] == 2 {
+				t.Errorf("%s: the median test error is above %.2f %%", c.name, c.maxError)
+			}
+			return within[c.name] == 2 || above[c.name] == 2
 		})
 	}
 }
