@@ -216,15 +216,14 @@ func (p *pipeline) serveAs(ctx context.Context, group run.Owner, here schemas.Ar
 			q.subscription.Close()
 			q = p.queue(ctx, plans, group, rec)
 		}
-		plan, err := q.next(ctx)
+		id, plan, err := q.next(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if plan == nil || plans.Uncertain(plan.Run()) {
+		if plan == nil || plans.Uncertain(id) {
 			stale = true
 			continue
 		}
-		id := plan.Run()
 		if p.unable(plan, here) != "" {
 			return plan, nil
 		}
@@ -253,19 +252,19 @@ func (p *pipeline) queue(ctx context.Context, plans *run.Ledger, o run.Owner, re
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
 
-// next waits for a run that has not ended, and returns its plan; nil if nothing has come for so long that the ledger should be read
+// next waits for a run that has not ended, and returns its id and its plan; nil if nothing has come for so long that the ledger should be read
 // again. After an unclean election of a leader, a plan may have an offset that the queue has read already.
-func (q *queue) next(ctx context.Context) (*schemas.Plan, error) {
+func (q *queue) next(ctx context.Context) (id string, plan *schemas.Plan, err error) {
 	for {
-		for _, plan := range q.plans.Unfinished() {
-			return plan, nil
+		for id, plan := range q.plans.Unfinished() {
+			return id, plan, nil
 		}
 		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
 			q.owned = owned
 			q.rec.Record(event.Owned{Partitions: owned})
 		}
 		if late, err := q.take(ctx); err != nil || late {
-			return nil, err
+			return "", nil, err
 		}
 	}
 }
@@ -301,22 +300,23 @@ func (q *queue) take(ctx context.Context) (late bool, err error) {
 
 // solveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
 func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.Owner, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+	id := plan.Run()
 	for {
-		owner, err := p.standBy(ctx, o, plan, watch)
+		owner, err := p.standBy(ctx, o, id, plan.Since, watch)
 		if err != nil || !owner {
 			return err
 		}
-		rec.Record(event.Solving{Run: plan.Run(), Active: true})
+		rec.Record(event.Solving{Run: id, Active: true})
 		if err := solver.New(p.Client, blas, plan, watch, o, solver.Options{Store: p.sums}, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
-		rec.Record(event.Solving{Run: plan.Run()})
+		rec.Record(event.Solving{Run: id})
 		event.Notice(rec, "another solver continues this run: standing by")
 	}
 }
 
 // standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
-func (p *pipeline) standBy(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) (owner bool, err error) {
+func (p *pipeline) standBy(ctx context.Context, o run.Owner, id string, since schemas.Since, watch int64) (owner bool, err error) {
 	if owner, err := run.Owns(o, 0); err != nil || owner {
 		return owner, err
 	}
@@ -328,11 +328,11 @@ func (p *pipeline) standBy(ctx context.Context, o run.Owner, plan *schemas.Plan,
 			return false, err
 		}
 		if late {
-			if goesOn, err := p.GoesOn(ctx, plan.Run(), plan.Since); err != nil || !goesOn {
+			if goesOn, err := p.GoesOn(ctx, id, since); err != nil || !goesOn {
 				return false, err
 			}
 		}
-		if delivery != nil && run.Ends(delivery.Message.Message, plan.Run()) {
+		if delivery != nil && run.Ends(delivery.Message.Message, id) {
 			return false, nil
 		}
 		if owner, err := run.Owns(o, 0); err != nil || owner {
