@@ -28,27 +28,25 @@ const largest = 1e-5
 func TestPythonPredictsAsGo(t *testing.T) {
 	p := newPython(t)
 	p.writeRows("rows.csv", 400)
-	links, before := link.Names(), 0
-	for _, features := range kindsOfFeatures(t) {
-		for _, last := range links {
-			for _, scores := range []bool{false, true} {
-				first := links[before%len(links)] // so all links come before all others
-				before++
-				size, sized := features["size"]
-				if !sized {
-					size = features["filters"]
-				}
-				name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], size, first, last, scores)
-				o := options{"prepare": options{"scale": "standard"}, "stages": []options{
-					{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
-					{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
-				}}
-				if kind := features["kind"]; kind == stages.Patches || kind == stages.PatchPolynomial { // six columns are images of 2 × 3 pixels
-					o["examples"] = options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "batch_rows": 16, "partitions": 2,
-						"columns": options{"use": strings.Split("abcdef", "")}, "image": []int{2, 3, 1}}
-				}
-				p.train(name, o)
+	links := link.Names()
+	// Each kind comes with each link as the last, and with and without scores; all links come before all others, with and without scores.
+	for i, features := range kindsOfFeatures(t) {
+		for j, last := range links {
+			first, scores := links[(i/2+j)%len(links)], (i+j)%2 == 1
+			size, sized := features["size"]
+			if !sized {
+				size = features["filters"]
 			}
+			name := fmt.Sprintf("%v-%v-%s-%s-%v", features["kind"], size, first, last, scores)
+			o := options{"prepare": options{"scale": "standard"}, "stages": []options{
+				{"features": features, "link": first, "passes": 3, "ridge": 1e-3},
+				{"features": features, "link": last, "scores": scores, "passes": 3, "ridge": 1e-3},
+			}}
+			if kind := features["kind"]; kind == stages.Patches || kind == stages.PatchPolynomial { // six columns are images of 2 × 3 pixels
+				o["examples"] = options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "batch_rows": 16, "partitions": 2,
+					"columns": options{"use": strings.Split("abcdef", "")}, "image": []int{2, 3, 1}}
+			}
+			p.train(name, o)
 		}
 	}
 	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
@@ -163,12 +161,13 @@ func kindsOfFeatures(t *testing.T) (kinds []options) {
 func (p *python) configure(name string, o options) {
 	p.Helper()
 	whole := options{
-		"name": name, "data_dir": filepath.Join(p.folder, "log"), "seed": uint64(1<<63 + 11),
+		"name": name, "seed": uint64(1<<63 + 11),
 		"examples": options{"train": []string{"rows.csv"}, "label": "kind", "missing": "mean", "categorical": []string{"colour"}, "batch_rows": 16, "partitions": 2},
 	}
 	for key, value := range o {
 		whole[key] = value
 	}
+	whole["data_dir"] = filepath.Join(p.folder, "log", fmt.Sprint(whole["name"])) // a command reads what its folder has of all pipelines
 	content, err := json.Marshal(whole)
 	if err != nil {
 		p.Fatal(err)
