@@ -192,7 +192,7 @@ func TestEachMessageHasPredictions(t *testing.T) {
 
 // However often scorers end, of which several have the same partitions and versions of their own, each row has one prediction that counts.
 func TestEndedScorers(t *testing.T) {
-	models := []*model.Model{newModel(t, 1, 3000), newModel(t, 2, 5000)}
+	models := []*model.Model{newModel(t, 1, 1500), newModel(t, 2, 2500)}
 	for seed := range uint64(2) {
 		a := newTopic(t, 2, sizes...)
 		var running sync.WaitGroup
