@@ -317,6 +317,36 @@ func TestHeadersAreNamedInSchemas(t *testing.T) {
 	}
 }
 
+// scripts/test.sh runs the tests with a tag by the beginning of their names: another name would never run.
+func TestNamesOfTaggedTests(t *testing.T) {
+	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)`)
+	beginning := map[string]string{"kafka": "TestKafka", "mnist": "TestMNIST", "python": "TestPython", "page": "TestPage"}
+	found := map[string]int{}
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil || !entry.IsDir() && !strings.HasSuffix(name, "_test.go"):
+			return err
+		case entry.IsDir() && name != "." && strings.HasPrefix(name, "."):
+			return fs.SkipDir // what scripts fetched
+		case entry.IsDir():
+			return nil
+		}
+		text := read(t, file)
+		if tagged := tag.FindStringSubmatch(text); tagged != nil {
+			for _, name := range test.FindAllStringSubmatch(text, -1) {
+				found[tagged[1]]++
+				if !strings.HasPrefix(name[1], beginning[tagged[1]]) {
+					t.Errorf("%s has the tag %s: call %s %s…", file, tagged[1], name[1], beginning[tagged[1]])
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || len(found) != len(beginning) {
+		t.Errorf("found tests with the tags %v: %v", found, err)
+	}
+}
+
 // The linter checks the form of doc comments. This test checks that there are some.
 func TestExportedIdentifiersHaveDocs(t *testing.T) {
 	for _, file := range sources(t) {
