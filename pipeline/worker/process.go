@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -37,10 +38,36 @@ type stageProcessor struct {
 	own   kernel.Dense           // xᵀV
 }
 
+// idleProcessors are those that no visit uses. The zero value has none. It is safe for concurrent use: a worker sums the Gram matrices of the next stage while
+// it visits this one.
+type idleProcessors struct {
+	mutex sync.Mutex
+	all   []*stageProcessor
+}
+
+// take returns one of them; nil if there is none.
+func (i *idleProcessors) take() *stageProcessor {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	last := len(i.all) - 1
+	if last < 0 {
+		return nil
+	}
+	p := i.all[last]
+	i.all = i.all[:last]
+	return p
+}
+
+// keep keeps the processors of a visit that has ended, and no others.
+func (i *idleProcessors) keep(all []*stageProcessor) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.all = all
+}
+
 func (w *Worker) stageProcessor(v *stageVisit) *stageProcessor {
-	if last := len(w.idle) - 1; last >= 0 {
-		p := w.idle[last]
-		w.idle, p.visit = w.idle[:last], v
+	if p := w.idle.take(); p != nil {
+		p.visit = v
 		return p
 	}
 	return &stageProcessor{

@@ -137,9 +137,10 @@ func (w *Worker) sums(ctx context.Context, visit *stageVisit, partitions []*part
 		},
 	}
 	err := s.run(ctx, partitions)
-	if w.idle = nil; err == nil && visit.stage.Features.Sparse() { // others have memory for a Gram matrix, which the first visit alone needs
-		w.idle = processors
+	if err != nil || !visit.stage.Features.Sparse() {
+		processors = nil // those of other rows have memory for a Gram matrix, which the first visit alone needs
 	}
+	w.idle.keep(processors)
 	return err
 }
 

@@ -38,8 +38,8 @@ type Worker struct {
 	covered    map[int]schemas.Coverage // by the survey, of each partition
 	sequential bool
 	options    Options
-	ahead      *gramsAhead       // nil: there is none
-	idle       []*stageProcessor // of the last visit, if it was one to sparse rows
+	ahead      *gramsAhead    // nil: there is none
+	idle       idleProcessors // of the last visit, if it was one to sparse rows
 }
 
 // Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
