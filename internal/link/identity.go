@@ -29,15 +29,21 @@ func squaredLoss(score kernel.Dense, truth Truth, loss []float32, predicted []in
 			continue
 		}
 		sum := 0.0
-		for c, v := range row {
-			d := float64(v)
-			switch {
-			case truth.Targets.Rows > 0:
-				d -= float64(truth.Targets.Row(i)[c])
-			case int32(c) == class:
-				d--
+		if truth.Targets.Rows > 0 {
+			for c, y := range truth.Targets.Row(i) {
+				d := float64(row[c]) - float64(y)
+				sum += d * d
 			}
-			sum += d * d
+			loss[i] = float32(sum / 2)
+			continue
+		}
+		for _, v := range row[:class] { // with a test of each class the loop takes twice as long
+			sum += float64(v) * float64(v)
+		}
+		d := float64(row[class]) - 1
+		sum += d * d
+		for _, v := range row[class+1:] {
+			sum += float64(v) * float64(v)
 		}
 		loss[i] = float32(sum / 2)
 	}
