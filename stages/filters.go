@@ -25,10 +25,10 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 	sample, contrast := b.sample(l, stage)
 	q := b.values
 	mean, covariance := covarianceOf(l.BLAS, sample)
-	places := placesOfMirrored(f.Patch, b.image.Channels())
+	products := placesOfProducts(b.places)
 	if f.Mirror { // as if the sample also had each patch mirrored
-		asMirrored(mean, places)
-		asMirrored(covariance, placesOfProducts(places))
+		asMirrored(mean, b.places)
+		asMirrored(covariance, products)
 	}
 	whitening, err := l.Whiten(covariance, q, f.Whiten)
 	if err != nil {
@@ -37,8 +37,8 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 	offset := kernel.NewDense(1, q)
 	l.BLAS.Mul(offset, kernel.Dense{Rows: 1, Cols: q, Data: mean}, kernel.Dense{Rows: q, Cols: q, Data: whitening}, false)
 	if f.Mirror { // but for rounding they are
-		asMirrored(whitening, placesOfProducts(places))
-		asMirrored(offset.Data, places)
+		asMirrored(whitening, products)
+		asMirrored(offset.Data, b.places)
 	}
 	b.whitenBy(whitening, offset.Data, contrast)
 	filters := b.choose(l, stage, sample)

@@ -27,10 +27,11 @@ func limitGarbage() {
 	}
 	pages := os.Getenv("GOMEMLIMIT") == ""
 	afterCollection(func() {
-		const live, total, objects, free, released = 0, 1, 2, 3, 4
+		const live, total, objects, free, released, allowed = 0, 1, 2, 3, 4, 5
 		measured := []runtimemetrics.Sample{
 			{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"},
 			{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+			{Name: "/gc/gogc:percent"},
 		}
 		runtimemetrics.Read(measured)
 		bytes := func(i int) uint64 { return measured[i].Value.Uint64() }
@@ -40,7 +41,9 @@ func limitGarbage() {
 			besides := bytes(total) - bytes(objects) - bytes(free) - bytes(released)
 			debug.SetMemoryLimit(int64(besides + bytes(live)*uint64(100+percent)/100 + spare))
 		}
-		debug.SetGCPercent(percent)
+		if percent != int(bytes(allowed)) { // it stops the world
+			debug.SetGCPercent(percent)
+		}
 	})
 }
 

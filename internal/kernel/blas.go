@@ -122,9 +122,15 @@ func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	if n == 0 || p == 0 || k == 0 {
 		return
 	}
+	b.mulInto(dst, 0, x, w, add)
+}
+
+// mulInto is Mul into the columns of dst that begin at column first. Neither x nor w is empty.
+func (b *BLAS) mulInto(dst Dense, first int, x, w Dense, add bool) {
+	n, p, k := x.Rows, x.Cols, w.Cols
 	for from, step := 0, b.step(n, p*k); from < n; from += step {
 		rows := min(step, n-from)
-		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, beta(add), dst.Data[from*k:], k)
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, beta(add), dst.Data[from*dst.Cols+first:], dst.Cols)
 	}
 }
 

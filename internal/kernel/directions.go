@@ -1,7 +1,5 @@
 package kernel
 
-import "gonum.org/v1/gonum/blas"
-
 // Directions is a p×k matrix of the directions of random features, one a column, laid out for [BLAS.Product]. The zero value is the 0×0
 // matrix. Directions are immutable.
 //
@@ -40,10 +38,6 @@ func (d Directions) Dense() Dense {
 
 // Product computes dst = x·d: x is n×p, dst is n×k and shares no memory with x.
 func (b *BLAS) Product(dst, x Dense, d Directions) {
-	if d.panels == nil {
-		b.Mul(dst, x, d.matrix, false)
-		return
-	}
 	dst.check("Product", "dst", x.Rows, d.matrix.Cols)
 	b.ProductInto(dst, 0, x, d)
 }
@@ -53,17 +47,12 @@ func (b *BLAS) ProductInto(dst Dense, from int, x Dense, d Directions) {
 	k := d.matrix.Cols
 	x.check("Product", "x", x.Rows, d.matrix.Rows)
 	dst.check("Product", "dst", x.Rows, max(dst.Cols, from+k))
-	if x.Rows == 0 || k == 0 {
+	if d.panels == nil && len(x.Data) > 0 && k > 0 {
+		b.mulInto(dst, from, x, d.matrix, false)
 		return
 	}
 	for i := range dst.Rows {
 		clear(dst.Row(i)[from : from+k])
 	}
-	switch {
-	case x.Cols == 0:
-	case d.panels == nil:
-		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, x.Rows, k, x.Cols, 1, x.Data, x.Cols, d.matrix.Data, k, 0, dst.Data[from:], dst.Cols)
-	default:
-		addPanels(dst, from, k, x, d.panels)
-	}
+	addPanels(dst, from, k, x, d.panels)
 }

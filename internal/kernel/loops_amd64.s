@@ -51,11 +51,15 @@ TEXT ·mulNarrowAVX512(SB), NOSPLIT, $0-56
 	SHLQ $0x02, R10
 
 narrow_several:
-	CMPQ   DX, $0x08
-	JLT    narrow_several_end
-	MOVQ   w+16(FP), R11
-	MOVQ   p+32(FP), R12
-	MOVQ   AX, CX
+	CMPQ DX, $0x08
+	JLT  narrow_several_end
+	MOVQ w+16(FP), R11
+	MOVQ p+32(FP), R12
+	MOVQ AX, CX
+
+	// Prefetch the next rows, which the hardware prefetcher does not.
+	MOVQ   AX, R13
+	LEAQ   (R13)(SI*8), R13
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
@@ -64,14 +68,10 @@ narrow_several:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
+	SUBQ   $0x10, R12
+	JLT    narrow_several_few
 
-	// Prefetch the next rows, which the hardware prefetcher does not.
-	MOVQ AX, R13
-	LEAQ (R13)(SI*8), R13
-	SUBQ $0x10, R12
-	JLT  narrow_several_few
-
-narrow_several_sixteen:
+narrow_several_several:
 	PREFETCHT0       (R13)
 	PREFETCHT0       (R13)(SI*1)
 	PREFETCHT0       (R13)(SI*2)
@@ -228,11 +228,11 @@ narrow_several_sixteen:
 	ADDQ             $0x40, CX
 	ADDQ             $0x00000400, R11
 	SUBQ             $0x10, R12
-	JGE              narrow_several_sixteen
+	JGE              narrow_several_several
 
 narrow_several_few:
 	ADDQ $0x10, R12
-	JZ   narrow_several_stored
+	JZ   narrow_several_summed
 
 narrow_several_column:
 	VMOVUPS          (R11), Z8
@@ -249,7 +249,7 @@ narrow_several_column:
 	DECQ             R12
 	JNZ              narrow_several_column
 
-narrow_several_stored:
+narrow_several_summed:
 	MOVQ      k+40(FP), CX
 	MOVQ      $0x00000001, R11
 	SHLQ      CL, R11
@@ -293,23 +293,23 @@ narrow_several_stored:
 
 narrow_several_end:
 narrow_four:
-	CMPQ   DX, $0x04
-	JLT    narrow_four_end
-	MOVQ   w+16(FP), R8
-	MOVQ   p+32(FP), R9
-	MOVQ   AX, CX
+	CMPQ DX, $0x04
+	JLT  narrow_four_end
+	MOVQ w+16(FP), R8
+	MOVQ p+32(FP), R9
+	MOVQ AX, CX
+
+	// Prefetch the next rows, which the hardware prefetcher does not.
+	MOVQ   AX, R11
+	LEAQ   (R11)(SI*4), R11
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
+	SUBQ   $0x10, R9
+	JLT    narrow_four_few
 
-	// Prefetch the next rows, which the hardware prefetcher does not.
-	MOVQ AX, R11
-	LEAQ (R11)(SI*4), R11
-	SUBQ $0x10, R9
-	JLT  narrow_four_few
-
-narrow_four_sixteen:
+narrow_four_several:
 	PREFETCHT0       (R11)
 	PREFETCHT0       (R11)(SI*1)
 	PREFETCHT0       (R11)(SI*2)
@@ -398,11 +398,11 @@ narrow_four_sixteen:
 	ADDQ             $0x40, CX
 	ADDQ             $0x00000400, R8
 	SUBQ             $0x10, R9
-	JGE              narrow_four_sixteen
+	JGE              narrow_four_several
 
 narrow_four_few:
 	ADDQ $0x10, R9
-	JZ   narrow_four_stored
+	JZ   narrow_four_summed
 
 narrow_four_column:
 	VMOVUPS          (R8), Z0
@@ -415,7 +415,7 @@ narrow_four_column:
 	DECQ             R9
 	JNZ              narrow_four_column
 
-narrow_four_stored:
+narrow_four_summed:
 	MOVQ      k+40(FP), CX
 	MOVQ      $0x00000001, R8
 	SHLQ      CL, R8
@@ -871,7 +871,7 @@ rows_8_even_few:
 	ADDQ $0x04, R10
 	JZ   rows_8_even_summed
 
-rows_8_even_one:
+rows_8_even_column:
 	VMOVUPS          (R9), Z8
 	VFMADD231PS.BCST (R8), Z8, Z0
 	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
@@ -884,7 +884,7 @@ rows_8_even_one:
 	ADDQ             $0x04, R8
 	ADDQ             $0x40, R9
 	DECQ             R10
-	JNZ              rows_8_even_one
+	JNZ              rows_8_even_column
 
 rows_8_even_summed:
 	MOVQ    odd+80(FP), R10
@@ -956,7 +956,7 @@ rows_8_odd_few:
 	ADDQ $0x04, R10
 	JZ   rows_8_odd_summed
 
-rows_8_odd_one:
+rows_8_odd_column:
 	VMOVUPS          (R9), Z8
 	VFMADD231PS.BCST (R8), Z8, Z0
 	VFMADD231PS.BCST (R8)(DX*1), Z8, Z1
@@ -969,7 +969,7 @@ rows_8_odd_one:
 	ADDQ             $0x04, R8
 	ADDQ             $0x40, R9
 	DECQ             R10
-	JNZ              rows_8_odd_one
+	JNZ              rows_8_odd_column
 
 rows_8_odd_summed:
 	VMOVUPS (R11), Z8
@@ -1166,7 +1166,7 @@ rows_7_even_few:
 	ADDQ $0x04, DI
 	JZ   rows_7_even_summed
 
-rows_7_even_one:
+rows_7_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1178,7 +1178,7 @@ rows_7_even_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DI
-	JNZ              rows_7_even_one
+	JNZ              rows_7_even_column
 
 rows_7_even_summed:
 	MOVQ    odd+80(FP), DI
@@ -1244,7 +1244,7 @@ rows_7_odd_few:
 	ADDQ $0x04, DI
 	JZ   rows_7_odd_summed
 
-rows_7_odd_one:
+rows_7_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1256,7 +1256,7 @@ rows_7_odd_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DI
-	JNZ              rows_7_odd_one
+	JNZ              rows_7_odd_column
 
 rows_7_odd_summed:
 	VMOVUPS (R8), Z0
@@ -1434,7 +1434,7 @@ rows_6_even_few:
 	ADDQ $0x04, DI
 	JZ   rows_6_even_summed
 
-rows_6_even_one:
+rows_6_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1445,7 +1445,7 @@ rows_6_even_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DI
-	JNZ              rows_6_even_one
+	JNZ              rows_6_even_column
 
 rows_6_even_summed:
 	MOVQ    odd+80(FP), DI
@@ -1505,7 +1505,7 @@ rows_6_odd_few:
 	ADDQ $0x04, DI
 	JZ   rows_6_odd_summed
 
-rows_6_odd_one:
+rows_6_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1516,7 +1516,7 @@ rows_6_odd_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DI
-	JNZ              rows_6_odd_one
+	JNZ              rows_6_odd_column
 
 rows_6_odd_summed:
 	VMOVUPS (R8), Z0
@@ -1676,7 +1676,7 @@ rows_5_even_few:
 	ADDQ $0x04, SI
 	JZ   rows_5_even_summed
 
-rows_5_even_one:
+rows_5_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1686,7 +1686,7 @@ rows_5_even_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             SI
-	JNZ              rows_5_even_one
+	JNZ              rows_5_even_column
 
 rows_5_even_summed:
 	MOVQ    odd+80(FP), SI
@@ -1740,7 +1740,7 @@ rows_5_odd_few:
 	ADDQ $0x04, SI
 	JZ   rows_5_odd_summed
 
-rows_5_odd_one:
+rows_5_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1750,7 +1750,7 @@ rows_5_odd_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             SI
-	JNZ              rows_5_odd_one
+	JNZ              rows_5_odd_column
 
 rows_5_odd_summed:
 	VMOVUPS (DI), Z0
@@ -1892,7 +1892,7 @@ rows_4_even_few:
 	ADDQ $0x04, SI
 	JZ   rows_4_even_summed
 
-rows_4_even_one:
+rows_4_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1901,7 +1901,7 @@ rows_4_even_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             SI
-	JNZ              rows_4_even_one
+	JNZ              rows_4_even_column
 
 rows_4_even_summed:
 	MOVQ    odd+80(FP), SI
@@ -1949,7 +1949,7 @@ rows_4_odd_few:
 	ADDQ $0x04, SI
 	JZ   rows_4_odd_summed
 
-rows_4_odd_one:
+rows_4_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -1958,7 +1958,7 @@ rows_4_odd_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             SI
-	JNZ              rows_4_odd_one
+	JNZ              rows_4_odd_column
 
 rows_4_odd_summed:
 	VMOVUPS (DI), Z0
@@ -2082,7 +2082,7 @@ rows_3_even_few:
 	ADDQ $0x04, BX
 	JZ   rows_3_even_summed
 
-rows_3_even_one:
+rows_3_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -2090,7 +2090,7 @@ rows_3_even_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             BX
-	JNZ              rows_3_even_one
+	JNZ              rows_3_even_column
 
 rows_3_even_summed:
 	MOVQ    odd+80(FP), BX
@@ -2132,7 +2132,7 @@ rows_3_odd_few:
 	ADDQ $0x04, BX
 	JZ   rows_3_odd_summed
 
-rows_3_odd_one:
+rows_3_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
@@ -2140,7 +2140,7 @@ rows_3_odd_one:
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             BX
-	JNZ              rows_3_odd_one
+	JNZ              rows_3_odd_column
 
 rows_3_odd_summed:
 	VMOVUPS (SI), Z0
@@ -2246,14 +2246,14 @@ rows_2_even_few:
 	ADDQ $0x04, BX
 	JZ   rows_2_even_summed
 
-rows_2_even_one:
+rows_2_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             BX
-	JNZ              rows_2_even_one
+	JNZ              rows_2_even_column
 
 rows_2_even_summed:
 	MOVQ    odd+80(FP), BX
@@ -2289,14 +2289,14 @@ rows_2_odd_few:
 	ADDQ $0x04, BX
 	JZ   rows_2_odd_summed
 
-rows_2_odd_one:
+rows_2_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	VFMADD231PS.BCST (AX)(DX*1), Z0, Z12
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             BX
-	JNZ              rows_2_odd_one
+	JNZ              rows_2_odd_column
 
 rows_2_odd_summed:
 	VMOVUPS (SI), Z0
@@ -2384,13 +2384,13 @@ rows_1_even_few:
 	ADDQ $0x04, DX
 	JZ   rows_1_even_summed
 
-rows_1_even_one:
+rows_1_even_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DX
-	JNZ              rows_1_even_one
+	JNZ              rows_1_even_column
 
 rows_1_even_summed:
 	MOVQ    odd+80(FP), DX
@@ -2420,13 +2420,13 @@ rows_1_odd_few:
 	ADDQ $0x04, DX
 	JZ   rows_1_odd_summed
 
-rows_1_odd_one:
+rows_1_odd_column:
 	VMOVUPS          (CX), Z0
 	VFMADD231PS.BCST (AX), Z0, Z11
 	ADDQ             $0x04, AX
 	ADDQ             $0x40, CX
 	DECQ             DX
-	JNZ              rows_1_odd_one
+	JNZ              rows_1_odd_column
 
 rows_1_odd_summed:
 	VMOVUPS (BX), Z0
@@ -3066,7 +3066,7 @@ wide_several:
 	SUBQ   $0x10, R11
 	JLT    wide_several_few
 
-wide_several_sixteen:
+wide_several_several:
 	VMOVUPS      (R10), Y12
 	VMOVUPS      32(R10), Y13
 	VBROADCASTSS (R9), Y14
@@ -3390,11 +3390,11 @@ wide_several_sixteen:
 	ADDQ         $0x40, R9
 	ADDQ         $0x00000400, R10
 	SUBQ         $0x10, R11
-	JGE          wide_several_sixteen
+	JGE          wide_several_several
 
 wide_several_few:
 	ADDQ $0x10, R11
-	JZ   wide_several_stored
+	JZ   wide_several_summed
 
 wide_several_column:
 	VMOVUPS      (R10), Y12
@@ -3422,7 +3422,7 @@ wide_several_column:
 	DECQ         R11
 	JNZ          wide_several_column
 
-wide_several_stored:
+wide_several_summed:
 	MOVQ    k+40(FP), R9
 	CMPQ    R9, $0x10
 	JNE     wide_several_masked
@@ -3542,7 +3542,7 @@ wide_four:
 	SUBQ   $0x10, R10
 	JLT    wide_four_few
 
-wide_four_sixteen:
+wide_four_several:
 	VMOVUPS      (R9), Y8
 	VMOVUPS      32(R9), Y9
 	VBROADCASTSS (DI), Y10
@@ -3770,11 +3770,11 @@ wide_four_sixteen:
 	ADDQ         $0x40, DI
 	ADDQ         $0x00000400, R9
 	SUBQ         $0x10, R10
-	JGE          wide_four_sixteen
+	JGE          wide_four_several
 
 wide_four_few:
 	ADDQ $0x10, R10
-	JZ   wide_four_stored
+	JZ   wide_four_summed
 
 wide_four_column:
 	VMOVUPS      (R9), Y8
@@ -3796,7 +3796,7 @@ wide_four_column:
 	DECQ         R10
 	JNZ          wide_four_column
 
-wide_four_stored:
+wide_four_summed:
 	MOVQ    k+40(FP), DI
 	CMPQ    DI, $0x10
 	JNE     wide_four_masked
@@ -3940,7 +3940,7 @@ narrow_several:
 	SUBQ   $0x10, R11
 	JLT    narrow_several_few
 
-narrow_several_sixteen:
+narrow_several_several:
 	VMOVUPS      (R10), Y6
 	VBROADCASTSS (R9), Y7
 	VFMADD231PS  Y7, Y6, Y0
@@ -4152,11 +4152,11 @@ narrow_several_sixteen:
 	ADDQ         $0x40, R9
 	ADDQ         $0x00000400, R10
 	SUBQ         $0x10, R11
-	JGE          narrow_several_sixteen
+	JGE          narrow_several_several
 
 narrow_several_few:
 	ADDQ $0x10, R11
-	JZ   narrow_several_stored
+	JZ   narrow_several_summed
 
 narrow_several_column:
 	VMOVUPS      (R10), Y6
@@ -4177,7 +4177,7 @@ narrow_several_column:
 	DECQ         R11
 	JNZ          narrow_several_column
 
-narrow_several_stored:
+narrow_several_summed:
 	MOVQ    k+40(FP), R9
 	CMPQ    R9, $0x08
 	JNE     narrow_several_masked
@@ -4256,7 +4256,7 @@ narrow_four:
 	SUBQ   $0x10, R10
 	JLT    narrow_four_few
 
-narrow_four_sixteen:
+narrow_four_several:
 	VMOVUPS      (R9), Y4
 	VBROADCASTSS (DI), Y5
 	VFMADD231PS  Y5, Y4, Y0
@@ -4404,11 +4404,11 @@ narrow_four_sixteen:
 	ADDQ         $0x40, DI
 	ADDQ         $0x00000400, R9
 	SUBQ         $0x10, R10
-	JGE          narrow_four_sixteen
+	JGE          narrow_four_several
 
 narrow_four_few:
 	ADDQ $0x10, R10
-	JZ   narrow_four_stored
+	JZ   narrow_four_summed
 
 narrow_four_column:
 	VMOVUPS      (R9), Y4
@@ -4425,7 +4425,7 @@ narrow_four_column:
 	DECQ         R10
 	JNZ          narrow_four_column
 
-narrow_four_stored:
+narrow_four_summed:
 	MOVQ    k+40(FP), DI
 	CMPQ    DI, $0x08
 	JNE     narrow_four_masked
@@ -5594,7 +5594,7 @@ rows_6_even_few:
 	ADDQ $0x04, R9
 	JZ   rows_6_even_summed
 
-rows_6_even_one:
+rows_6_even_column:
 	VMOVUPS      (R8), Y12
 	VMOVUPS      32(R8), Y13
 	VBROADCASTSS (DI), Y14
@@ -5618,7 +5618,7 @@ rows_6_even_one:
 	ADDQ         $0x04, DI
 	ADDQ         $0x40, R8
 	DECQ         R9
-	JNZ          rows_6_even_one
+	JNZ          rows_6_even_column
 
 rows_6_even_summed:
 	MOVQ    odd+80(FP), R9
@@ -5742,7 +5742,7 @@ rows_6_odd_few:
 	ADDQ $0x04, R9
 	JZ   rows_6_odd_summed
 
-rows_6_odd_one:
+rows_6_odd_column:
 	VMOVUPS      (R8), Y12
 	VMOVUPS      32(R8), Y13
 	VBROADCASTSS (DI), Y14
@@ -5766,7 +5766,7 @@ rows_6_odd_one:
 	ADDQ         $0x04, DI
 	ADDQ         $0x40, R8
 	DECQ         R9
-	JNZ          rows_6_odd_one
+	JNZ          rows_6_odd_column
 
 rows_6_odd_summed:
 	VMOVUPS (R10), Y12
@@ -6062,7 +6062,7 @@ rows_5_even_few:
 	ADDQ $0x04, SI
 	JZ   rows_5_even_summed
 
-rows_5_even_one:
+rows_5_even_column:
 	VMOVUPS      (CX), Y10
 	VMOVUPS      32(CX), Y11
 	VBROADCASTSS (AX), Y12
@@ -6083,7 +6083,7 @@ rows_5_even_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         SI
-	JNZ          rows_5_even_one
+	JNZ          rows_5_even_column
 
 rows_5_even_summed:
 	MOVQ    odd+80(FP), SI
@@ -6191,7 +6191,7 @@ rows_5_odd_few:
 	ADDQ $0x04, SI
 	JZ   rows_5_odd_summed
 
-rows_5_odd_one:
+rows_5_odd_column:
 	VMOVUPS      (CX), Y10
 	VMOVUPS      32(CX), Y11
 	VBROADCASTSS (AX), Y12
@@ -6212,7 +6212,7 @@ rows_5_odd_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         SI
-	JNZ          rows_5_odd_one
+	JNZ          rows_5_odd_column
 
 rows_5_odd_summed:
 	VMOVUPS (DI), Y10
@@ -6467,7 +6467,7 @@ rows_4_even_few:
 	ADDQ $0x04, SI
 	JZ   rows_4_even_summed
 
-rows_4_even_one:
+rows_4_even_column:
 	VMOVUPS      (CX), Y8
 	VMOVUPS      32(CX), Y9
 	VBROADCASTSS (AX), Y10
@@ -6485,7 +6485,7 @@ rows_4_even_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         SI
-	JNZ          rows_4_even_one
+	JNZ          rows_4_even_column
 
 rows_4_even_summed:
 	MOVQ    odd+80(FP), SI
@@ -6577,7 +6577,7 @@ rows_4_odd_few:
 	ADDQ $0x04, SI
 	JZ   rows_4_odd_summed
 
-rows_4_odd_one:
+rows_4_odd_column:
 	VMOVUPS      (CX), Y8
 	VMOVUPS      32(CX), Y9
 	VBROADCASTSS (AX), Y10
@@ -6595,7 +6595,7 @@ rows_4_odd_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         SI
-	JNZ          rows_4_odd_one
+	JNZ          rows_4_odd_column
 
 rows_4_odd_summed:
 	VMOVUPS (DI), Y8
@@ -6810,7 +6810,7 @@ rows_3_even_few:
 	ADDQ $0x04, BX
 	JZ   rows_3_even_summed
 
-rows_3_even_one:
+rows_3_even_column:
 	VMOVUPS      (CX), Y6
 	VMOVUPS      32(CX), Y7
 	VBROADCASTSS (AX), Y8
@@ -6825,7 +6825,7 @@ rows_3_even_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         BX
-	JNZ          rows_3_even_one
+	JNZ          rows_3_even_column
 
 rows_3_even_summed:
 	MOVQ    odd+80(FP), BX
@@ -6901,7 +6901,7 @@ rows_3_odd_few:
 	ADDQ $0x04, BX
 	JZ   rows_3_odd_summed
 
-rows_3_odd_one:
+rows_3_odd_column:
 	VMOVUPS      (CX), Y6
 	VMOVUPS      32(CX), Y7
 	VBROADCASTSS (AX), Y8
@@ -6916,7 +6916,7 @@ rows_3_odd_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         BX
-	JNZ          rows_3_odd_one
+	JNZ          rows_3_odd_column
 
 rows_3_odd_summed:
 	VMOVUPS (SI), Y6
@@ -7091,7 +7091,7 @@ rows_2_even_few:
 	ADDQ $0x04, BX
 	JZ   rows_2_even_summed
 
-rows_2_even_one:
+rows_2_even_column:
 	VMOVUPS      (CX), Y4
 	VMOVUPS      32(CX), Y5
 	VBROADCASTSS (AX), Y6
@@ -7103,7 +7103,7 @@ rows_2_even_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         BX
-	JNZ          rows_2_even_one
+	JNZ          rows_2_even_column
 
 rows_2_even_summed:
 	MOVQ    odd+80(FP), BX
@@ -7163,7 +7163,7 @@ rows_2_odd_few:
 	ADDQ $0x04, BX
 	JZ   rows_2_odd_summed
 
-rows_2_odd_one:
+rows_2_odd_column:
 	VMOVUPS      (CX), Y4
 	VMOVUPS      32(CX), Y5
 	VBROADCASTSS (AX), Y6
@@ -7175,7 +7175,7 @@ rows_2_odd_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         BX
-	JNZ          rows_2_odd_one
+	JNZ          rows_2_odd_column
 
 rows_2_odd_summed:
 	VMOVUPS (SI), Y4
@@ -7310,7 +7310,7 @@ rows_1_even_few:
 	ADDQ $0x04, DX
 	JZ   rows_1_even_summed
 
-rows_1_even_one:
+rows_1_even_column:
 	VMOVUPS      (CX), Y2
 	VMOVUPS      32(CX), Y3
 	VBROADCASTSS (AX), Y4
@@ -7319,7 +7319,7 @@ rows_1_even_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         DX
-	JNZ          rows_1_even_one
+	JNZ          rows_1_even_column
 
 rows_1_even_summed:
 	MOVQ    odd+80(FP), DX
@@ -7363,7 +7363,7 @@ rows_1_odd_few:
 	ADDQ $0x04, DX
 	JZ   rows_1_odd_summed
 
-rows_1_odd_one:
+rows_1_odd_column:
 	VMOVUPS      (CX), Y2
 	VMOVUPS      32(CX), Y3
 	VBROADCASTSS (AX), Y4
@@ -7372,7 +7372,7 @@ rows_1_odd_one:
 	ADDQ         $0x04, AX
 	ADDQ         $0x40, CX
 	DECQ         DX
-	JNZ          rows_1_odd_one
+	JNZ          rows_1_odd_column
 
 rows_1_odd_summed:
 	VMOVUPS (BX), Y2

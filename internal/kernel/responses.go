@@ -45,8 +45,13 @@ func NewFilters(w Dense, even int) Filters {
 	return f
 }
 
-// Scratch returns how many values of scratch AddResponses needs for so many rows.
-func (f Filters) Scratch(rows int) int { return rows * min(f.cols, filtersPerPart) }
+// Scratch returns how many values of scratch AddResponses needs for so many rows: the loops need none.
+func (f Filters) Scratch(rows int) int {
+	if f.panels != nil {
+		return 0
+	}
+	return rows * min(f.cols, filtersPerPart)
+}
 
 // AddResponses multiplies x (n×q) by the filters. For each of the n·f responses z it adds max(z, threshold) to the first row of sums (2×f), and max(−z, threshold) to
 // the second. If mirrored patches count it adds the same of their responses to mirrored (2×f), which may be sums itself, and otherwise is not used. So the sums

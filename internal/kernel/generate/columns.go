@@ -87,11 +87,7 @@ func (w *writer) momentsRow() {
 	x, center, n := w.integer("x"), w.integer("center"), w.integer("n")
 	totals := []reg.GPVirtual{w.integer("sums"), w.integer("squares"), w.integer("present")}
 	weight := w.vector()
-	address, err := w.Param("weight").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	w.VBROADCASTSD(address.Addr, weight)
+	w.VBROADCASTSD(w.argument("weight"), weight)
 	lanes := w.lanes / 2
 	past := w.GP64()
 	w.MOVQ(n, past)

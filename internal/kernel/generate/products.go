@@ -111,47 +111,60 @@ func (w *writer) mulNarrow() {
 		sums := make([]row, count)
 		for i := range sums {
 			sums[i] = w.row(registers)
-			for _, z := range sums[i] {
-				w.zero(z)
-			}
 		}
+		together, prefetch := 1, func() {}
 		if count > 1 {
+			together = 16
+		}
+		if count > 1 && w.prefetch {
+			w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
 			ahead := w.GP64()
-			if w.prefetch {
-				w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
-				w.MOVQ(x, ahead)
-				w.next(ahead, rows, count)
-			}
-			w.SUBQ(operand.U8(16), left)
-			w.JLT(operand.LabelRef(group + "_few"))
-			w.Label(group + "_sixteen")
-			if w.prefetch {
+			w.MOVQ(x, ahead)
+			w.next(ahead, rows, count)
+			prefetch = func() {
 				for i := range count {
 					w.PREFETCHT0(rows.at(ahead, i, 0))
 				}
 				w.ADDQ(operand.U8(64), ahead)
 			}
-			for i := range 16 {
-				w.addColumn(rows, at, weights, 4*i, sums)
-			}
-			w.ADDQ(operand.U8(64), at)
-			w.ADDQ(operand.U32(16*wide), weights)
-			w.SUBQ(operand.U8(16), left)
-			w.JGE(operand.LabelRef(group + "_sixteen"))
-			w.Label(group + "_few")
-			w.ADDQ(operand.U8(16), left)
-			w.JZ(operand.LabelRef(group + "_stored"))
 		}
-		w.Label(group + "_column")
-		w.addColumn(rows, at, weights, 0, sums)
-		w.ADDQ(operand.U8(4), at)
-		w.ADDQ(operand.U8(wide), weights)
-		w.DECQ(left)
-		w.JNZ(operand.LabelRef(group + "_column"))
-		w.Label(group + "_stored")
+		w.products(group, rows, at, weights, left, sums, together, prefetch)
 		store(group, sums)
 		w.next(x, rows, count)
 	})
+}
+
+// products sets the sums of each row to the products of left > 0 columns, so many of them together, and does before each time first. It moves at and weights
+// past the columns.
+func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirtual, sums []row, together int, before func()) {
+	for _, sum := range sums {
+		for _, z := range sum {
+			w.zero(z)
+		}
+	}
+	if together > 1 {
+		w.SUBQ(operand.U8(uint8(together)), left)
+		w.JLT(operand.LabelRef(name + "_few"))
+		w.Label(name + "_several")
+		before()
+		for i := range together {
+			w.addColumn(rows, at, weights, 4*i, sums)
+		}
+		w.ADDQ(operand.U8(uint8(4*together)), at)
+		w.ADDQ(operand.U32(uint32(together*wide)), weights)
+		w.SUBQ(operand.U8(uint8(together)), left)
+		w.JGE(operand.LabelRef(name + "_several"))
+		w.Label(name + "_few")
+		w.ADDQ(operand.U8(uint8(together)), left)
+		w.JZ(operand.LabelRef(name + "_summed"))
+	}
+	w.Label(name + "_column")
+	w.addColumn(rows, at, weights, 0, sums)
+	w.ADDQ(operand.U8(4), at)
+	w.ADDQ(operand.U8(wide), weights)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef(name + "_column"))
+	w.Label(name + "_summed")
 }
 
 // addColumn adds to the sums of each row the value of a column of it, so many bytes from at, times the weights of the column.

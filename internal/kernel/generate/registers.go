@@ -54,6 +54,15 @@ func (w *writer) integer(name string) reg.GPVirtual {
 	return r
 }
 
+// argument returns the address of an argument.
+func (w *writer) argument(name string) operand.Mem {
+	a, err := w.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return a.Addr
+}
+
 // vector returns a register of all lanes.
 func (w *writer) vector() reg.VecVirtual {
 	if w.lanes == 16 {

@@ -12,11 +12,7 @@ func (w *writer) addResponses() {
 	w.function("addResponses", "func(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int)",
 		"adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has as many rows of 16 values. If odd > 0 it first adds the same of rows whose last odd values have the other sign to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.")
 	x, n, stride := w.integer("x"), w.integer("n"), w.integer("even")
-	address, err := w.Param("odd").Resolve()
-	if err != nil {
-		panic(err)
-	}
-	w.ADDQ(address.Addr, stride)
+	w.ADDQ(w.argument("odd"), stride)
 	rows := w.rowsOf(stride)
 	label := func(count int) string { return fmt.Sprintf("rows_%d", count) }
 	for count := w.rows; count > 0; count-- {
@@ -50,7 +46,8 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 	for i := range sums {
 		sums[i] = w.row(narrow / w.lanes)
 	}
-	w.products(name+"_even", rows, at, weights, w.integer("even"), sums)
+	const together = 4
+	w.products(name+"_even", rows, at, weights, w.integer("even"), sums, together, func() {})
 	odd := w.integer("odd")
 	w.TESTQ(odd, odd)
 	w.JZ(operand.LabelRef(name + "_rectified"))
@@ -64,7 +61,7 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 		}
 	}
 	each(func(z reg.VecVirtual, kept operand.Mem) { w.VMOVUPS(z, kept) })
-	w.products(name+"_odd", rows, at, weights, odd, sums)
+	w.products(name+"_odd", rows, at, weights, odd, sums, together, func() {})
 	each(func(z reg.VecVirtual, kept operand.Mem) {
 		even, both := w.vector(), w.vector()
 		w.VMOVUPS(kept, even)
@@ -78,42 +75,8 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 	w.rectify(sums, "above", "below")
 }
 
-// products sets the sums of each row to the products of left > 0 columns. It moves at and weights past them.
-func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirtual, sums []row) {
-	const together = 4
-	for _, sum := range sums {
-		for _, z := range sum {
-			w.zero(z)
-		}
-	}
-	w.SUBQ(operand.U8(together), left)
-	w.JLT(operand.LabelRef(name + "_few"))
-	w.Label(name + "_several")
-	for i := range together {
-		w.addColumn(rows, at, weights, 4*i, sums)
-	}
-	w.ADDQ(operand.U8(4*together), at)
-	w.ADDQ(operand.U32(together*wide), weights)
-	w.SUBQ(operand.U8(together), left)
-	w.JGE(operand.LabelRef(name + "_several"))
-	w.Label(name + "_few")
-	w.ADDQ(operand.U8(together), left)
-	w.JZ(operand.LabelRef(name + "_summed"))
-	w.Label(name + "_one")
-	w.addColumn(rows, at, weights, 0, sums)
-	w.ADDQ(operand.U8(4), at)
-	w.ADDQ(operand.U8(wide), weights)
-	w.DECQ(left)
-	w.JNZ(operand.LabelRef(name + "_one"))
-	w.Label(name + "_summed")
-}
-
 // rectify adds the rectified responses of all rows to the sums at two addresses. Constants are loaded here, as the sums of AVX2 leave four registers.
 func (w *writer) rectify(responses []row, above, below string) {
-	threshold, err := w.Param("threshold").Resolve()
-	if err != nil {
-		panic(err)
-	}
 	for _, side := range []struct {
 		to  string
 		add func(z, limit, limited, sum reg.VecVirtual)
@@ -129,7 +92,7 @@ func (w *writer) rectify(responses []row, above, below string) {
 	} {
 		w.Comment("A NaN in Intel's last operand stays NaN.")
 		to, limit := w.integer(side.to), w.vector()
-		w.VBROADCASTSS(threshold.Addr, limit)
+		w.VBROADCASTSS(w.argument("threshold"), limit)
 		if side.to == below {
 			positive := limit
 			limit = w.vector()

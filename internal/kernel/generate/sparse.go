@@ -43,12 +43,8 @@ func (w *writer) crossSparseRow() {
 	w.function("crossSparseRow", "func(sum *float64, indices *int32, values, r *float32, weight float32, n, k int)",
 		"adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum has k values; n, k > 0.")
 	sum, indices, values, r, n, k := w.integer("sum"), w.integer("indices"), w.integer("values"), w.integer("r"), w.integer("n"), w.integer("k")
-	address, err := w.Param("weight").Resolve()
-	if err != nil {
-		panic(err)
-	}
 	weight, lanes := w.half(), w.lanes/2
-	w.VBROADCASTSS(address.Addr, weight)
+	w.VBROADCASTSS(w.argument("weight"), weight)
 	past, stride := w.GP64(), w.GP64()
 	w.MOVQ(k, stride)
 	w.SHLQ(operand.U8(3), stride)
