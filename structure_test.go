@@ -126,6 +126,11 @@ func TestStructure(t *testing.T) {
 
 // sources returns the Go files of all packages, tests not included.
 func sources(t *testing.T) []string {
+	return files(t, func(name string) bool { return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") })
+}
+
+// files returns the files with these names, but for data of tests and what scripts fetch.
+func files(t *testing.T, of func(name string) bool) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
@@ -134,7 +139,7 @@ func sources(t *testing.T) []string {
 			return err
 		case entry.IsDir() && (name == "testdata" || name != "." && strings.HasPrefix(name, ".")):
 			return fs.SkipDir
-		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+		case !entry.IsDir() && of(name):
 			files = append(files, file)
 		}
 		return nil
@@ -322,28 +327,21 @@ func TestNamesOfTaggedTests(t *testing.T) {
 	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)`)
 	beginning := map[string]string{"kafka": "TestKafka", "mnist": "TestMNIST", "python": "TestPython", "page": "TestPage"}
 	found := map[string]int{}
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		switch name := entry.Name(); {
-		case err != nil || !entry.IsDir() && !strings.HasSuffix(name, "_test.go"):
-			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(name, "."):
-			return fs.SkipDir // what scripts fetched
-		case entry.IsDir():
-			return nil
-		}
+	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
 		text := read(t, file)
-		if tagged := tag.FindStringSubmatch(text); tagged != nil {
-			for _, name := range test.FindAllStringSubmatch(text, -1) {
-				found[tagged[1]]++
-				if !strings.HasPrefix(name[1], beginning[tagged[1]]) {
-					t.Errorf("%s has the tag %s: call %s %s…", file, tagged[1], name[1], beginning[tagged[1]])
-				}
+		tagged := tag.FindStringSubmatch(text)
+		if tagged == nil {
+			continue
+		}
+		for _, name := range test.FindAllStringSubmatch(text, -1) {
+			found[tagged[1]]++
+			if !strings.HasPrefix(name[1], beginning[tagged[1]]) {
+				t.Errorf("%s has the tag %s: call %s %s…", file, tagged[1], name[1], beginning[tagged[1]])
 			}
 		}
-		return nil
-	})
-	if err != nil || len(found) != len(beginning) {
-		t.Errorf("found tests with the tags %v: %v", found, err)
+	}
+	if len(found) != len(beginning) {
+		t.Errorf("found tests with the tags %v", found)
 	}
 }
 
