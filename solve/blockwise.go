@@ -25,6 +25,7 @@ type blockwise struct {
 	inputs    []int32   // those that are not 0 in all training rows; no round has others
 	had       []bool    // the inputs that have had their turn in this round
 	next      [][]int32 // the blocks of the next visits
+	chosen    Step      // the visit that is best by the stop rule's split; without a rule it has no weights
 }
 
 // blocksPerGradient is how many blocks a gradient of all inputs chooses. Such a visit sends all weights and the sums of all inputs, which are
@@ -43,12 +44,16 @@ func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*E
 			return nil, err
 		}
 	}
+	moved := first || b.changed != nil // not from a gradient of all inputs to the first block that it chooses
 	b.follow(step)
 	b.visit, b.passes = v, b.passes+1
 	e := &Evaluation{Number: b.passes, Objective: losses[schemas.Train].MeanLoss() + b.lambda/2*b.square}
 	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are of single precision
 	if b.objective = e.Objective; !finite(b.objective) {
 		return nil, &NotFiniteError{"J"}
+	}
+	if moved && b.stop.observe(losses) && b.stop.watching() {
+		b.chosen = Step{W: slices.Clone(b.w), Final: true, Of: v}
 	}
 	if step.Block != nil {
 		return e, b.solve(step.Block, sums)
@@ -191,6 +196,8 @@ func (b *blockwise) choose(gradient []float64) {
 func (b *blockwise) Next() (Step, error) {
 	step := Step{}
 	switch {
+	case b.stop.watching() && (b.passes >= b.stage.Passes || b.stop.ended()):
+		return b.chosen, nil
 	case b.passes >= b.stage.Passes:
 		step.Final, step.Of = true, b.visit+1
 	case len(b.next) > 0:

@@ -43,9 +43,9 @@ func (d *diagonal) Solve(g []float64, k int) []float64 {
 	return solved
 }
 
-// shorten scales the matrix so that a step from a point with the gradient g (p × k) is the longest that surely lowers a loss whose curvature is at most
-// that of above.
-func (d *diagonal) shorten(g []float64, k int, above *diagonal) {
+// length returns the length of the step from a point with the gradient g (p × k) along (L·D + λI)⁻¹ g that is the longest that surely lowers a loss
+// whose curvature is at most that of above; 1 without a gradient.
+func (d *diagonal) length(g []float64, k int, above *diagonal) float64 {
 	slope, curvature := 0.0, 0.0
 	for j, inverse := range d.inverse {
 		if above.inverse[j] == 0 {
@@ -57,9 +57,10 @@ func (d *diagonal) shorten(g []float64, k int, above *diagonal) {
 			curvature += step * step / above.inverse[j]
 		}
 	}
-	if curvature > 0 {
-		floats.Scale(slope/curvature, d.inverse)
+	if !(curvature > 0) {
+		return 1
 	}
+	return slope / curvature
 }
 
 // openSparse computes λ and the preconditioner of a block of sparse columns, from the sums of the first visit.
@@ -91,11 +92,7 @@ func (c *common) openSparse(sums schemas.Tensors[float64]) error {
 	if c.factor = own; err != nil || c.link.Quadratic {
 		return err
 	}
-	bounds, err := sums.Shaped(schemas.FieldBounds, c.shape.Columns)
-	if err != nil {
-		return err
-	}
-	above, err := newDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	above, err := c.above(sums)
 	if err != nil {
 		return err
 	}
@@ -107,6 +104,15 @@ func (c *common) openSparse(sums schemas.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
-	own.shorten(gradient, c.shape.Classes, above)
+	floats.Scale(own.length(gradient, c.shape.Classes, above), own.inverse)
 	return nil
+}
+
+// above returns the diagonal matrix that bounds the curvature of J, from the sums of the first visit.
+func (c *common) above(sums schemas.Tensors[float64]) (*diagonal, error) {
+	bounds, err := sums.Shaped(schemas.FieldBounds, c.shape.Columns)
+	if err != nil {
+		return nil, err
+	}
+	return newDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
 }

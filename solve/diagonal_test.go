@@ -228,7 +228,7 @@ func TestShortenedStepLowersJ(t *testing.T) {
 		if whole := change(own.Solve(gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}
-		own.shorten(gradient, k, above)
+		floats.Scale(own.length(gradient, k, above), own.inverse)
 		step := own.Solve(gradient, k)
 		if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
 			t.Errorf("the step changes J by %v, expected %v at most", got, want)

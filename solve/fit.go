@@ -461,5 +461,8 @@ func (s *stop) observe(losses [schemas.Splits]schemas.Losses) (best bool) {
 	return false
 }
 
+// watching reports whether there is a rule, about a split with rows.
+func (s *stop) watching() bool { return s.rule != nil }
+
 // ended reports whether the rule ends the stage.
 func (s *stop) ended() bool { return s.rule != nil && s.since >= s.rule.Patience }

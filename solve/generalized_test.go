@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -107,8 +108,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: f.preconditioned}
-			g.accepted.decrement = mat.Dot(mat.NewVecDense(21, f.gradient), mat.NewVecDense(21, f.preconditioned))
+			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: f.direction}
+			g.accepted.decrement = floats.Dot(f.gradient, f.direction)
 		}
 		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {

@@ -148,6 +148,24 @@ func TestSparseDigest(t *testing.T) {
 	}
 }
 
+// A stop rule ends a stage of sparse rows before its passes are made, and its weights are those of the pass with the smallest loss of the split.
+func TestStopOfSparseRows(t *testing.T) {
+	for _, kind := range []string{"{kind: columns}", "{kind: gradient, size: 20}"} {
+		inCounted(t)
+		stage := reportOf(t, "--set", "stages=[{features: "+kind+", link: identity, passes: 60, ridge: 1e-3, stop: {patience: 2}}]", "--set", "examples.holdout=0.2").Stages[0]
+		least := math.Inf(1)
+		for _, pass := range stage.ByPass {
+			least = min(least, *pass.HoldoutLoss)
+		}
+		if stage.Passes < 4 || stage.Passes == 60 {
+			t.Errorf("%s: %d passes", kind, stage.Passes)
+		}
+		if math.Abs(*stage.HoldoutLoss-least) > 1e-9 {
+			t.Errorf("%s: the holdout loss is %v at the end of the stage, in a pass it was %v", kind, *stage.HoldoutLoss, least)
+		}
+	}
+}
+
 // A run that starts from a version goes on from its weights, and from the columns that it has.
 func TestSparseWarmStart(t *testing.T) {
 	inCounted(t)
