@@ -44,35 +44,11 @@ func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64]
 // fitBlocks makes the visits of a fit in blocks. It returns the weights at the end, the evaluations and the blocks.
 func fitBlocks(t *testing.T, pr *problem, stage schemas.Stage, size int) (w []float32, passes []*Evaluation, blocks [][]int32) {
 	t.Helper()
-	pr.shape.AtATime = size
-	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
-	step := Step{}
-	w = make([]float32, pr.shape.Columns*pr.shape.Classes)
-	for v := 0; ; v++ {
-		if step.W != nil {
-			w = slices.Clone(step.W)
-		} else if step.Changed != nil {
-			pr.shape.apply(w, step.Changed, step.Change)
-		}
-		e, err := f.Observe(v, step, pr.blockSums(stage.Link, Step{W: w, Block: step.Block}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		passes = append(passes, e)
-		if step, err = f.Next(); err != nil {
-			t.Fatal(err)
-		}
-		if step.Final {
-			return step.W, passes, blocks
-		}
-		if whole := step.Block == nil || size >= pr.shape.Penalised-1; (step.W != nil) != whole {
-			t.Fatalf("visit %d of the block %v: whole weights %v, changes of %v", v+1, step.Block, step.W != nil, step.Changed)
-		}
-		blocks = append(blocks, step.Block)
-		if step, err = StepOf(step.Tensors(pr.shape), pr.shape); err != nil { // as another process reads it
-			t.Fatal(err)
-		}
+	visits, final, _ := sparseVisits(t, pr, stage, size)
+	for _, v := range visits[1:] {
+		blocks = append(blocks, v.block)
 	}
+	return final.W, evaluations(visits), blocks
 }
 
 // Blocks come to the minimum that all columns at once come to, whatever their size, and no pass raises J.

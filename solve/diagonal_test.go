@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -49,24 +50,61 @@ func (pr *problem) sparseSums(l schemas.Link, w []float32) schemas.Tensors[float
 	return sums
 }
 
-// fitSparse makes the visits of a fit, and returns its weights and the evaluations.
-func fitSparse(t *testing.T, pr *problem, stage schemas.Stage) (w []float32, passes []*Evaluation, ridge schemas.Ridge) {
+// sparseVisit is one visit of a fit of sparse rows: the weights that it was made with, its block, its losses and its evaluation.
+type sparseVisit struct {
+	w      []float32
+	block  []int32
+	losses [schemas.Splits]schemas.Losses
+	pass   *Evaluation
+}
+
+// sparseVisits makes the visits of a fit of sparse rows, in blocks of size inputs or, if it is 0, of all.
+func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (visits []sparseVisit, final Step, f Fit) {
 	t.Helper()
-	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
-	step := Step{}
-	for v := 0; ; v++ {
-		e, err := f.Observe(v, step, pr.sparseSums(stage.Link, step.W))
+	pr.shape.AtATime = size
+	f = NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
+	w := make([]float32, pr.shape.Columns*pr.shape.Classes)
+	for step := (Step{}); ; {
+		if step.W != nil {
+			w = step.W
+		} else if step.Changed != nil {
+			w = slices.Clone(w)
+			pr.shape.apply(w, step.Changed, step.Change)
+		}
+		sums := pr.blockSums(stage.Link, Step{W: w, Block: step.Block})
+		e, err := f.Observe(len(visits), step, sums)
 		if err != nil {
 			t.Fatal(err)
 		}
-		passes = append(passes, e)
+		visits = append(visits, sparseVisit{w, step.Block, schemas.LossesOf(sums), e})
 		if step, err = f.Next(); err != nil {
 			t.Fatal(err)
 		}
 		if step.Final {
-			return step.W, passes, f.Ridge()
+			return visits, step, f
+		}
+		if whole := step.Block == nil || size >= pr.shape.Penalised-1; (step.W != nil) != whole {
+			t.Fatalf("visit %d of the block %v: whole weights %v, changes of %v", len(visits), step.Block, step.W != nil, step.Changed)
+		}
+		if step, err = StepOf(step.Tensors(pr.shape), pr.shape); err != nil { // as another process reads it
+			t.Fatal(err)
 		}
 	}
+}
+
+// evaluations returns those of visits.
+func evaluations(visits []sparseVisit) (passes []*Evaluation) {
+	for _, v := range visits {
+		passes = append(passes, v.pass)
+	}
+	return passes
+}
+
+// fitSparse makes the visits of a fit, and returns its weights and the evaluations.
+func fitSparse(t *testing.T, pr *problem, stage schemas.Stage) (w []float32, passes []*Evaluation, ridge schemas.Ridge) {
+	t.Helper()
+	visits, final, f := sparseVisits(t, pr, stage, 0)
+	return final.W, evaluations(visits), f.Ridge()
 }
 
 // Conjugate gradients on sparse rows find the ridge regression that the normal equations give.

@@ -9,40 +9,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// sparseVisit is one visit of a fit of sparse rows: the weights that it was made with, and its losses.
-type sparseVisit struct {
-	w      []float32
-	losses [schemas.Splits]schemas.Losses
-}
-
-// sparseVisits makes the visits of a fit of sparse rows, in blocks of size inputs or, if it is 0, of all.
-func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (visits []sparseVisit, final Step) {
-	t.Helper()
-	pr.shape.AtATime = size
-	f := NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
-	w := make([]float32, pr.shape.Columns*pr.shape.Classes)
-	for step := (Step{}); ; {
-		if step.W != nil {
-			w = step.W
-		} else if step.Changed != nil {
-			w = slices.Clone(w)
-			pr.shape.apply(w, step.Changed, step.Change)
-		}
-		sums := pr.blockSums(stage.Link, Step{W: w, Block: step.Block})
-		if _, err := f.Observe(len(visits), step, sums); err != nil {
-			t.Fatal(err)
-		}
-		visits = append(visits, sparseVisit{w, schemas.LossesOf(sums)})
-		var err error
-		if step, err = f.Next(); err != nil {
-			t.Fatal(err)
-		}
-		if step.Final {
-			return visits, step
-		}
-	}
-}
-
 // A stop rule ends conjugate gradients and blocks too, with the weights of the visit at which the split's loss was smallest.
 func TestStopRuleOnSparseRows(t *testing.T) {
 	for _, size := range []int{0, 8} {
@@ -54,7 +20,7 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 			stage := Defaults()
 			stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 50, 1e-6
 			stage.Stop = &schemas.Stop{Split: "holdout", Patience: patience}
-			visits, final := sparseVisits(t, pr, stage, size)
+			visits, final, _ := sparseVisits(t, pr, stage, size)
 			best, at := math.Inf(1), 0
 			for v, visit := range visits {
 				if loss := visit.losses[schemas.Holdout].MeanLoss(); loss < best {
@@ -90,20 +56,19 @@ func TestStopRuleAtTheLastPass(t *testing.T) {
 		stage := Defaults()
 		stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 3, 0.1
 		stage.Stop = &schemas.Stop{Split: "holdout", Patience: 3}
-		visits, final := sparseVisits(t, pr, stage, 0)
+		visits, final, _ := sparseVisits(t, pr, stage, 0)
 		if visited := final.Of < len(visits); len(visits) != 3 || visited != held {
 			t.Errorf("held out %v: %d visits, final is %d", held, len(visits), final.Of)
 		}
 	}
 }
 
-// A visit goes nearly to the next minimum, from the first step on: the loss of the training rows falls from visit to visit, and in the end no visit is
-// far from the minimum.
+// A visit goes nearly to the next minimum, from the first step on: the loss of the training rows falls from visit to visit.
 func TestConjugateGradientsVisitWhereTheyGo(t *testing.T) {
 	pr := sparseProblem(9, 300, 40, 3)
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 12, 1e-3
-	visits, _ := sparseVisits(t, pr, stage, 0)
+	visits, _, _ := sparseVisits(t, pr, stage, 0)
 	loss := func(v int) float64 { return visits[v].losses[schemas.Train].MeanLoss() }
 	for v := 1; v < len(visits); v++ {
 		if loss(v) > loss(v-1)*1.001 {
