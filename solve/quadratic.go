@@ -63,11 +63,7 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 		q.chosen = Step{W: weights, Final: true, Of: v}
 	}
 	q.direction = q.factor.Solve(q.gradient, k)
-	decrement := 0.0
-	for _, x := range dots(q.gradient, q.direction, k) {
-		decrement += x
-	}
-	q.done = !(decrement > maxDecrement*float64(k))
+	q.done = !(sum(dots(q.gradient, q.direction, k)) > maxDecrement*float64(k))
 	if last := len(q.directions) - 1; last >= 0 {
 		e := q.directions[last]
 		addByClass(q.direction, quotients(dots(q.direction, e.hd, k), e.curvature), e.d)
