@@ -256,6 +256,20 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event)
 	}
 }
 
+// trainUntilOn is trainUntil on an embedded broker of its own in dir, which it stops. So nothing comes late: a broker may apply a write
+// after the process that made it has been interrupted, and has gone.
+func trainUntilOn(t *testing.T, dir string, job Job, stop func(event.Event) bool) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainUntil(t, log, job, stop)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*pipeline, *schemas.Plan) {
 	t.Helper()

@@ -85,8 +85,9 @@ func TestContentCountsOnce(t *testing.T) {
 // how many there are.
 func TestInterruptedIngestWithOtherBatches(t *testing.T) {
 	job := newJob(t, rings(6000, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	log := openEmbedded(t)
-	trainUntil(t, log, job, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
+	dir := t.TempDir()
+	trainUntilOn(t, dir, job, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
+	log := openAt(t, dir)
 	begun := int64(len(readTopic(t, log, run.TopicsOf(job.Name).Examples)))
 	if begun == 0 {
 		t.Fatal("the ingest was interrupted before its first message")

@@ -112,8 +112,9 @@ func TestRemovedSourceGetsAnotherSplit(t *testing.T) {
 // The sources are listed whose ingest was interrupted. They can't be removed: nothing of them counts.
 func TestUnfinishedSourceIsListed(t *testing.T) {
 	files, _ := newSourcesJob(t, 6400)
-	log := openEmbedded(t)
-	trainUntil(t, log, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
+	dir := t.TempDir()
+	trainUntilOn(t, dir, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
+	log := openAt(t, dir)
 	written := int64(len(readTopic(t, log, run.TopicsOf(files.Name).Examples)))
 	if err := log.Create(t.Context(), Topics(files)...); err != nil {
 		t.Fatal(err)
