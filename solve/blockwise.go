@@ -150,7 +150,7 @@ func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 			}
 		}
 	}
-	step := metric.Solve(gradient, k)
+	step := solved(metric, gradient, k)
 	b.changed, b.change = block, make([]float32, n*k)
 	for i, d := range step {
 		b.change[i] = float32(-d)

@@ -70,7 +70,7 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Eva
 	if err != nil {
 		return nil, err
 	}
-	step := c.factor.Solve(cross, c.shape.Classes)
+	step := solved(c.factor, cross, c.shape.Classes)
 	w := make([]float32, len(step))
 	for i, x := range step {
 		w[i] = float32(x)

@@ -22,3 +22,23 @@ func onCores(n, values int, do func(from, to int)) {
 	}
 	group.Wait()
 }
+
+// sumsByClass returns k sums over the rows 0 … n−1 of matrices (n × k), of which add adds those from from (included) to to (excluded). It adds
+// the sums of parts of one size, in their order: how many cores there are changes no bit.
+func sumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
+	size := max(1, minPart/k)
+	parts := max(1, (n+size-1)/size)
+	sums := make([]float64, parts*k)
+	onCores(parts, minPart, func(from, to int) {
+		for i := from; i < to; i++ {
+			add(i*size, min((i+1)*size, n), sums[i*k:(i+1)*k])
+		}
+	})
+	total := sums[:k:k]
+	for i := k; i < len(sums); i += k {
+		for c := range total {
+			total[c] += sums[i+c]
+		}
+	}
+	return total
+}

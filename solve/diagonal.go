@@ -30,17 +30,15 @@ func newDiagonal(sums []float64, penalised int, weight, lambda, smoothness float
 	return d, nil
 }
 
-// Solve returns (L·D + λI)⁻¹ g for a matrix g (p × k, row-major).
-func (d *diagonal) Solve(g []float64, k int) []float64 {
-	solved := make([]float64, len(g))
+// SolveTo writes (L·D + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
+func (d *diagonal) SolveTo(dst, g []float64, k int) {
 	onCores(len(d.inverse), k, func(from, to int) {
 		for j := from; j < to; j++ {
 			for c := j * k; c < (j+1)*k; c++ {
-				solved[c] = d.inverse[j] * g[c]
+				dst[c] = d.inverse[j] * g[c]
 			}
 		}
 	})
-	return solved
 }
 
 // length returns the length of the step from a point with the gradient g (p × k) along (L·D + λI)⁻¹ g that is the longest that surely lowers a loss

@@ -134,8 +134,8 @@ type Fit interface {
 	// Precondition factors the Gram matrix of visit 0, which may be complete before the rest of the visit. sums has the
 	// fields gram and gram_rows.
 	Precondition(sums schemas.Tensors[float64]) error
-	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It returns nil if the
-	// visit gives no gradient.
+	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It may write to the cross moment
+	// of sparse rows. It returns nil if the visit gives no gradient.
 	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
 	Ridge() schemas.Ridge
@@ -215,8 +215,15 @@ type common struct {
 
 // metric is a matrix like the curvature of J, by whose inverse gradients are multiplied.
 type metric interface {
-	// Solve returns its inverse times g (p × k, row-major).
-	Solve(g []float64, k int) []float64
+	// SolveTo writes its inverse times g (p × k, row-major) into dst, which may be g.
+	SolveTo(dst, g []float64, k int)
+}
+
+// solved returns the inverse of a metric times g.
+func solved(m metric, g []float64, k int) []float64 {
+	dst := make([]float64, len(g))
+	m.SolveTo(dst, g, k)
+	return dst
 }
 
 // Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.
@@ -372,11 +379,16 @@ func (e *NoSampleError) Error() string {
 
 // cross returns the mean cross moment Ê[x rᵀ] of a visit (p × k).
 func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
+	mean := make([]float64, c.shape.Columns*c.shape.Classes)
+	return mean, c.crossTo(mean, sums)
+}
+
+// crossTo writes the mean cross moment of a visit into mean, which may be that of the sums.
+func (c *common) crossTo(mean []float64, sums schemas.Tensors[float64]) error {
 	sum, err := sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	mean := make([]float64, len(sum))
 	var overflown atomic.Bool
 	onCores(len(sum), 1, func(from, to int) {
 		for i, v := range sum[from:to] {
@@ -386,16 +398,21 @@ func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
 		}
 	})
 	if overflown.Load() {
-		return nil, &NotFiniteError{"the cross moment"}
+		return &NotFiniteError{"the cross moment"}
 	}
-	return mean, nil
+	return nil
 }
 
 // ridgeGradient returns ∇J = Ê[x (g(Wx) − y)ᵀ] + λW (p × k) at the penalised weights. The residuals in the sums are y − g(Wx).
 func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float32) ([]float64, error) {
-	gradient, err := c.cross(sums)
-	if err != nil {
-		return nil, err
+	gradient := make([]float64, c.shape.Columns*c.shape.Classes)
+	return gradient, c.ridgeGradientTo(gradient, sums, penalised)
+}
+
+// ridgeGradientTo writes ∇J into gradient, which may be the cross moment of the sums.
+func (c *common) ridgeGradientTo(gradient []float64, sums schemas.Tensors[float64], penalised []float32) error {
+	if err := c.crossTo(gradient, sums); err != nil {
+		return err
 	}
 	onCores(len(gradient), 1, func(from, to int) {
 		for i := from; i < to; i++ {
@@ -404,7 +421,7 @@ func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float3
 			}
 		}
 	})
-	return gradient, nil
+	return nil
 }
 
 // start returns the weights of a visit (zeros if the stage begins without), those of them that are penalised, and the ridge

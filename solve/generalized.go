@@ -58,7 +58,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 	if trial.gradient, err = g.ridgeGradient(sums, penalised); err != nil {
 		return nil, err
 	}
-	trial.preconditioned = g.factor.Solve(trial.gradient, g.shape.Classes)
+	trial.preconditioned = solved(g.factor, trial.gradient, g.shape.Classes)
 	trial.decrement = floats.Dot(trial.gradient, trial.preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)

@@ -108,14 +108,14 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: f.direction}
-			g.accepted.decrement = floats.Dot(f.gradient, f.direction)
+			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: solved(f.factor, f.gradient, 3)}
+			g.accepted.decrement = floats.Dot(f.gradient, g.accepted.preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
 			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
 		}
-		step := g.factor.Solve(slices.Clone(own.RawMatrix().Data), 3)
+		step := solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]

@@ -114,13 +114,11 @@ func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness flo
 	return scale, nil
 }
 
-// Solve returns (L·S + λI)⁻¹ g for a matrix g (p × k, row-major).
-func (c *preconditioner) Solve(g []float64, k int) []float64 {
-	scaled := make([]float64, len(g))
-	c.rescale(scaled, g, k)
-	c.factor.Solve(scaled, k)
-	c.rescale(scaled, scaled, k)
-	return scaled
+// SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
+func (c *preconditioner) SolveTo(dst, g []float64, k int) {
+	c.rescale(dst, g, k)
+	c.factor.Solve(dst, k)
+	c.rescale(dst, dst, k)
 }
 
 // rescale writes D g into dst (p × k).

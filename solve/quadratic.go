@@ -1,7 +1,6 @@
 package solve
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -13,21 +12,23 @@ import (
 // minimum over all steps before it. The gradients at both ends of a step give the curvature of J along it, and so the exact
 // length that moves the minimum. The classes are independent problems, each with its own lengths. A visit goes as far as the step before should have
 // gone, which is nearly to the next minimum, so its losses are nearly those there, and a stop rule can choose among the visits.
+//
+// Of ten million columns each p × k matrix is hundreds of megabytes. So a visit changes the four that are kept where they are, and has
+// the gradient, and then the direction of the next step, in the memory of the sums.
 type quadratic struct {
 	common
-	visit      int
-	w          []float64 // the minimum so far, p × k
-	objective  float64   // J there
-	gradient   []float64 // ∇J there
-	direction  []float64 // (S+λI)⁻¹ ∇J there, made conjugate to the last direction
-	lengths    []float64 // how far the next visit goes against it, of each class
-	directions []conjugate
-	most       int // of these that are kept; 0: as maxDirectionValues says
-	done       bool
-	chosen     Step // the visit that is best by the stop rule's split; without a rule it has no weights
+	visit     int
+	w         []float64 // the minimum so far, p × k; nil before the first visit
+	objective float64   // J there
+	gradient  []float64 // ∇J there
+	last      conjugate // to which the next direction is made conjugate. So it is to all before, if nothing is rounded
+	lengths   []float64 // how far the next visit goes along its direction, of each class
+	next      []float32 // the weights that it is made with
+	done      bool
+	chosen    Step // the visit that is best by the stop rule's split; without a rule it has no weights
 }
 
-// conjugate is a direction d with the product H d of the Hessian and it.
+// conjugate is a direction d with the product H d of the Hessian and it. Without one they are nil.
 type conjugate struct {
 	d, hd     []float64 // p × k
 	curvature []float64 // ⟨d, H d⟩ of each class; 0 if only rounding is left of it
@@ -43,15 +44,18 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 		return nil, err
 	}
 	k := q.shape.Classes
-	q.direction = nil // of the visit before: of ten million columns, hundreds of megabytes
+	q.next = nil // the weights of this visit, which the caller has
 	weights, penalised, ridge := q.start(w)
-	gradient, err := q.ridgeGradient(sums, penalised)
+	gradient, err := q.crossMemory(sums)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.ridgeGradientTo(gradient, sums, penalised); err != nil {
 		return nil, err
 	}
 	q.visit, q.passes = v, q.passes+1
 	if q.w == nil {
-		q.w, q.gradient = wide(weights), gradient
+		q.w, q.gradient = wide(weights), slices.Clone(gradient)
 		q.objective = losses[schemas.Train].MeanLoss() + ridge
 		if q.lengths, err = q.firstLengths(sums); err != nil {
 			return nil, err
@@ -62,13 +66,25 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 	if q.stop.observe(losses) && q.stop.watching() {
 		q.chosen = Step{W: weights, Final: true, Of: v}
 	}
-	q.direction = q.factor.Solve(q.gradient, k)
-	q.done = !(sum(dots(q.gradient, q.direction, k)) > maxDecrement*float64(k))
-	if last := len(q.directions) - 1; last >= 0 {
-		e := q.directions[last]
-		addByClass(q.direction, quotients(dots(q.direction, e.hd, k), e.curvature), e.d)
+	direction := gradient // whose memory is free by now
+	q.factor.SolveTo(direction, q.gradient, k)
+	q.done = !(sum(dots(q.gradient, direction, k)) > maxDecrement*float64(k))
+	if q.last.d != nil {
+		addByClass(direction, quotients(dots(direction, q.last.hd, k), q.last.curvature), q.last.d)
+	}
+	if !q.ended() {
+		q.next = q.trial(direction)
 	}
 	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
+}
+
+// crossMemory returns the memory of a visit's cross moment (p × k), if the rows are sparse; otherwise other memory of that size, as the sums are
+// kept.
+func (c *common) crossMemory(sums schemas.Tensors[float64]) ([]float64, error) {
+	if !c.shape.Sparse {
+		return make([]float64, c.shape.Columns*c.shape.Classes), nil
+	}
+	return sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
 }
 
 // firstLengths returns how far the first step goes, of each class. A Gram matrix, also of a sample, is about the curvature
@@ -86,48 +102,50 @@ func (q *quadratic) firstLengths(sums schemas.Tensors[float64]) ([]float64, erro
 	return slices.Repeat([]float64{length}, q.shape.Classes), nil
 }
 
-// step moves the minimum along the step to the visited weights, which it makes conjugate to the steps before.
+// step moves the minimum along the step to the visited weights, made conjugate to the step before.
 func (q *quadratic) step(visited []float32, gradient []float64) {
-	k := q.shape.Classes
-	c := conjugate{d: make([]float64, len(visited)), hd: gradient}
-	onCores(len(c.d), 1, func(from, to int) {
-		for i := from; i < to; i++ {
-			c.d[i] = float64(visited[i]) - q.w[i]
-			c.hd[i] -= q.gradient[i]
+	k, last := q.shape.Classes, &q.last
+	if last.d == nil {
+		*last = conjugate{make([]float64, len(q.w)), make([]float64, len(q.w)), make([]float64, k)}
+	}
+	along := sumsByClass(len(q.w)/k, k, func(from, to int, sums []float64) { // ⟨visited − w, H d⟩ of the direction before
+		for i := from * k; i < to*k; i += k {
+			for c := range sums {
+				sums[c] += (float64(visited[i+c]) - q.w[i+c]) * last.hd[i+c]
+			}
 		}
 	})
-	for _, e := range q.directions {
-		lengths := quotients(dots(c.d, e.hd, k), e.curvature)
-		addByClass(c.d, lengths, e.d)
-		addByClass(c.hd, lengths, e.hd)
-	}
-	c.curvature = dots(c.d, c.hd, k)
-	slope := dots(q.gradient, c.d, k)
-	for class, curvature := range c.curvature {
+	lengths := quotients(along, last.curvature)
+	onCores(len(q.w)/k, k, func(from, to int) {
+		for i := from * k; i < to*k; i += k {
+			for c, length := range lengths {
+				d, hd := float64(visited[i+c])-q.w[i+c], gradient[i+c]-q.gradient[i+c]
+				if length != 0 {
+					d += length * last.d[i+c]
+					hd += length * last.hd[i+c]
+				}
+				last.d[i+c], last.hd[i+c] = d, hd
+			}
+		}
+	})
+	last.curvature = dots(last.d, last.hd, k)
+	slope := dots(q.gradient, last.d, k)
+	for class, curvature := range last.curvature {
 		if !(curvature > 0) || math.IsInf(curvature, 0) {
-			c.curvature[class] = 0 // only rounding is left of this class
+			last.curvature[class] = 0 // only rounding is left of this class
 			continue
 		}
 		q.objective -= slope[class] * slope[class] / curvature / 2
 	}
-	lengths := quotients(slope, c.curvature)
-	addByClass(q.w, lengths, c.d)
-	addByClass(q.gradient, lengths, c.hd)
+	lengths = quotients(slope, last.curvature)
+	addByClass(q.w, lengths, last.d)
+	addByClass(q.gradient, lengths, last.hd)
 	for class, length := range lengths {
 		if length > 0 {
 			q.lengths[class] *= length
 		}
 	}
-	q.directions = append(q.directions, c)
-	if most := cmp.Or(q.most, max(1, maxDirectionValues/(2*len(c.d)))); len(q.directions) > most {
-		q.directions = slices.Delete(q.directions, 0, 1)
-	}
 }
-
-// maxDirectionValues bounds the directions that are kept, and so the memory of a stage: to 256 MiB, or one direction if that has more. Conjugate
-// gradients need one, if nothing is rounded. Each more takes out again what rounding has put in. Of 7.2 million columns and 2 classes, the
-// objective after 12 visits has the same nine digits with one direction as with all.
-const maxDirectionValues = 1 << 25
 
 // quotients returns −a/b of each class, and 0 where b is not above 0.
 func quotients(a, b []float64) []float64 {
@@ -155,26 +173,30 @@ func addByClass(dst, lengths, x []float64) {
 	})
 }
 
+// ended reports whether no visit follows those observed so far.
+func (q *quadratic) ended() bool {
+	return q.sampled && (q.done || q.passes >= q.stage.Passes || q.stop.ended())
+}
+
 func (q *quadratic) Next() (Step, error) {
-	ended := q.sampled && (q.done || q.passes >= q.stage.Passes || q.stop.ended())
 	switch {
-	case ended && q.stop.watching():
+	case q.ended() && q.stop.watching():
 		return q.chosen, nil
-	case ended:
+	case q.ended():
 		return Step{W: narrow(q.w), Final: true, Of: q.visit + 1}, nil
 	case !q.sampled: // the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
-		return Step{W: q.trial(), Final: true, Of: q.visit + 1}, nil
+		return Step{W: q.next, Final: true, Of: q.visit + 1}, nil
 	}
-	return Step{W: q.trial()}, nil
+	return Step{W: q.next}, nil
 }
 
 // trial returns the weights at the end of the next step.
-func (q *quadratic) trial() []float32 {
+func (q *quadratic) trial(direction []float64) []float32 {
 	w, k := make([]float32, len(q.w)), q.shape.Classes
 	onCores(len(w)/k, k, func(from, to int) {
 		for i := from * k; i < to*k; i += k {
 			for c, length := range q.lengths {
-				w[i+c] = float32(q.w[i+c] - length*q.direction[i+c])
+				w[i+c] = float32(q.w[i+c] - length*direction[i+c])
 			}
 		}
 	})
@@ -183,12 +205,12 @@ func (q *quadratic) trial() []float32 {
 
 // dots returns the inner products of the columns of two p × k matrices.
 func dots(a, b []float64, k int) []float64 {
-	sums := make([]float64, k)
-	for i := 0; i < len(a); i += k {
-		x, y := a[i:i+k:i+k], b[i:i+k:i+k]
-		for c := range sums {
-			sums[c] += x[c] * y[c]
+	return sumsByClass(len(a)/k, k, func(from, to int, sums []float64) {
+		for i := from * k; i < to*k; i += k {
+			x, y := a[i:i+k:i+k], b[i:i+k:i+k]
+			for c := range sums {
+				sums[c] += x[c] * y[c]
+			}
 		}
-	}
-	return sums
+	})
 }

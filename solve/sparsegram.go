@@ -88,11 +88,12 @@ func eachPair(pairs []float64, with func(i, j int, v float64)) {
 // minResidual ends the iterations: the part of the residual's square that is left. A step is published in single precision.
 const minResidual = 1e-13
 
-// Solve returns (L·S + λI)⁻¹ g for a matrix g (p × k, row-major).
-func (s *sparseGram) Solve(g []float64, k int) []float64 {
+// SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
+func (s *sparseGram) SolveTo(dst, g []float64, k int) {
 	p := len(s.scale)
-	residual, solved, product := make([]float64, len(g)), make([]float64, len(g)), make([]float64, len(g))
+	residual, product := make([]float64, len(g)), make([]float64, len(g))
 	s.rescale(residual, g, k)
+	clear(dst)
 	direction := slices.Clone(residual)
 	left := dots(residual, residual, k)
 	first := sum(left)
@@ -104,7 +105,7 @@ func (s *sparseGram) Solve(g []float64, k int) []float64 {
 		lengths := quotients(left, dots(direction, product, k)) // negative
 		for i := 0; i < len(g); i += k {
 			for c, length := range lengths {
-				solved[i+c] -= length * direction[i+c]
+				dst[i+c] -= length * direction[i+c]
 				residual[i+c] += length * product[i+c]
 			}
 		}
@@ -117,8 +118,7 @@ func (s *sparseGram) Solve(g []float64, k int) []float64 {
 		}
 		left = after
 	}
-	s.rescale(solved, solved, k)
-	return solved
+	s.rescale(dst, dst, k)
 }
 
 // multiply writes D (L·S + λI) D x into dst (p × k).

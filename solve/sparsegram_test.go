@@ -54,16 +54,16 @@ func TestSparseGram(t *testing.T) {
 			if _, sparse := metric.(*sparseGram); p == 200 && sparse != (each < 40) {
 				t.Errorf("%d of %d columns a row: a %T", each, p, metric)
 			}
-			want, largest := exact.Solve(g, k), 0.0
+			want, largest := solved(exact, g, k), 0.0
 			for _, v := range want {
 				largest = max(largest, math.Abs(v))
 			}
-			for i, v := range metric.Solve(g, k) {
+			for i, v := range solved(metric, g, k) {
 				if math.Abs(v-want[i]) > 1e-5*largest {
 					t.Fatalf("%d of %d columns a row: value %d is %v, expected %v", each, p, i, v, want[i])
 				}
 			}
-			if zeros := metric.Solve(make([]float64, p*k), k); slices.ContainsFunc(zeros, func(v float64) bool { return v != 0 }) {
+			if zeros := solved(metric, make([]float64, p*k), k); slices.ContainsFunc(zeros, func(v float64) bool { return v != 0 }) {
 				t.Errorf("%d of %d columns a row: the inverse times 0 is %v", each, p, zeros)
 			}
 		}

@@ -312,7 +312,7 @@ func (u *Update) choose(before *point, t *tangent) {
 			t.point.gradient[i] += u.scale / u.weight * t.w[i]
 		}
 	}
-	t.point.preconditioned = u.factor.Solve(t.point.gradient, k)
+	t.point.preconditioned = solved(u.factor, t.point.gradient, k)
 	t.point.decrement = floats.Dot(t.point.gradient, t.point.preconditioned)
 	t.point.step = u.lbfgs.accept(before, t.point)
 }
@@ -399,7 +399,7 @@ func (u *Update) Next() (Step, error) {
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	return Step{W: narrow(u.factor.Solve(target, k)), Final: final && !u.judges, Of: u.seen}, nil
+	return Step{W: narrow(solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The
