@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -23,16 +24,38 @@ type Factors struct {
 	values  string
 	unit    bool
 	factors []float32 // of each column (d); 0: it is left out
-	inputs  []int32   // the input that a column becomes (d); -1: none
-	kept    int       // m
+	groups  []group
+	kept    int // m
+}
+
+// group is 64 columns, the first of which is a multiple of 64. An input for each column would be tens of megabytes for ten million of them.
+type group struct {
+	kept   uint64 // a bit for each column, from the lowest; 1: it becomes an input
+	before int32  // inputs of the groups before
+}
+
+// input returns the input that a column becomes; -1: none.
+func (f *Factors) input(column int32) int32 {
+	if int(column) >= len(f.factors) {
+		return -1
+	}
+	g, bit := f.groups[column/64], uint64(1)<<(column%64)
+	if g.kept&bit == 0 {
+		return -1
+	}
+	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
 }
 
 // newFactors reads the factors of columns (d) that the survey has found.
 func newFactors(p schemas.Prepare, factors []float32) (*Factors, error) {
-	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, inputs: make([]int32, len(factors))}
+	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, groups: make([]group, (len(factors)+63)/64)}
 	for j, factor := range factors {
-		if f.inputs[j] = -1; factor != 0 {
-			f.inputs[j] = int32(f.kept)
+		g := &f.groups[j/64]
+		if j%64 == 0 {
+			g.before = int32(f.kept)
+		}
+		if factor != 0 {
+			g.kept |= 1 << (j % 64)
 			f.kept++
 		}
 		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
@@ -54,12 +77,13 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *schemas.SparseRows) 
 		indices, values := rows.Row(i)
 		begin, square := len(dst.Values), 0.0
 		for at, j := range indices {
-			if int(j) >= len(f.inputs) || f.inputs[j] < 0 {
+			input := f.input(j)
+			if input < 0 {
 				continue
 			}
 			v := change(f.values, values[at]) * f.factors[j]
 			square += float64(v) * float64(v)
-			dst.Columns, dst.Values = append(dst.Columns, f.inputs[j]), append(dst.Values, v)
+			dst.Columns, dst.Values = append(dst.Columns, input), append(dst.Values, v)
 		}
 		if row := dst.Values[begin:]; f.unit && square > 0 {
 			scale := 1 / math.Sqrt(square)

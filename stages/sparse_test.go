@@ -49,6 +49,26 @@ func TestSparseInputs(t *testing.T) {
 	}
 }
 
+// The columns that are kept become the inputs 0, 1, …, in their order.
+func TestKeptColumnsBecomeInputs(t *testing.T) {
+	for _, columns := range []int{1, 63, 64, 65, 200} {
+		for every := 1; every <= 3; every++ { // of so many columns, the last is kept
+			factors, rows, want := make([]float32, columns), &schemas.SparseRows{}, []int32{}
+			for j := range columns {
+				if rows.Append(int32(j), 1); j%every == every-1 || j == columns-1 {
+					factors[j] = 1
+					want = append(want, int32(len(want)))
+				}
+			}
+			rows.Append(int32(columns), 1) // which the survey has not found
+			rows.Ends = []int{len(rows.Indices)}
+			if got := prepareSparse(t, schemas.Prepare{Scale: ScaleNone}, factors, rows); got.Cols != len(want) || !slices.Equal(got.Columns, want) {
+				t.Errorf("%d columns, one of %d: inputs %v of %d, expected %v", columns, every, got.Columns, got.Cols, want)
+			}
+		}
+	}
+}
+
 // What needs dense rows says so on sparse ones, and the other way round.
 func TestSparseRowsAreRefused(t *testing.T) {
 	prepared, err := NewPreparation(schemas.Prepare{Scale: ScaleNone}, schemas.Tensors[float32]{
