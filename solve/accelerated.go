@@ -14,7 +14,7 @@ func acceleratedMethod() method {
 		name:      MethodAccelerated,
 		doc:       "the same with Nesterov's momentum",
 		wholeGram: true,
-		start:     func() descent { return &accelerated{} },
+		start:     func(metric) descent { return &accelerated{} },
 	}
 }
 

@@ -34,7 +34,7 @@ func autoMethod() method {
 		name: MethodAuto,
 		doc: "`lbfgs` until a pass lowers J by less than 4 %. In the last stage it goes on until three passes together lower J by less than 0.1 %; " +
 			"a J below 0.5 counts there as 0.5 if the run has other stages",
-		start:      func() descent { return &lbfgs{} },
+		start:      newLBFGS,
 		worthwhile: autoWorthwhile,
 		lastPasses: mostLastPasses,
 	}

@@ -41,6 +41,18 @@ func (d *diagonal) SolveTo(dst, g []float64, k int) {
 	})
 }
 
+// square returns the trace of gᵀ (L·D + λI)⁻¹ g for a matrix g (p × k).
+func (d *diagonal) square(g []float64) float64 {
+	k := len(g) / len(d.inverse)
+	return sumsByClass(len(d.inverse), k, func(from, to int, sums []float64) {
+		for j := from; j < to; j++ {
+			for _, v := range g[j*k : (j+1)*k] {
+				sums[0] += d.inverse[j] * v * v
+			}
+		}
+	})[0]
+}
+
 // length returns the length of the step from a point with the gradient g (p × k) along (L·D + λI)⁻¹ g that is the longest that surely lowers a loss
 // whose curvature is at most that of above; 1 without a gradient.
 func (d *diagonal) length(g []float64, k int, above *diagonal) float64 {

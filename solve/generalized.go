@@ -18,7 +18,7 @@ type generalized struct {
 	descent    descent
 	accepted   point
 	objectives []float64 // J at each accepted point, in order
-	chosen     point     // the best accepted point by the stop rule's split
+	chosen     Step      // the best accepted point by the stop rule's split
 	done       bool      // nothing is left to gain
 }
 
@@ -48,7 +48,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 	first := g.accepted.w == nil
 	if first {
 		g.method = methodNamed(g.stage.Method)
-		g.descent = g.method.start()
+		g.descent = g.method.start(g.factor)
 	} else if !(trial.objective <= g.accepted.objective) || !g.descent.sufficient(&g.accepted, trial.objective) {
 		g.accepted.step = g.descent.reject(&g.accepted)
 		g.done = g.accepted.step == nil
@@ -59,7 +59,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 		return nil, err
 	}
 	trial.preconditioned = solved(g.factor, trial.gradient, g.shape.Classes)
-	trial.decrement = floats.Dot(trial.gradient, trial.preconditioned)
+	trial.decrement = dot(trial.gradient, trial.preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)
 	} else {
@@ -69,14 +69,14 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 	g.done = trial.decrement <= minDecrement*(1+math.Abs(trial.objective)) ||
 		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.place, g.passes, g.objectives)
 	if g.stop.observe(losses) {
-		g.chosen = trial
+		g.chosen = Step{W: trial.w, Final: true, Of: trial.visit}
 	}
 	return evaluation, nil
 }
 
 func (g *generalized) Next() (Step, error) {
 	if g.done || g.passes >= g.stage.Passes || g.stop.ended() {
-		return Step{W: g.chosen.w, Final: true, Of: g.chosen.visit}, nil
+		return g.chosen, nil
 	}
 	return Step{W: g.accepted.trial()}, nil
 }

@@ -15,8 +15,8 @@ type method struct {
 	wholeGram bool
 	// quadratic says that the method is for a quadratic loss, which has one way to its minimum: quadratic.go.
 	quadratic bool
-	// start returns the state of one fit.
-	start func() descent
+	// start returns the state of one fit, whose gradients are multiplied by the inverse of a metric.
+	start func(metric) descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
 	// Nil: it always pays.
 	worthwhile func(at place, pass int, objectives []float64) bool
@@ -33,7 +33,7 @@ type place struct {
 // descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.
 type descent interface {
 	// accept returns the step of the first trial from a point: the trial is W − step. before is the point that was accepted
-	// before it, nil for the first.
+	// before it, nil for the first: it is not used again, so its memory may be taken.
 	accept(before, at *point) (step []float64)
 	// reject returns the step of another trial from a point, after a trial from there was rejected. It returns nil if no
 	// step is worth a pass.

@@ -8,7 +8,7 @@ func paperMethod() method {
 		name:      MethodPaper,
 		doc:       "Algorithm 1 with its fixed step",
 		wholeGram: true,
-		start:     func() descent { return &paper{size: 1} },
+		start:     func(metric) descent { return &paper{size: 1} },
 	}
 }
 
