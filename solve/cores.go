@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// minPart is how many values a core takes at least: with fewer it takes as long to begin.
+// minPart is how many values a core takes at least: with fewer it takes as long to begin. Sums are made in parts of so many values, so another number
+// changes their last bits.
 const minPart = 1 << 16
 
 // onCores calls do for parts of 0 … n−1 that are one after the other, from (included) to to (excluded), on all cores. Each number stands for so many

@@ -20,9 +20,10 @@ func lbfgsMethod() method {
 
 // lbfgs is L-BFGS (Nocedal 1980) that starts from the inverse of the Gram matrix in place of a multiple of the identity.
 // The pairs of the last steps learn how far L·S+λI is from the curvature of J along them. A trial is accepted if it
-// satisfies Armijo's condition; otherwise its step is halved. The zero value keeps the products of the inverse with what it keeps.
+// satisfies Armijo's condition; otherwise its step is halved. The zero value is for any metric.
 type lbfgs struct {
-	// diagonal is the metric if it is one: products with its inverse are not kept, as they take no longer than a sum.
+	// diagonal is the metric, if it is a diagonal matrix: products with its inverse are made again, as each takes no longer than a sum. Those of
+	// other metrics are kept. nil: another metric
 	diagonal  *diagonal
 	pairs     []pair
 	direction []float64 // the step of size 1 from the last accepted point
