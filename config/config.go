@@ -82,7 +82,7 @@ func Defaults() *Config {
 
 // DefaultStage returns a stage in which no key is set. If only the kind of its features is set, and is columns, [Load]
 // makes the size 0, which is all columns. In the last stage it makes the passes those of [solve.LastPasses], unless they are
-// set.
+// set. If the kind is gradient, it makes them [solve.MaxPasses], and the rounds those of [solve.DefaultRounds] unless either is set.
 func DefaultStage() Stage {
 	s := Stage{Stage: solve.Defaults(), Repeat: 1}
 	s.Features = stages.Defaults()

@@ -44,8 +44,21 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	if err := s.failure(); err != nil {
 		return nil, err
 	}
+	s.rounds(c)
 	s.lastStage(c)
 	return c, nil
+}
+
+// rounds gives stages that are fitted in blocks their default of rounds, unless something says how long they are fitted.
+func (s *settings) rounds(c *Config) {
+	for i := range c.Stages {
+		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
+		_, passes := s.values[key+".passes"]
+		_, rounds := s.values[key+".features.rounds"]
+		if stages.InBlocks(stage.Features) && !passes && !rounds {
+			stage.Features.Rounds = solve.DefaultRounds(stage.Link)
+		}
+	}
 }
 
 // lastStage gives the last stage its own default of passes. If its entry stands for several stages, the last of them becomes
@@ -56,6 +69,9 @@ func (s *settings) lastStage(c *Config) {
 		return
 	}
 	last := c.Stages[at]
+	if stages.InBlocks(last.Features) {
+		return
+	}
 	passes := solve.LastPasses(last.Stage)
 	if _, set := s.values[fmt.Sprintf("stages.%d.passes", at)]; set || passes == last.Passes {
 		return
@@ -74,6 +90,9 @@ func (s *settings) decode() (*Config, error) {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
 		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
 			stage.Features = stages.DefaultsOf(kind)
+		}
+		if stages.InBlocks(stage.Features) {
+			stage.Passes = solve.MaxPasses
 		}
 		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
 			stage.Link = schemas.Link(model.LinksOf(schemas.Numbers)[0])

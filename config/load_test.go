@@ -357,6 +357,26 @@ func TestPassesOfTheLastStage(t *testing.T) {
 	}
 }
 
+// A stage that is fitted in blocks ends after rounds, unless its passes are set.
+func TestRoundsOfBlocks(t *testing.T) {
+	for set, want := range map[string][2]int{ // passes and rounds
+		"{features: {kind: gradient}, link: identity}":                        {10_000, 2},
+		"{features: {kind: gradient}, link: identity, repeat: 2}":             {10_000, 2},
+		"{features: {kind: gradient, size: 50}}":                              {10_000, 12},
+		"{features: {kind: gradient}, passes: 30}":                            {30, 0},
+		"{features: {kind: gradient, rounds: 3}}":                             {10_000, 3},
+		"{features: {kind: gradient, rounds: 0}, link: identity}":             {10_000, 0},
+		"{features: {kind: gradient, rounds: 3}, passes: 30, link: identity}": {30, 3},
+		"{features: {kind: columns}, link: identity}":                         {12, 0},
+	} {
+		for _, s := range loaded(t, "empty.yaml", nil, []string{"stages=[" + set + "]"}).Job().Stages {
+			if got := [2]int{s.Passes, s.Features.Rounds}; got != want {
+				t.Errorf("%s: %d passes and %d rounds, expected %d", set, got[0], got[1], want)
+			}
+		}
+	}
+}
+
 // A password is the value of the variable, byte by byte and not as YAML. Printing the configuration does not show it.
 func TestPassword(t *testing.T) {
 	for _, password := range []string{"hunter2", "1234567890", "*hunter2", "{hunter2", `"hunter2"`, " ~", "a: hunter2", "# hunter2"} {

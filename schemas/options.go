@@ -43,6 +43,7 @@ type Features struct {
 	Replacement    bool    `json:"replacement"` // columns: they are drawn with replacement
 	// Weight is what the logarithms of class_counts are multiplied by. Other kinds have 0.
 	Weight Weight `json:"weight,omitempty"`
+	Rounds int    `json:"rounds,omitempty"` // gradient: how often each input has its turn, at most; 0: as often as the passes allow
 
 	// What follows is of the kind patches; see package stages. Other kinds have zeros.
 

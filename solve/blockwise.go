@@ -23,7 +23,9 @@ type blockwise struct {
 	change    []float32 // by how much; nil: none
 	norms     []float64 // Ê[x²] of each input
 	inputs    []int32   // those that are not 0 in all training rows; no round has others
-	had       []bool    // the inputs that have had their turn in this round
+	had       []bool    // the inputs that have had their turn in this round,
+	turns     int       // how many these are, and
+	rounds    int       // the rounds before
 	next      [][]int32 // the blocks of the next visits
 	chosen    Step      // the visit that is best by the stop rule's split; without a rule it has no weights
 }
@@ -158,6 +160,10 @@ func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 	for _, j := range block {
 		b.had[j] = true
 	}
+	if b.turns += len(block); b.turns == len(b.inputs) {
+		b.turns, b.rounds = 0, b.rounds+1
+		clear(b.had)
+	}
 	b.next = slices.DeleteFunc(b.next, func(due []int32) bool { return due[0] == block[0] })
 	if len(block) == len(b.inputs) { // no gradient has to choose the next
 		b.next = [][]int32{block}
@@ -165,14 +171,10 @@ func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 	return nil
 }
 
-// choose finds the next blocks, given the gradient of all inputs: of those that have not had their turn, or of all in another round, those with the
+// choose finds the next blocks, given the gradient of all inputs: of those that have not had their turn, those with the
 // largest norm of the gradient over that of the input, which is nearly the largest fall of J. Of equal ones the first are chosen.
 func (b *blockwise) choose(gradient []float64) {
 	left := slices.DeleteFunc(slices.Clone(b.inputs), func(j int32) bool { return b.had[j] })
-	if len(left) == 0 {
-		left = slices.Clone(b.inputs)
-		clear(b.had)
-	}
 	k, falls := b.shape.Classes, make([]float64, len(b.norms))
 	for _, j := range left {
 		square := 0.0
@@ -191,14 +193,19 @@ func (b *blockwise) choose(gradient []float64) {
 	}
 }
 
+// ended reports whether the passes or the rounds that the stage may take are over.
+func (b *blockwise) ended() bool {
+	return b.passes >= b.stage.Passes || b.shape.Rounds > 0 && b.rounds >= b.shape.Rounds
+}
+
 // Next returns all weights for a visit to all inputs, and otherwise what changes. So whoever begins in the middle needs the records from the last such
 // visit on.
 func (b *blockwise) Next() (Step, error) {
 	step := Step{}
 	switch {
-	case b.stop.watching() && (b.passes >= b.stage.Passes || b.stop.ended()):
+	case b.stop.watching() && (b.ended() || b.stop.ended()):
 		return b.chosen, nil
-	case b.passes >= b.stage.Passes:
+	case b.ended():
 		step.Final, step.Of = true, b.visit+1
 	case len(b.next) > 0:
 		step.Block = b.next[0]

@@ -117,6 +117,36 @@ func TestBlocksTakeTurns(t *testing.T) {
 	}
 }
 
+// A stage ends after its rounds, with the last change of weights, whatever passes are left. Of other links a round is a step of each block.
+func TestBlocksEndAfterTheirRounds(t *testing.T) {
+	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
+		for _, size := range []int{3, 10, 100} {
+			for rounds := 1; rounds <= 3; rounds++ {
+				pr := sparseProblem(4, 200, 12, 2) // column 10 is 0 in all rows, and column 11 is the intercept
+				pr.shape.Rounds = rounds
+				stage := Defaults()
+				stage.Link, stage.Passes, stage.Ridge = l, MaxPasses, 0.1
+				got, passes, blocks := fitBlocks(t, pr, stage, size)
+				turns := map[int32]int{}
+				for _, block := range blocks {
+					for _, j := range block {
+						turns[j]++
+					}
+				}
+				for j := range int32(10) {
+					if turns[j] != rounds {
+						t.Errorf("%s, blocks of %d, %d rounds: column %d has %d turns", l, size, rounds, j, turns[j])
+					}
+				}
+				pr.shape.Rounds, stage.Passes = 0, len(passes)
+				if want, _, _ := fitBlocks(t, pr, stage, size); !slices.Equal(got, want) {
+					t.Errorf("%s, blocks of %d, %d rounds: the weights are not those of as many passes", l, size, rounds)
+				}
+			}
+		}
+	}
+}
+
 func TestBlockOfStepIsChecked(t *testing.T) {
 	shape := Shape{Columns: 5001, Penalised: 5000, Classes: 1}
 	step := Step{Block: []int32{0, 4095, 4096, 4999}}

@@ -10,7 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-const maxPasses = 10_000
+// MaxPasses is the largest number of passes.
+const MaxPasses = 10_000
 
 // Defaults returns how a stage is fitted if its configuration does not say it.
 func Defaults() schemas.Stage {
@@ -27,6 +28,15 @@ func LastPasses(s schemas.Stage) int {
 	return most
 }
 
+// DefaultRounds returns how often each input of a stage that is fitted in blocks has its turn, if its configuration says neither that nor the passes. A
+// block of a quadratic loss is fitted at once, and a second round is for what later blocks have changed, as in the paper.
+func DefaultRounds(l schemas.Link) int {
+	if link.Named(l).Quadratic {
+		return 2
+	}
+	return Defaults().Passes
+}
+
 // Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
 func Check(s schemas.Stage) (problems []schemas.Problem) {
 	bad := func(key string, value any, want string) {
@@ -35,8 +45,8 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	if names := link.Names(); !slices.Contains(names, string(s.Link)) {
 		bad("link", s.Link, either(names))
 	}
-	if s.Passes < 1 || s.Passes > maxPasses {
-		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", maxPasses))
+	if s.Passes < 1 || s.Passes > MaxPasses {
+		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", MaxPasses))
 	}
 	if !s.Ridge.Valid() {
 		bad("ridge", s.Ridge, "auto or a number ≥ 0")
@@ -87,7 +97,8 @@ func Keys() []schemas.Key {
 	return []schemas.Key{
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
 		{Name: "passes", Meaning: fmt.Sprintf("the number of passes, at most: visits that give a loss and a gradient. "+
-			"The default is %d in the last stage, with the method `%s` and the link %s", mostLastPasses, MethodAuto, either(others))},
+			"The default is %d in the last stage, with the method `%s` and the link %s. With `kind: gradient` it is %d, and `rounds` say when the stage ends: %d by default with the link %s, otherwise %d",
+			mostLastPasses, MethodAuto, either(others), MaxPasses, DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
 		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation from the sums of the first visit, and " +
 			"the same in stages with the same features and link. The report has it. A warm start keeps the ridge of its version"},
 		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +

@@ -19,6 +19,8 @@ type Shape struct {
 	Sparse bool
 	// AtATime is how many inputs are fitted at a time; 0: all.
 	AtATime int
+	// Rounds is how often each of them has its turn, at most; 0: as often as the passes allow.
+	Rounds int
 	// Counted says that the weights are counted, and not fitted: see [CountWeights].
 	Counted bool
 	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are fitted to training rows.

@@ -21,6 +21,7 @@ func Keys() []schemas.Key {
 		{Name: "degree", Meaning: meaning("degree")},
 		{Name: "replacement", Meaning: meaning("replacement")},
 		{Name: "weight", Meaning: meaning("weight")},
+		{Name: "rounds", Meaning: meaning("rounds")},
 		{Name: "patch", Meaning: meaning("patch")},
 		{Name: "filters", Meaning: meaning("filters")},
 		{Name: "grid", Meaning: meaning("grid")},

@@ -171,6 +171,15 @@ func (m *Map) FittedAtATime() int {
 	return 0
 }
 
+// Rounds returns how often each input of a stage that is fitted some inputs at a time has its turn, at most; 0: no matter how often.
+func (m *Map) Rounds() int { return m.features.Rounds }
+
+// InBlocks reports whether some inputs are fitted at a time: see [Map.FittedAtATime].
+func InBlocks(f schemas.Features) bool {
+	k, ok := find(f.Kind)
+	return ok && k.inBlocks
+}
+
 // ExpandSparse returns the block (n × [Map.Size]) of prepared inputs x (n × m), whose memory it shares. It panics unless [Map.Sparse] is true.
 func (m *Map) ExpandSparse(x kernel.Sparse) kernel.Sparse {
 	if !m.sparse || x.Cols != m.inputs {
