@@ -193,7 +193,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if err := s.checkGoesOn(ctx); err != nil {
 				return nil, err
 			}
-			event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
+			if s.owner.Changed() != nil { // otherwise the only worker is in this process, and the visit takes long
+				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
+			}
 			wait = run.Patience(wait)
 		case s.claims > claims:
 			wait, waited = run.MinPatience, 0

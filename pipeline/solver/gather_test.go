@@ -205,6 +205,31 @@ func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, er
 
 func (s *scripted) Close() {}
 
+// A solver says that it waits for a worker of another process. It does not say it of the worker of its own process, which is alone: that would be wrong,
+// as a block of images takes minutes.
+func TestWaitingIsSaid(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		said := notices(0)
+		s := newTestSolver(&said)
+		if !alone {
+			s.owner = groupOwner{make(chan struct{})}
+		}
+		plan, err := s.plan.Messages()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Log, s.scratch, s.subscription = plansLog{messages: plan}, &scratch{}, &scripted{late: 3}
+		s.inbox.begin(schemas.Survey)
+		v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false))); !errors.Is(err, errOver) {
+			t.Fatalf("gather ends with %v", err)
+		}
+		if want := map[bool]notices{true: 0, false: 3}[alone]; said != want {
+			t.Errorf("alone %v: %d notices, expected %d", alone, said, want)
+		}
+	}
+}
+
 // A solver gives a run up if no worker takes it up, and waits for ever for one that has begun, and for one that surveys for long.
 func TestSolverGivesUp(t *testing.T) {
 	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true}, "a long survey": {surveys: true}} {
