@@ -49,13 +49,15 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	return c, nil
 }
 
-// rounds gives stages that are fitted in blocks their default of rounds, unless something says how long they are fitted.
+// rounds gives stages that are fitted in blocks their own defaults: unless their passes are set, it is rounds that end them.
 func (s *settings) rounds(c *Config) {
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
-		_, passes := s.values[key+".passes"]
-		_, rounds := s.values[key+".features.rounds"]
-		if stages.InBlocks(stage.Features) && !passes && !rounds {
+		if _, set := s.values[key+".passes"]; set || !stages.InBlocks(stage.Features) {
+			continue
+		}
+		stage.Passes = solve.MaxPasses
+		if _, set := s.values[key+".features.rounds"]; !set {
 			stage.Features.Rounds = solve.DefaultRounds(stage.Link)
 		}
 	}
@@ -90,9 +92,6 @@ func (s *settings) decode() (*Config, error) {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
 		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
 			stage.Features = stages.DefaultsOf(kind)
-		}
-		if stages.InBlocks(stage.Features) {
-			stage.Passes = solve.MaxPasses
 		}
 		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
 			stage.Link = schemas.Link(model.LinksOf(schemas.Numbers)[0])

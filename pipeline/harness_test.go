@@ -260,10 +260,7 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event)
 // after the process that made it has been interrupted, and has gone.
 func trainUntilOn(t *testing.T, dir string, job Job, stop func(event.Event) bool) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := openAt(t, dir)
 	trainUntil(t, log, job, stop)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)

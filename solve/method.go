@@ -33,7 +33,7 @@ type place struct {
 // descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.
 type descent interface {
 	// accept returns the step of the first trial from a point: the trial is W − step. before is the point that was accepted
-	// before it, nil for the first: it is not used again, so its memory may be taken.
+	// before it, nil for the first: it is not used again, so its memory may be taken, and so may that of at.preconditioned.
 	accept(before, at *point) (step []float64)
 	// reject returns the step of another trial from a point, after a trial from there was rejected. It returns nil if no
 	// step is worth a pass.

@@ -154,6 +154,7 @@ func (e *GoneError) Error() string {
 // gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile it also reduces the
 // records of others, so that these do not wait in memory. The error is errAccepted if the records are no longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
+	alone := s.owner.Changed() == nil // the only worker is in this process
 	wait, waited := run.MinPatience, time.Duration(0)
 	for deadline := time.Now().Add(wait); ; {
 		for _, other := range others {
@@ -175,7 +176,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return nil, errAccepted
 		}
 		failure := s.failure(g)
-		if failure != nil && s.owner.Changed() == nil { // this process is alone: nobody else can make the visit
+		if failure != nil && alone { // nobody else can make the visit
 			return nil, &FailureError{*failure}
 		}
 		known, claims := len(s.inbox.digests), s.claims
@@ -193,7 +194,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if err := s.checkGoesOn(ctx); err != nil {
 				return nil, err
 			}
-			if s.owner.Changed() != nil { // otherwise the only worker is in this process, and the visit takes long
+			if !alone { // otherwise the visit takes long
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			}
 			wait = run.Patience(wait)
