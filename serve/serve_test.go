@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -312,26 +313,29 @@ func TestSwap(t *testing.T) {
 	versions.Store(models[0])
 	s := newServer(t, Defaults(), versions)
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int)
+	var begun, asking sync.WaitGroup
 	for range 4 {
-		go func() {
-			asked := 0
-			for ; ctx.Err() == nil; asked++ {
+		begun.Add(1)
+		asking.Go(func() {
+			begin := sync.OnceFunc(begun.Done)
+			defer begin()
+			for ctx.Err() == nil {
 				w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2],[3,4]]}`))
 				var got answered
 				want := make([]float32, len(labels))
 				if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 					t.Errorf("%d: %s", w.Code, w.Body)
-					break
+					return
 				}
 				if models[got.Version].Predict([]float32{3, 4}, want); !slices.Equal(got.Probabilities[1], want) {
 					t.Errorf("%v is not of version %d", got.Probabilities[1], got.Version)
-					break
+					return
 				}
+				begin()
 			}
-			ended <- asked
-		}()
+		})
 	}
+	begun.Wait()
 	for i := range 200 {
 		versions.Store(models[i%10])
 		for range 20 {
@@ -339,11 +343,7 @@ func TestSwap(t *testing.T) {
 		}
 	}
 	stop()
-	for range 4 {
-		if asked := <-ended; asked == 0 {
-			t.Error("nothing was asked")
-		}
-	}
+	asking.Wait()
 }
 
 // HTTP/1.1 and HTTP/2 are answered without TLS.
