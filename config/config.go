@@ -27,7 +27,7 @@ type Config struct {
 	Seed         uint64         // of everything random
 	Intercept    bool           // whether the first stage has one, or that of each member
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       pipeline.Bytes // for prepared rows and blocks; 0: half of the free memory
+	Memory       pipeline.Bytes // for rows, blocks and matrices; 0: half of the free memory
 	Topics       pipeline.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
 	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up

@@ -32,7 +32,7 @@ func Keys() []schemas.Key {
 		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first of each model"},
 		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and go on, or `%s` the run",
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
-		{Name: "memory", Meaning: "memory for prepared rows and blocks: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory"},
+		{Name: "memory", Meaning: "memory for rows, blocks, and the matrices that stages are fitted with: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory. What does not fit is read or computed again in each pass, but for the matrices: a run says if they take more"},
 		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector instructions work on a run, and its weights "+
 			"are the same to the bit; `%s`: machines of any kind work on it, and its weights may differ in the last bits. The version says which", pipeline.ArithmeticStrict, pipeline.ArithmeticAny)},

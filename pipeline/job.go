@@ -25,7 +25,7 @@ type Job struct {
 	Seed         uint64          // of all random draws
 	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64           // how many messages are summed as one
-	Memory       int64           // bytes for prepared rows and blocks; 0: half of the free memory
+	Memory       int64           // bytes for rows, blocks and matrices; 0: half of the free memory
 	Arithmetic   string          // ArithmeticStrict, which "" is too, or ArithmeticAny
 	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
 	Keep         int             // how many versions stay; 0: DefaultKeep

@@ -100,7 +100,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, o
 type members struct {
 	*pipeline
 	blas          *kernel.BLAS
-	bytes         int64            // for prepared rows and blocks
+	bytes         int64            // for rows, blocks and matrices
 	store         *partition.Store // counts instead of bytes; nil: nothing stays for later runs
 	rec           event.Recorder
 	works, solves run.Owner
@@ -187,7 +187,7 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 // work works on a run until the run has ended.
 func (m *members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	for {
-		err := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes, Store: m.store}, rec).Work(ctx)
+		err := worker.New(m.Client, m.blas, plan, watch, m.works, worker.Options{Bytes: m.bytes, Store: m.store, Solves: true}, rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

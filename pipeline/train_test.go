@@ -129,7 +129,7 @@ func TestSamePlanSameDigest(t *testing.T) {
 		partitions, members := c.partitions, c.members
 		t.Run(fmt.Sprint(partitions, " partitions, ", members, " members"), func(t *testing.T) {
 			digests := map[schemas.Digest]string{}
-			for _, memory := range []int64{1 << 30, 20_000, 1} {
+			for _, memory := range []int64{1 << 30, 90_000, 1} {
 				sampled := rffStage(link.Softmax, 20, 3)
 				sampled.GramRows = "300"
 				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2), rffStage(link.Identity, 16, 1))
@@ -150,6 +150,22 @@ func TestSamePlanSameDigest(t *testing.T) {
 				t.Errorf("the weights differ by memory: digests %v", digests)
 			}
 		})
+	}
+}
+
+// What the matrices of a run take is no longer there for rows, and if nothing is left of the memory, a run says so.
+func TestMatricesTakeMemory(t *testing.T) {
+	for memory, noticed := range map[int64]int{1 << 30: 0, 10_000: 1} {
+		recorder := &eventRecorder{}
+		job := newJob(t, rings(700, 3, 3, 1), table{}, rffStage(link.Softmax, 33, 4), rffStage(link.Identity, 16, 1))
+		job.Memory = memory
+		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder); err != nil {
+			t.Fatal(err)
+		}
+		texts := eventsOf[event.Noticed](recorder)
+		if len(texts) != noticed || noticed > 0 && !strings.Contains(texts[0].Text, "no rows stay in memory") {
+			t.Errorf("memory %d: %v, expected %d lines", memory, texts, noticed)
+		}
 	}
 }
 

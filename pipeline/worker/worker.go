@@ -36,6 +36,8 @@ type Worker struct {
 	budget     *partition.Budget
 	buffers    *accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
+	matrices   *fitting                 // nil: not known yet
+	reserved   int64                    // bytes of the budget that are set aside for them
 	sequential bool
 	options    Options
 	ahead      *gramsAhead    // nil: there is none
@@ -51,6 +53,8 @@ type Options struct {
 	// Sequential makes the worker take one segment after the other in the goroutine that calls Work, instead of using all cores.
 	// The simulation needs this, as it schedules every step itself.
 	Sequential bool
+	// Solves says that the process has the run's solver too, whose memory is set aside with that of the worker.
+	Solves bool
 }
 
 // New returns a worker of an unfinished run. The run's end, once there is one, is at offset watch of the plans topic or later.
@@ -86,6 +90,7 @@ func (w *Worker) work(ctx context.Context) error {
 		for _, p := range w.partitions {
 			p.Release(w.budget)
 		}
+		w.budget.Free(w.reserved)
 	}()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -310,6 +315,9 @@ func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition
 			return nil
 		}
 		return w.survey(ctx, v, recent)
+	}
+	if err := w.reserve(v); err != nil {
+		return err
 	}
 	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
 }

@@ -58,6 +58,12 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 	return *shared, false
 }
 
+// dropBlock drops the block that is kept, and gives its memory back to the budget.
+func (b *Batch) dropBlock(budget *Budget) {
+	budget.give(b.blockBytes())
+	b.block, b.blockOf = kernel.Dense{}, 0
+}
+
 // Choose returns some inputs of the batch's sparse rows (n × their number), which ascend. The result stays in memory until other inputs are chosen, and the
 // values by column for good, if the batch does and the budget allows.
 func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {

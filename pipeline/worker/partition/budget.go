@@ -52,6 +52,21 @@ func (b *Budget) take(bytes int64) bool {
 	return true
 }
 
+// Reserve takes bytes for what a run can't do without, also if the budget has fewer: nothing else can be taken then. What is spare goes for it. It
+// reports whether the budget had as many.
+func (b *Budget) Reserve(bytes int64) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.left -= bytes
+	for b.left < 0 && b.spare.Len() > 0 {
+		b.drop(b.spare.Front().Value.(*stretch))
+	}
+	return b.left >= 0
+}
+
+// Free gives back what Reserve has taken.
+func (b *Budget) Free(bytes int64) { b.give(bytes) }
+
 // Has reports whether the budget has that number of bytes now, if what is spare goes.
 func (b *Budget) Has(bytes int64) bool {
 	b.mutex.Lock()

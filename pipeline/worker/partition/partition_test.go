@@ -62,6 +62,27 @@ func TestBudget(t *testing.T) {
 }
 
 // As much memory as is asked for is kept, otherwise some of the machine's.
+// What a run can't do without is taken from a budget that has too little too, and nothing else is until there is room again.
+func TestReserve(t *testing.T) {
+	b := NewBudget(1000)
+	if !b.Reserve(400) || left(b) != 600 {
+		t.Errorf("%d bytes left, expected 600", left(b))
+	}
+	spare := &stretch{bytes: 500}
+	if !b.keepSpare(spare) || !b.Reserve(300) || left(b) != 300 {
+		t.Errorf("%d bytes left, expected 300 without what was spare", left(b))
+	}
+	if _, any := b.messages(spare); any {
+		t.Error("what was spare is still there")
+	}
+	if b.Reserve(301) || b.take(1) || b.Has(0) {
+		t.Error("a budget gives more than it has")
+	}
+	if b.Free(1001); left(b) != 1000 || !b.take(1000) {
+		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
+	}
+}
+
 func TestBytes(t *testing.T) {
 	if n, err := Bytes(7); n != 7 || err != nil {
 		t.Errorf("asked for 7: %d, %v", n, err)

@@ -233,6 +233,13 @@ func (s *State) DropMessages(budget *Budget) {
 	}
 }
 
+// DropBlocks drops the blocks of rows in memory, and gives their memory back to the budget. The rows stay.
+func (s *State) DropBlocks(budget *Budget) {
+	for _, b := range s.batches() {
+		b.dropBlock(budget)
+	}
+}
+
 // Release gives back to the budget all that the partition took. The state must not be used afterwards.
 func (s *State) Release(budget *Budget) {
 	for _, segment := range s.segments {

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"github.com/dustin/go-humanize"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+)
+
+// Rows and blocks can be read or computed again, the matrices that a stage is fitted with can't. So the worker sets memory for them aside. The numbers are
+// of a process with both roles on the embedded broker, given `memory: 1MB`: its peak without what it takes for small matrices.
+const (
+	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: the factor, and what it was made of. All are the
+	// solver's.
+	factors = 2
+	// gramMatrices is how many more there are in a stage's first visit: tiles and sums of both cores, records, messages.
+	gramMatrices = 3
+	// crossMoments is how many p × k matrices of float64 the gradient and the weights of sparse rows take, as sums, records and messages.
+	crossMoments = 6
+	// solverMoments is how many more the solver takes: of conjugate gradients the minimum, its gradient, the step before and its product, of L-BFGS
+	// at least a pair of steps.
+	solverMoments = 8
+)
+
+// fitting is how many bytes the matrices of a run take, of the stage that has the largest.
+type fitting struct {
+	always int64
+	first  int64 // what the first visit to a stage takes besides
+}
+
+// fitting returns what the matrices of the run take, once the survey has found how large they are.
+func (w *Worker) fitting() (f fitting, err error) {
+	cross, solver := int64(crossMoments), int64(0)
+	if w.options.Solves {
+		cross, solver = crossMoments+solverMoments, factors
+	}
+	for t := range w.plan.Stages {
+		stage, err := w.chain.Stage(t)
+		if err != nil {
+			return f, err
+		}
+		p, k := int64(stage.Features.Size()), int64(stage.Classes)
+		if stage.Features.Sparse() {
+			f.always = max(f.always, 8*cross*p*k)
+			continue
+		}
+		f.always, f.first = max(f.always, 8*solver*p*p), max(f.first, 8*gramMatrices*p*p)
+	}
+	return f, nil
+}
+
+// reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages that are not decoded yet go.
+func (w *Worker) reserve(v run.Visit) error {
+	if w.matrices == nil {
+		f, err := w.fitting()
+		if err != nil {
+			return err
+		}
+		w.matrices = &f
+	}
+	need := w.matrices.always
+	if v.Number == 0 || w.plan.Update() != nil {
+		need += w.matrices.first
+	}
+	if need == w.reserved {
+		return nil
+	}
+	known := w.reserved > 0
+	w.budget.Free(w.reserved)
+	w.reserved = need
+	if w.budget.Reserve(need) {
+		return nil
+	}
+	for _, p := range w.partitions {
+		p.DropBlocks(w.budget)
+		p.DropMessages(w.budget)
+	}
+	if !known && !w.budget.Has(0) {
+		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again", humanize.IBytes(uint64(need)))
+	}
+	return nil
+}
