@@ -35,6 +35,8 @@ STREAMS = {"river": "River, softmax regression", "vowpal": "Vowpal Wabbit, 1024 
 PATCHES = {"patches, 32 filters": (7, 32, 1), "patches, one block": (9, 128, 1), "patches, four blocks": (9, 128, 4)}
 # the products of one block of 128 filters of 9 × 9 pixels, at 400 places of an image, whose responses are added up over 16 cells by sign
 PATCH_PRODUCTS = ["-positions", "400", "-patch-values", "81", "-filters", "128", "-columns", "4096"]
+# what this program writes, besides README.md
+WRITTEN = ("results.json", "table.md", "figure.svg")
 # memory in megabytes for rows of ten million columns: more and less than what the matrices of the run take
 WIDE = (2500, 500)
 GOOD = 0.75  # error in percent to which the network and ours are timed
@@ -644,7 +646,7 @@ def machine():
         with open("/proc/cpuinfo") as f:
             processor = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), processor)
     out = json.loads(call([FLOOR, "-train", "64", "-test", "0", "-passes", "1", "-gram-rows", "64"]).stdout)
-    dirty = "" if not call(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip() else ", with changes"
+    dirty = "" if not call(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!bench/{name}" for name in WRITTEN), ":!README.md"]).stdout.strip() else ", with changes"
     return {
         "processor": processor, "cores": os.cpu_count(), "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "blas": out["blas"], "vector": out["vector"], "system": platform.platform(), "date": datetime.date.today().isoformat(),
