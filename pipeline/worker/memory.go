@@ -22,14 +22,14 @@ const (
 	solverMoments = 8
 )
 
-// fitting is how many bytes the matrices of a run take, of the stage that has the largest.
-type fitting struct {
+// matrices is how many bytes those of a run take, of the stage that has the largest.
+type matrices struct {
 	always int64
 	first  int64 // what the first visit to a stage takes besides
 }
 
-// fitting returns what the matrices of the run take, once the survey has found how large they are.
-func (w *Worker) fitting() (f fitting, err error) {
+// measured returns the size of the run's matrices, once the survey has found how many columns and classes there are.
+func (w *Worker) measured() (m matrices, err error) {
 	cross, solver := int64(crossMoments), int64(0)
 	if w.options.Solves {
 		cross, solver = crossMoments+solverMoments, factors
@@ -37,26 +37,26 @@ func (w *Worker) fitting() (f fitting, err error) {
 	for t := range w.plan.Stages {
 		stage, err := w.chain.Stage(t)
 		if err != nil {
-			return f, err
+			return m, err
 		}
 		p, k := int64(stage.Features.Size()), int64(stage.Classes)
 		if stage.Features.Sparse() {
-			f.always = max(f.always, 8*cross*p*k)
+			m.always = max(m.always, 8*cross*p*k)
 			continue
 		}
-		f.always, f.first = max(f.always, 8*solver*p*p), max(f.first, 8*gramMatrices*p*p)
+		m.always, m.first = max(m.always, 8*solver*p*p), max(m.first, 8*gramMatrices*p*p)
 	}
-	return f, nil
+	return m, nil
 }
 
 // reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages that are not decoded yet go.
 func (w *Worker) reserve(v run.Visit) error {
 	if w.matrices == nil {
-		f, err := w.fitting()
+		m, err := w.measured()
 		if err != nil {
 			return err
 		}
-		w.matrices = &f
+		w.matrices = &m
 	}
 	need := w.matrices.always
 	if v.Number == 0 || w.plan.Update() != nil {

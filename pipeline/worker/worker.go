@@ -36,7 +36,7 @@ type Worker struct {
 	budget     *partition.Budget
 	buffers    *accumulate.BufferPool
 	covered    map[int]schemas.Coverage // by the survey, of each partition
-	matrices   *fitting                 // nil: not known yet
+	matrices   *matrices                // nil: not known yet
 	reserved   int64                    // bytes of the budget that are set aside for them
 	sequential bool
 	options    Options
