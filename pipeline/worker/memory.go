@@ -10,9 +10,9 @@ import (
 // Rows and blocks can be read or computed again, the matrices that a stage is fitted with can't. So the worker sets memory for them aside. The numbers are
 // of a process with both roles on the embedded broker, given `memory: 1MB`: its peak without what it takes for small matrices.
 const (
-	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: the factor, and what it was made of. All are the
-	// solver's.
-	factors = 2
+	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: its factor, that of the stage before, which the next
+	// factor takes the memory of, and what the factor is made of. All are the solver's.
+	factors = 3
 	// gramMatrices is how many more there are in a stage's first visit: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
 	// crossMoments is how many p × k matrices of float64 the gradient and the weights of sparse rows take, as sums, records and messages.
