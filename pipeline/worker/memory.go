@@ -51,7 +51,8 @@ func (w *Worker) measured() (m matrices, err error) {
 
 // reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages that are not decoded yet go.
 func (w *Worker) reserve(v run.Visit) error {
-	if w.matrices == nil {
+	known := w.matrices != nil
+	if !known {
 		m, err := w.measured()
 		if err != nil {
 			return err
@@ -65,7 +66,6 @@ func (w *Worker) reserve(v run.Visit) error {
 	if need == w.reserved {
 		return nil
 	}
-	known := w.reserved > 0
 	w.budget.Free(w.reserved)
 	w.reserved = need
 	if w.budget.Reserve(need) {

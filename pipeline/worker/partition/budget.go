@@ -45,11 +45,16 @@ func (b *Budget) take(bytes int64) bool {
 	if bytes > b.left+b.spareBytes {
 		return false
 	}
-	for bytes > b.left {
+	b.spend(bytes)
+	return true
+}
+
+// spend takes bytes, for which what is spare goes. The caller has locked the mutex.
+func (b *Budget) spend(bytes int64) {
+	for bytes > b.left && b.spare.Len() > 0 {
 		b.drop(b.spare.Front().Value.(*stretch))
 	}
 	b.left -= bytes
-	return true
 }
 
 // Reserve takes bytes for what a run can't do without, also if the budget has fewer: nothing else can be taken then. What is spare goes for it. It
@@ -57,10 +62,7 @@ func (b *Budget) take(bytes int64) bool {
 func (b *Budget) Reserve(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.left -= bytes
-	for b.left < 0 && b.spare.Len() > 0 {
-		b.drop(b.spare.Front().Value.(*stretch))
-	}
+	b.spend(bytes)
 	return b.left >= 0
 }
 

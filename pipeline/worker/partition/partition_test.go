@@ -61,7 +61,6 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// As much memory as is asked for is kept, otherwise some of the machine's.
 // What a run can't do without is taken from a budget that has too little too, and nothing else is until there is room again.
 func TestReserve(t *testing.T) {
 	b := NewBudget(1000)
@@ -83,6 +82,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// As much memory as is asked for is kept, otherwise some of the machine's.
 func TestBytes(t *testing.T) {
 	if n, err := Bytes(7); n != 7 || err != nil {
 		t.Errorf("asked for 7: %d, %v", n, err)
