@@ -10,7 +10,7 @@ import (
 
 // numericsRevision counts the changes of this program that may change the bits of a run. Releases with one revision work on a run
 // together. TestNumericsRevision says when it must be increased.
-const numericsRevision = 6
+const numericsRevision = 7
 
 // Values of the key `arithmetic`.
 const (

@@ -17,7 +17,7 @@ import (
 // processes of earlier versions away from the runs of this one, and put the new digests and the new revision here. Other architectures
 // round differently, because Go may fuse a product and a sum there.
 func TestNumericsRevision(t *testing.T) {
-	const revision = 6
+	const revision = 7
 	if numericsRevision != revision {
 		t.Errorf("the digests are those of revision %d, the program has %d", revision, numericsRevision)
 	}
@@ -47,6 +47,8 @@ func TestNumericsRevision(t *testing.T) {
 	patches := rffStage(link.Softmax, 0, 3)
 	patches.Features = stages.DefaultsOf(stages.Patches)
 	patches.Features.Patch, patches.Features.Filters, patches.Features.Grid, patches.Features.Mirror = 2, 17, 2, true
+	gradient, counts := kind(stages.Gradient, rffStage(link.Softmax, 20, 10)), kind(stages.ClassCounts, rffStage(link.Identity, 0, 1))
+	descent, conjugateColumns := kind("columns", rffStage(link.Softmax, 0, 12)), kind("columns", rffStage(link.Identity, 0, 4))
 	for name, test := range map[string]struct {
 		prepare schemas.Prepare
 		stages  []schemas.Stage
@@ -58,6 +60,8 @@ func TestNumericsRevision(t *testing.T) {
 		"gram sample": {schemas.Prepare{Scale: "none"}, []schemas.Stage{sampled, scores}, "7fdcdd245845eeea22fe4ffb1109fc0a4d49b0c177b6e307d6e21bfb8c8831ce"},
 		"conjugate":   {schemas.Prepare{Scale: "none"}, []schemas.Stage{conjugate}, "a25772191f8d35aa9653f9468bd5f6dd47b1516fe27d79ba2b965de9618c7a94"},
 		"patches":     {schemas.Prepare{Scale: "none"}, []schemas.Stage{patches}, "4defa4261bf5e08686d43d27d72abbf9ece5741860ed0dcd7ca80ab0a1a67fc4"},
+		"sparse":      {schemas.Prepare{Scale: "unit"}, []schemas.Stage{descent, conjugateColumns}, "ae14633a9b277d12b2862f83973443eddb4d8d97953695b97e192804be1946d7"},
+		"blocks":      {schemas.Prepare{Scale: "unit"}, []schemas.Stage{gradient, counts}, "b65ca2debd8870c6d2095df3cec25fbea8750ec49fc543fb21ae5ffd11dfa94b"},
 		"methods":     {schemas.Prepare{Scale: "none"}, []schemas.Stage{paper, accelerate}, "38055fda027a8aa729130e8c4e33b58d0370c75ebd5f4e23588e82c4e1b6c653"},
 	} {
 		for i := range test.stages {
@@ -70,6 +74,9 @@ func TestNumericsRevision(t *testing.T) {
 		job := newJob(t, rings(1200, features, 3, 1), table{}, test.stages...)
 		if name == "patches" {
 			job.Examples.Image = []string{"4", "4", "1"}
+		}
+		if name == "sparse" || name == "blocks" {
+			job = newSparseJob(t, test.stages...)
 		}
 		job.Prepare = test.prepare
 		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, TrainOptions{}, &eventRecorder{})

@@ -100,8 +100,8 @@ func milestone(e event.Event) bool {
 	return false
 }
 
-// newBlocksJob returns a job of sparse rows that is fitted in blocks, in two rounds.
-func newBlocksJob(t *testing.T) Job {
+// newSparseJob returns a job of sparse rows with the stages of list.
+func newSparseJob(t *testing.T, list ...schemas.Stage) Job {
 	t.Helper()
 	random, path, lines := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "train.libsvm"), strings.Builder{}
 	for range 500 {
@@ -117,11 +117,17 @@ func newBlocksJob(t *testing.T) Job {
 	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stage := rffStage(link.Softmax, 7, 26)
-	stage.Features.Kind, stage.Method = stages.Gradient, solve.MethodLBFGS
-	job := newJob(t, rings(1, 3, 3, 1), table{}, stage)
+	job := newJob(t, rings(1, 3, 3, 1), table{}, list...)
 	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
 	return job
+}
+
+// newBlocksJob returns a job of sparse rows that is fitted in blocks, in two rounds.
+func newBlocksJob(t *testing.T) Job {
+	t.Helper()
+	stage := rffStage(link.Softmax, 7, 26)
+	stage.Features.Kind, stage.Method = stages.Gradient, solve.MethodLBFGS
+	return newSparseJob(t, stage)
 }
 
 // A stage that is fitted in blocks publishes what a visit changes. Whoever takes over in the middle has the same weights and scores, to the bit.

@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"math"
+
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -28,6 +30,13 @@ func newDiagonal(sums []float64, penalised int, weight, lambda, smoothness float
 		}
 	}
 	return d, nil
+}
+
+// root replaces the matrix by its square root.
+func (d *diagonal) root() {
+	for j, v := range d.inverse {
+		d.inverse[j] = math.Sqrt(v)
+	}
 }
 
 // SolveTo writes (L·D + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
@@ -77,8 +86,19 @@ func (d *diagonal) length(g []float64, k int, above *diagonal) float64 {
 //
 // D is the diagonal of S, which is Jacobi's preconditioner. For a quadratic loss it need not bound S, as the gradients give the length of a step.
 // A method whose step has a fixed length has a D that bounds S in its place. For others that matrix only bounds the first step, as later ones know
-// how long steps are: it is up to |row|₁/|x| times as large, most for small values. On a sample of RCV1 (softmax, ridge 0.2), L-BFGS has J = 0.132, 0.105,
-// 0.098 after 10, 20 and 30 passes from that matrix, and 0.109, 0.098, 0.096 from D.
+// how long steps are: it is up to |row|₁/|x| times as large, most for small values.
+//
+// L-BFGS starts from the square root of D, as from D it first fits what few rows have. J after 12, 20 and 40 passes with ridge 0.2, NEWS20 with
+// log1p, idf 2 and rows of length 1:
+//
+//	                           D                       its root
+//	sample of RCV1, softmax    0.1046  0.0965  0.0942  0.0977  0.0932  0.0928
+//	sample of RCV1, logistic   0.2707  0.2581  0.2484  0.2648  0.2450  0.2438
+//	NEWS20, softmax            0.2935  0.2801  0.2771  0.2923  0.2774  0.2764
+//	NEWS20, logistic           0.9251  0.8558  0.6170  0.6327  0.5955  0.5919
+//
+// The power 0.65 is as good, and 0.35 and 0.8 are not, as tried in NumPy. On 72 splits of the sample of RCV1 the mean test error is 3.37 % after 20 passes;
+// from D it is 3.38 % after 40.
 //
 // A ridge that is auto is that of one row's worth: λ is the mean squared length of a row divided by the number of rows, as if one more row
 // of each direction had the target 0.
@@ -114,6 +134,7 @@ func (c *common) openSparse(sums schemas.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
+	own.root()
 	floats.Scale(own.length(gradient, c.shape.Classes, above), own.inverse)
 	return nil
 }

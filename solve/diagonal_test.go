@@ -237,8 +237,29 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	}
 }
 
-// The first step from a diagonal matrix lowers a quadratic loss as much as its bound says, whatever the gradient. The same step without the bound
-// is longer, and may raise it.
+// The product with the inverse of a matrix is that with the inverse of its root, twice. A column without rows has none.
+func TestRootTwiceIsTheMatrix(t *testing.T) {
+	const p, k = 65, 2
+	gradient, squares := make([]float64, p*k), make([]float64, p)
+	for i := range gradient {
+		gradient[i] = float64(i) - p
+	}
+	for j := range squares {
+		squares[j] = float64(j * j)
+	}
+	whole, err := newDiagonal(squares, 0, 3, 0.1, 0.5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := solved(whole, gradient, k)
+	whole.root()
+	if got := solved(whole, solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
+		t.Errorf("twice the root gives %v, the matrix %v", got, want)
+	}
+}
+
+// The first step from a diagonal matrix, or from its root, lowers a quadratic loss as much as its bound says, whatever the gradient. The same step
+// without the bound is longer, and may raise it.
 func TestShortenedStepLowersJ(t *testing.T) {
 	const rows, p, k, lambda = 200, 30, 2, 0.01
 	r := rand.New(rand.NewPCG(1, 3))
@@ -277,10 +298,13 @@ func TestShortenedStepLowersJ(t *testing.T) {
 		if whole := change(solved(own, gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}
-		floats.Scale(own.length(gradient, k, above), own.inverse)
-		step := solved(own, gradient, k)
-		if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
-			t.Errorf("the step changes J by %v, expected %v at most", got, want)
+		for range 2 {
+			floats.Scale(own.length(gradient, k, above), own.inverse)
+			step := solved(own, gradient, k)
+			if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
+				t.Errorf("the step changes J by %v, expected %v at most", got, want)
+			}
+			own.root()
 		}
 	}
 }
