@@ -66,7 +66,7 @@ func (w *Worker) reserve(v run.Visit) error {
 	if need == w.reserved {
 		return nil
 	}
-	w.budget.Free(w.reserved)
+	w.budget.Give(w.reserved)
 	w.reserved = need
 	if w.budget.Reserve(need) {
 		return nil

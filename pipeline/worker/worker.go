@@ -90,7 +90,7 @@ func (w *Worker) work(ctx context.Context) error {
 		for _, p := range w.partitions {
 			p.Release(w.budget)
 		}
-		w.budget.Free(w.reserved)
+		w.budget.Give(w.reserved)
 	}()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {

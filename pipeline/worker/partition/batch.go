@@ -60,7 +60,7 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 
 // dropBlock drops the block that is kept, and gives its memory back to the budget.
 func (b *Batch) dropBlock(budget *Budget) {
-	budget.give(b.blockBytes())
+	budget.Give(b.blockBytes())
 	b.block, b.blockOf = kernel.Dense{}, 0
 }
 
@@ -83,7 +83,7 @@ func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	chosen := b.chosen
 	if b.kept && !budget.take(sparseBytes(chosen)-before) {
 		b.chosen, b.chosenInputs = kernel.Sparse{}, nil
-		budget.give(before)
+		budget.Give(before)
 	}
 	return chosen
 }

@@ -66,9 +66,6 @@ func (b *Budget) Reserve(bytes int64) bool {
 	return b.left >= 0
 }
 
-// Free gives back what Reserve has taken.
-func (b *Budget) Free(bytes int64) { b.give(bytes) }
-
 // Has reports whether the budget has that number of bytes now, if what is spare goes.
 func (b *Budget) Has(bytes int64) bool {
 	b.mutex.Lock()
@@ -135,8 +132,8 @@ func (b *Budget) messages(s *stretch) ([]run.Message, bool) {
 	return s.messages, s.spare != nil
 }
 
-// give returns bytes that were taken.
-func (b *Budget) give(bytes int64) {
+// Give gives back bytes that were taken, by Reserve too.
+func (b *Budget) Give(bytes int64) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	b.left += bytes

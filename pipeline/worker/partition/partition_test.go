@@ -53,7 +53,7 @@ func TestBudget(t *testing.T) {
 	if taken+left(b) != bytes {
 		t.Errorf("%d bytes are taken and %d left of %d", taken, left(b), bytes)
 	}
-	if b.give(taken); left(b) != bytes {
+	if b.Give(taken); left(b) != bytes {
 		t.Errorf("%d bytes left of %d after all were given back", left(b), bytes)
 	}
 	if zero := (&Budget{}); zero.take(1) || !zero.take(0) {
@@ -77,7 +77,7 @@ func TestReserve(t *testing.T) {
 	if b.Reserve(301) || b.take(1) || b.Has(0) {
 		t.Error("a budget gives more than it has")
 	}
-	if b.Free(1001); left(b) != 1000 || !b.take(1000) {
+	if b.Give(1001); left(b) != 1000 || !b.take(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
 	}
 }

@@ -35,7 +35,7 @@ func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
 
 // dropMessages drops what KeepMessages kept, and gives its memory back to the budget.
 func (s *Segment) dropMessages(budget *Budget) {
-	budget.give(ValueBytes(s.messages))
+	budget.Give(ValueBytes(s.messages))
 	s.messages = nil
 }
 
@@ -77,7 +77,7 @@ func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 // dropBatches gives back what the batches took, their blocks included.
 func (s *Segment) dropBatches(budget *Budget) {
 	for _, b := range s.batches {
-		budget.give(b.bytes())
+		budget.Give(b.bytes())
 	}
 	s.batches = nil
 }

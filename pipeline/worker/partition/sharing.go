@@ -51,7 +51,7 @@ func (s *Store) KeepGram(key GramKey, r *schemas.Record[float32]) {
 // dropGrams drops all Gram matrices. The caller has locked the mutex.
 func (s *Store) dropGrams() {
 	for _, r := range s.grams {
-		s.budget.give(recordBytes(r))
+		s.budget.Give(recordBytes(r))
 	}
 	clear(s.grams)
 }
@@ -107,7 +107,7 @@ func (b *Batch) forget(keep func(stage int) bool, budget *Budget) {
 	}
 	for stage, block := range b.aside {
 		if !keep(stage) {
-			budget.give(int64(4 * cap(block.Data)))
+			budget.Give(int64(4 * cap(block.Data)))
 			delete(b.aside, stage)
 		}
 	}

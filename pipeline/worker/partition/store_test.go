@@ -89,7 +89,7 @@ func TestSpareGoes(t *testing.T) {
 		t.Error("the budget has another size")
 	}
 	store.Drop(0)
-	store.Budget().give(1000)
+	store.Budget().Give(1000)
 	if !store.Budget().Has(3000) || store.Budget().Has(3001) {
 		t.Error("the budget has not its bytes")
 	}
