@@ -67,16 +67,15 @@ func TestNumericsRevision(t *testing.T) {
 		for i := range test.stages {
 			test.stages[i].Ridge = 1e-4 // a choice of the ridge would hide other changes
 		}
-		features := 5
-		if name == "patches" {
-			features = 16
-		}
-		job := newJob(t, rings(1200, features, 3, 1), table{}, test.stages...)
-		if name == "patches" {
-			job.Examples.Image = []string{"4", "4", "1"}
-		}
-		if name == "sparse" || name == "blocks" {
+		var job Job
+		switch name {
+		case "sparse", "blocks":
 			job = newSparseJob(t, test.stages...)
+		case "patches":
+			job = newJob(t, rings(1200, 16, 3, 1), table{}, test.stages...)
+			job.Examples.Image = []string{"4", "4", "1"}
+		default:
+			job = newJob(t, rings(1200, 5, 3, 1), table{}, test.stages...)
 		}
 		job.Prepare = test.prepare
 		report, _, err := Train(t.Context(), openEmbedded(t), kernel.Gonum(), job, TrainOptions{}, &eventRecorder{})
