@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -51,19 +52,32 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	subscription := f.client.Log.Subscribe(ctx, nil, run.Position{Topic: f.client.Topics.Plans, Offset: ledger.Next, Compacted: true})
 	defer subscription.Close()
 	failed, retry := "", f.retry // the run whose version can't be read
+	var incomplete error         // why a version is passed over
+	newest := 0                  // the highest number of such a version
 	for due := time.Now(); ; {
 		place, missing := ledger.Find(f.options.version())
 		switch {
 		case missing != nil:
 			failed = ""
-			f.drop(asked, missing)
+			f.drop(asked, cmp.Or(incomplete, missing))
 		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
-			if err := f.take(ctx, asked, place); err != nil {
+			err := f.take(ctx, asked, place)
+			if run.IsIncomplete(err) && f.options.version() == run.Latest {
+				if place.Version > newest {
+					incomplete, newest = err, place.Version
+				}
+				ledger.PassOver(place)
+				continue
+			}
+			if place.Version > newest {
+				incomplete = nil
+			}
+			if err != nil {
 				failed = place.Run
 				f.say(err)
 			} else {
 				failed, retry = "", f.retry
-				f.confirm(asked)
+				f.confirm(asked, incomplete)
 			}
 		}
 		if !asked.IsZero() {
@@ -87,7 +101,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			if fresh.Next < ledger.Next {
 				return errAnew
 			}
-			ledger = fresh
+			ledger, incomplete, newest = fresh, nil, 0
 		case delivery != nil && delivery.Offset >= ledger.Next:
 			_ = ledger.Add(delivery.Message) // a message that is damaged changes nothing
 		}
@@ -114,8 +128,7 @@ func (f *Follower) drop(asked time.Time, missing error) {
 	if f.model.Load() != nil {
 		f.offer(nil, time.Time{}, asked)
 	}
-	f.confirm(asked)
-	f.say(missing)
+	f.confirm(asked, missing)
 }
 
 // offer makes m the model. asked is as of confirm: whoever sees the model sees that too.
@@ -134,11 +147,12 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	}
 }
 
-// confirm notes that all is well, and when the brokers were asked that said that the version is the one to have, if they were asked.
-func (f *Follower) confirm(asked time.Time) {
+// confirm notes that all is well but for an error, which may be nil, and when the brokers were asked that said that the version is the one to have, if
+// they were asked.
+func (f *Follower) confirm(asked time.Time, but error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.err = nil
+	f.err = but
 	if !asked.IsZero() {
 		f.confirmed = asked
 	}

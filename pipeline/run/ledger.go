@@ -34,6 +34,7 @@ type Ledger struct {
 	incomplete    map[string]bool       // names of sources that a run found to lack messages
 	versions      []schemas.Place       // by number
 	removed       map[string]bool       // runs whose versions were removed
+	passedOver    map[string]bool       // runs whose versions are not whole: see PassOver
 	highest       int                   // the highest number of a version, removed or not
 	pinned        string                // the run of the last pin; "": none is pinned
 	completeTo    int                   // versions up to this number that are not in versions were removed
@@ -61,7 +62,7 @@ func (c *Client) newLedger() *Ledger {
 	return &Ledger{
 		codec: c.Codec, topic: c.Topics.Plans, first: map[schemas.Digest]int64{}, ends: map[string]*schemas.End{},
 		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{},
-		uncertain: map[string]bool{}, overtaken: map[string]bool{},
+		uncertain: map[string]bool{}, overtaken: map[string]bool{}, passedOver: map[string]bool{},
 	}
 }
 
@@ -583,11 +584,15 @@ func (l *Ledger) Overtaken() (ends []*schemas.End) {
 // Versions says where the versions are that were not removed, by their numbers.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 
-// Offered returns where the version with the highest number is that is not withheld; nil if there is none. It is what subscribers get as
-// the latest while none is pinned.
+// PassOver makes a version count no more as the pinned, the offered or the latest one, as a reader has found that a part of it is gone or damaged.
+// No other reader of the topic knows of it.
+func (l *Ledger) PassOver(version schemas.Place) { l.passedOver[version.Run] = true }
+
+// Offered returns where the version with the highest number is that is neither withheld nor passed over; nil if there is none. It is what subscribers
+// get as the latest while none is pinned.
 func (l *Ledger) Offered() *schemas.Place {
 	for i := len(l.versions) - 1; i >= 0; i-- {
-		if !l.versions[i].Withheld {
+		if !l.versions[i].Withheld && !l.passedOver[l.versions[i].Run] {
 			return &l.versions[i]
 		}
 	}
@@ -596,7 +601,7 @@ func (l *Ledger) Offered() *schemas.Place {
 
 // Pinned returns where the version is that is pinned; nil if none is. The pin of a version that was removed does not count.
 func (l *Ledger) Pinned() *schemas.Place {
-	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 {
+	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 && !l.passedOver[l.pinned] {
 		return &l.versions[at]
 	}
 	return nil

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,26 +62,45 @@ func (e *NoVersionError) Error() string {
 	return fmt.Sprintf("version %q: the pipeline has %d versions, but not this one", e.Want, e.Have)
 }
 
-// Version returns the manifest of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
-func (c *Client) Version(ctx context.Context, want string) (*schemas.Manifest, error) {
-	place, err := c.place(ctx, want)
+// whole calls with for where a version is, given its number, its run, or [Latest]. With [Latest] it passes over versions that with finds to be
+// incomplete: the newest that is whole counts. The error may be a *[NoVersionError].
+func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place) error) error {
+	l, err := c.ReadLedger(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v, err := c.manifest(ctx, place)
-	if err != nil {
-		return nil, err
+	var incomplete error // of the first that is passed over
+	for {
+		place, err := l.Find(want)
+		if err != nil {
+			return cmp.Or(incomplete, err)
+		}
+		if err = with(place); want != Latest || !IsIncomplete(err) {
+			return err
+		}
+		l.PassOver(place)
+		incomplete = cmp.Or(incomplete, err)
 	}
-	return v.manifest, nil
 }
 
-// Model reads a version as a model, given its number, its run, or [Latest]. The error may be a *[NoVersionError].
-func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
-	place, err := c.place(ctx, want)
-	if err != nil {
-		return nil, err
-	}
-	m, _, err := c.ModelAt(ctx, place, nil)
+// Version returns the manifest of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
+func (c *Client) Version(ctx context.Context, want string) (m *schemas.Manifest, err error) {
+	err = c.whole(ctx, want, func(place schemas.Place) error {
+		v, err := c.manifest(ctx, place)
+		if err == nil {
+			m = v.manifest
+		}
+		return err
+	})
+	return m, err
+}
+
+// Model reads a version as a model, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
+func (c *Client) Model(ctx context.Context, want string) (m *model.Model, err error) {
+	err = c.whole(ctx, want, func(place schemas.Place) error {
+		m, _, err = c.ModelAt(ctx, place, nil)
+		return err
+	})
 	return m, err
 }
 
@@ -105,40 +125,42 @@ func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model
 
 // Survey returns the survey's result of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a
 // *[GoneError].
-func (c *Client) Survey(ctx context.Context, want string) (*schemas.SurveyResult, error) {
-	place, err := c.place(ctx, want)
-	if err != nil {
-		return nil, err
-	}
-	v := c.newVersion(place)
-	if err := v.read(ctx, place.From, place.To); err != nil {
-		return nil, err
-	}
-	if v.manifest == nil || v.records[v.manifest.Prepare] == nil {
-		if err := v.readAll(ctx); err != nil {
-			return nil, err
+func (c *Client) Survey(ctx context.Context, want string) (survey *schemas.SurveyResult, err error) {
+	err = c.whole(ctx, want, func(place schemas.Place) error {
+		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.records[v.manifest.Prepare] != nil })
+		if err == nil {
+			survey, err = v.survey()
 		}
-	}
-	return v.survey()
+		return err
+	})
+	return survey, err
 }
 
 // Report returns the report of a version, given its number, its run, or [Latest]: nil if the version has none, as it was made by an earlier
 // release. The error may be a *[NoVersionError] or a *[GoneError].
-func (c *Client) Report(ctx context.Context, want string) (*schemas.Report, error) {
-	place, err := c.place(ctx, want)
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) Report(ctx context.Context, want string) (report *schemas.Report, err error) {
+	err = c.whole(ctx, want, func(place schemas.Place) error {
+		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.report != nil })
+		if err == nil {
+			report = v.report
+		}
+		return err
+	})
+	return report, err
+}
+
+// readUntil reads the version at a place. If that does not have what is wanted of it, it reads the whole topic.
+func (c *Client) readUntil(ctx context.Context, place schemas.Place, has func(*version) bool) (*version, error) {
 	v := c.newVersion(place)
 	if err := v.read(ctx, place.From, place.To); err != nil {
 		return nil, err
 	}
-	if v.manifest == nil || v.report == nil {
+	if v.manifest == nil || !has(v) {
 		if err := v.readAll(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return v.report, nil
+	return v, nil
 }
 
 // maxReportChunks bounds the messages that are read of a report. One with the largest confusion matrix takes five.
@@ -207,15 +229,6 @@ func (c *Client) manifest(ctx context.Context, place schemas.Place) (*version, e
 		}
 	}
 	return v, nil
-}
-
-// place returns where a version is.
-func (c *Client) place(ctx context.Context, want string) (schemas.Place, error) {
-	l, err := c.ReadLedger(ctx)
-	if err != nil {
-		return schemas.Place{}, err
-	}
-	return l.Find(want)
 }
 
 // version is what was read of a version.
@@ -293,6 +306,11 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("version %d: %s no longer on %s", e.Version, e.What, e.Topic)
 }
 
+// IsIncomplete reports whether an error of reading a version says that a part of it is gone or damaged.
+func IsIncomplete(err error) bool {
+	return errors.As(err, new(*GoneError)) || errors.Is(err, schemas.ErrDamaged)
+}
+
 // gone returns the error that a part of the version is not on the topic.
 func (v *version) gone(what string) error {
 	return &GoneError{v.place.Version, what, v.Topics.Versions}
@@ -333,7 +351,7 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
 	}
 	if digest := m.Digest(); digest != v.manifest.WeightsDigest {
-		return nil, fmt.Errorf("version %d: its weights have digest %s, its manifest says %s", v.place.Version, digest.Short(), v.manifest.WeightsDigest.Short())
+		return nil, fmt.Errorf("version %d: its weights have digest %s, its manifest says %s: %w", v.place.Version, digest.Short(), v.manifest.WeightsDigest.Short(), schemas.ErrDamaged)
 	}
 	return m, nil
 }
