@@ -106,7 +106,7 @@ func (c *Counting) Replay(span schemas.Span) *Replay {
 	}
 	for i := range c.plan.Chain.Increments {
 		increment := &c.plan.Chain.Increments[i]
-		if covered, any := increment.On(span.Partition); any && increment.Number != c.plan.Chain.Number {
+		if covered, any := increment.On(span.Partition); any && increment.Number != c.plan.Chain.Number && !increment.Uncounted {
 			for _, s := range covered.Spans {
 				r.earlier = append(r.earlier, lookedAt{s, increment})
 			}

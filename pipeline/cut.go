@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -21,6 +22,8 @@ type backlog struct {
 	bounds []int64     // by partition: how far the topic has messages
 	ahead  [][]counted // by partition: messages that were read and are in no run yet
 	late   lateSources
+	marks  []schemas.Mark // the last messages that runs have looked at
+	lost   schemas.Spans  // that the topic has deleted before a run has looked at them, since the last run
 
 	messages, rows int64 // that were read, for an estimate of what was not
 }
@@ -29,25 +32,67 @@ type backlog struct {
 type counted struct {
 	offset int64
 	rows   int
-	until  int64 // when it was written, in milliseconds since 1970
-	counts bool  // in a run that is planned now, unless it can't be used
+	until  int64 // when it was written, in milliseconds since 1970; 0: it does not say
+	mark   schemas.Mark
+	counts bool // in a run that is planned now, unless it can't be used
 }
 
-// begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions began.
-func (b *backlog) begin(begins, ends []int64) {
-	*b = backlog{pipeline: b.pipeline, begins: begins, ends: ends, read: slices.Clone(ends)}
+// begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions began, and marks are the last
+// messages that it and those before it have looked at.
+func (b *backlog) begin(begins, ends []int64, marks []schemas.Mark) {
+	*b = backlog{pipeline: b.pipeline, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
 }
 
-// refresh says which offsets the topic has now.
+// refresh says which offsets the topic has now. What it has deleted and no run has looked at is lost.
 func (b *backlog) refresh(bounds []schemas.Span) {
 	b.bounds = b.bounds[:0]
 	for n, span := range bounds {
 		b.add(n, span.From)
 		b.bounds = append(b.bounds, span.To)
 		b.late.expire(n, span.From)
-		if len(b.ahead[n]) == 0 && b.read[n] < span.From { // it has expired
-			b.read[n] = span.From
+		for len(b.ahead[n]) > 0 && b.ahead[n][0].offset < span.From {
+			b.ahead[n] = b.ahead[n][1:]
 		}
+		b.read[n] = max(b.read[n], span.From)
+		if end := b.end(n); end < span.From {
+			b.lost = append(b.lost, schemas.Span{Partition: n, From: end, To: span.From})
+			b.ends[n] = span.From
+		}
+	}
+	b.lost = merged(b.lost)
+}
+
+// everything returns the span of all offsets that a partition may have.
+func everything(partition int) schemas.Span {
+	return schemas.Span{Partition: partition, To: math.MaxInt64}
+}
+
+// shrink forgets what the topic does not have: partitions, and messages that were read and are in no run.
+func (b *backlog) shrink(bounds []schemas.Span) {
+	if keep := len(bounds); keep < len(b.ends) {
+		b.begins, b.ends, b.read, b.ahead = b.begins[:keep], b.ends[:keep], b.read[:keep], b.ahead[:keep]
+	}
+	for n := range b.ahead {
+		if b.read[n] > bounds[n].To {
+			b.restart(lateSources{})
+			return
+		}
+	}
+}
+
+// end returns where what no run has looked at begins in a partition, but for sources that were sealed late.
+func (b *backlog) end(partition int) int64 { return max(b.ends[partition], b.begins[partition]) }
+
+// replace says that a partition does not hold what runs have looked at, but for what is before an offset, which ends with a mark, if there is any.
+func (b *backlog) replace(bounds schemas.Span, proven int64, last *schemas.Mark) {
+	n := bounds.Partition
+	b.add(n, bounds.From)
+	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
+	b.begins[n] = min(b.begins[n], proven)
+	b.marks = slices.DeleteFunc(slices.Clone(b.marks), func(m schemas.Mark) bool { return m.Partition == n })
+	b.lost = b.lost.Without(schemas.Spans{everything(n)})
+	if last != nil {
+		b.marks = schemas.Marks(b.marks, []schemas.Mark{*last})
 	}
 }
 
@@ -77,6 +122,9 @@ func (b *backlog) add(n int, begin int64) {
 
 // readAhead is how many messages of a partition are read at once to count their rows.
 const readAhead = 64
+
+// maxReadAhead is how many offsets of a partition are read at once behind as many without a message.
+const maxReadAhead = 1 << 16
 
 // cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the first; fewer if the topic
 // has no more. whole reports whether it has them. The spans become part of the past with take.
@@ -112,7 +160,7 @@ func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schema
 // spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
 // no run has looked at up to the last of them.
 func (b *backlog) spansOf(partition int, messages []counted) (spans schemas.Spans) {
-	end := max(b.ends[partition], b.begins[partition])
+	end := b.end(partition)
 	for _, m := range messages {
 		span := schemas.Span{Partition: partition, From: m.offset, To: m.offset + 1}
 		if m.offset >= end {
@@ -134,19 +182,42 @@ func (b *backlog) anyCounts(spans schemas.Spans) bool {
 	})
 }
 
-// times returns when the oldest and the newest message of spans were written that were cut and are not taken.
-func (b *backlog) times(spans schemas.Spans) (oldest, newest int64) {
+// times returns when the oldest and the newest message of spans were written that were cut and are not taken. A message that says it was written
+// after the plan was made, or does not say when, counts as written then. future counts those that say so.
+func (b *backlog) times(spans schemas.Spans, made int64) (oldest, newest int64, future int) {
 	for _, s := range spans {
 		for _, c := range b.ahead[s.Partition] {
 			if c.offset >= s.To {
 				continue
 			}
-			if newest = max(newest, c.until); oldest == 0 || c.until < oldest {
-				oldest = c.until
+			until := c.until
+			if until > made {
+				future++
+			}
+			if until <= 0 || until > made {
+				until = made
+			}
+			if newest = max(newest, until); oldest == 0 || until < oldest {
+				oldest = until
 			}
 		}
 	}
-	return oldest, newest
+	return oldest, newest, future
+}
+
+// marksAfter returns the marks of the chain after a run over spans that were cut and are not taken.
+func (b *backlog) marksAfter(spans schemas.Spans) []schemas.Mark {
+	var more []schemas.Mark
+	for _, hull := range spans.Hulls() {
+		ahead := b.ahead[hull.Partition]
+		for i := len(ahead) - 1; i >= 0; i-- {
+			if ahead[i].offset < hull.To {
+				more = append(more, ahead[i].mark)
+				break
+			}
+		}
+	}
+	return schemas.Marks(b.marks, more)
 }
 
 // distance returns how far the message of a partition is from where the partition began.
@@ -162,45 +233,50 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 		if !any {
 			break
 		}
-		if err := b.readSpan(ctx, span, func(m run.Message) bool { return b.late.counts(partition, m.Message) }); err != nil {
+		if _, err := b.readSpan(ctx, span, readAhead, func(m run.Message) bool { return b.late.counts(partition, m.Message) }); err != nil {
 			return err
 		}
 	}
 	if len(b.ahead[partition]) > had || b.read[partition] >= b.bounds[partition] {
 		return nil
 	}
-	to := min(b.read[partition]+readAhead, b.bounds[partition])
-	err := b.readSpan(ctx, schemas.Span{Partition: partition, From: b.read[partition], To: to}, func(run.Message) bool { return true })
-	if err == nil {
+	// Not every offset has a message: transactions that were aborted and compaction leave gaps of any length.
+	for step := int64(readAhead); len(b.ahead[partition]) == had && b.read[partition] < b.bounds[partition]; step = min(2*step, maxReadAhead) {
+		to := min(b.read[partition]+step, b.bounds[partition])
+		to, err := b.readSpan(ctx, schemas.Span{Partition: partition, From: b.read[partition], To: to}, readAhead, func(run.Message) bool { return true })
 		b.read[partition] = to
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
-// readSpan reads messages, and keeps how many rows those have that are wanted.
-func (b *backlog) readSpan(ctx context.Context, span schemas.Span, wanted func(run.Message) bool) error {
+// readSpan reads messages, up to as many that are wanted, and keeps how many rows those have. It returns the offset after what it has read.
+func (b *backlog) readSpan(ctx context.Context, span schemas.Span, messages int, wanted func(run.Message) bool) (to int64, err error) {
 	partition := span.Partition
 	r := b.Log.Range(b.Topics.Examples, partition, span.From, span.To)
 	defer r.Close()
-	for {
+	for to = span.From; messages > 0; {
 		m, err := r.Next(ctx)
 		if err == io.EOF {
-			return nil
+			return span.To, nil
 		}
 		if err != nil {
-			return fmt.Errorf("count the rows of %s[%d]: %w", b.Topics.Examples, partition, err)
+			return to, fmt.Errorf("count the rows of %s[%d]: %w", b.Topics.Examples, partition, err)
 		}
-		if !wanted(m) {
+		if to = m.Offset + 1; !wanted(m) {
 			continue
 		}
-		c := counted{offset: m.Offset, until: m.Time.UnixMilli(), counts: b.late.known(m.Message)}
+		c := counted{offset: m.Offset, until: m.Time.UnixMilli(), mark: markOf(partition, m), counts: b.late.known(m.Message)}
 		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
 			c.rows = examples.Rows
 			examples.Release()
 		}
 		b.ahead[partition] = append(b.ahead[partition], c)
-		b.messages, b.rows = b.messages+1, b.rows+int64(c.rows)
+		b.messages, b.rows, messages = b.messages+1, b.rows+int64(c.rows), messages-1
 	}
+	return to, nil
 }
 
 // behind returns how many messages and rows the topic has that are in no run. A message that was not read is taken to have as many rows as
@@ -224,6 +300,7 @@ func (b *backlog) take(plan *schemas.Plan) {
 	for n, begin := range plan.Chain.Begins {
 		b.add(n, begin)
 	}
+	b.marks, b.lost = plan.Chain.Marks, b.lost.Without(plan.Chain.Lost)
 	for _, s := range plan.Added() {
 		n := s.Partition
 		b.ends[n], b.read[n] = max(b.ends[n], s.To), max(b.read[n], s.To)

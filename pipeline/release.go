@@ -27,17 +27,17 @@ func (r *runner) release(ctx context.Context) {
 }
 
 func (r *runner) tryRelease(ctx context.Context) error {
-	if err := r.findEarlier(ctx); err != nil || len(r.earlier) < 2 || r.window == nil || r.earlier[0].window == nil {
+	if err := r.findEarlier(ctx); err != nil || len(r.earlier) < 2 || r.stored == nil || r.earlier[0].window == nil {
 		return err
 	}
 	parent, gone := r.earlier[0], r.earlier[1]
 	if gone.window != nil {
-		if err := r.ReleaseState(ctx, gone.window, parent.window, r.window); err != nil {
+		if err := r.ReleaseState(ctx, gone.window, parent.window, r.stored); err != nil {
 			return err
 		}
 	}
 	r.earlier = r.earlier[:1]
-	return r.ReleaseStatistics(ctx, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.window)
+	return r.ReleaseStatistics(ctx, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.stored)
 }
 
 // findEarlier reads the two versions before the newest, as far as they are there and not known.
@@ -49,7 +49,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 			}
 		}
 		manifest, err := r.Version(ctx, next.Run)
-		if errors.As(err, new(*run.NoVersionError)) {
+		if errors.As(err, new(*run.NoVersionError)) || run.IsIncomplete(err) {
 			return nil
 		}
 		if err != nil {

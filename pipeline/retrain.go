@@ -90,19 +90,30 @@ type runner struct {
 	report    *Retraining
 
 	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
-	window   *run.StoredWindow // after it
+	stored   *run.StoredWindow // after it; nil: it is gone
+	window   *schemas.Window   // the same, as far as the log still holds it; nil: nothing is left
+	oldest   []int64           // by partition: the first offset that the window has
+	renews   bool              // the window is not what the head has learnt: the next run must be full
+	proven   bool              // that the examples topic holds what the chain has looked at
+	had      int64             // rows of the window, before some were found to be gone
+	least    int64             // see schemas.Chain.AtLeast
 	earlier  []earlier         // the newest versions before it, the newest first
 	refused  bool              // that what they have left is removed
+	passed   map[int]bool      // versions that are incomplete
 	number   int               // in the chain, of the next run
 	attempt  int               // how many runs of that number have failed
-	failures int               // since the last update
+	failures int               // since the last version
 	made     string            // the run that this process has submitted last
+
+	offeredRows int64                                      // of the window of the version that subscribers have; 0: not known
+	now         func() time.Time                           // the clock
+	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
 }
 
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
 func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: &forgotten{sources: map[string]bool{}}, report: &Retraining{Name: job.Name}}
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: &forgotten{sources: map[string]bool{}}, report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -257,15 +268,14 @@ func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger)
 	report, err := r.work(ctx, plan, l)
 	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)
+		r.proven = false // it may have failed because of that
 		r.failures++
-		return nil
+		return r.pause(ctx, firstPause<<(r.failures-1))
 	}
 	if err != nil {
 		return err
 	}
-	if plan.Chain == nil || plan.Update() != nil {
-		r.failures = 0
-	}
+	r.failures = 0
 	r.prune(ctx, r.job.Keep, r.rec)
 	if plan.Chain != nil {
 		report.Retrain.Seconds = report.Seconds
@@ -275,8 +285,27 @@ func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger)
 	return nil
 }
 
-// maxFailures is how many runs may fail, without an update between them, before the chain ends.
+// maxFailures is how many runs may fail, without a version between them, before the chain ends.
 const maxFailures = 3
+
+// firstPause is how long the chain waits after a run has failed. Each failure after it doubles that.
+const firstPause = time.Second
+
+// pauseFor waits for a time, whatever comes on the plans topic meanwhile.
+func (p *pipeline) pauseFor(ctx context.Context, wait time.Duration) error {
+	_, end, err := p.Log.Bounds(ctx, p.Topics.Plans, 0)
+	if err != nil {
+		return err
+	}
+	subscription := p.Log.Subscribe(ctx, nil, run.Position{Topic: p.Topics.Plans, Offset: end, Compacted: true})
+	defer subscription.Close()
+	for late := false; !late; {
+		if _, late, err = subscription.Next(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // findHead finds the newest version of the chain, what its run has left, and how many runs that go on from it have failed. All of that is of
 // one ledger, in which no run is unfinished.
@@ -298,7 +327,8 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	switch {
 	case head == nil:
 		removed := r.head != nil
-		r.head, r.window, r.earlier = nil, nil, nil
+		r.head, r.stored, r.window, r.oldest, r.earlier = nil, nil, nil, nil, nil
+		r.renews, r.had, r.least = false, 0, 0
 		if r.backlog.ends == nil || removed {
 			bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 			if err != nil {
@@ -308,53 +338,118 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 			for _, span := range bounds {
 				begins = append(begins, span.From)
 			}
-			r.backlog.begin(begins, slices.Clone(begins))
+			r.backlog.begin(begins, slices.Clone(begins), nil)
 		}
 		return nil
 	case r.head != nil && r.head.Run == head.Run:
 		return nil
 	}
 	follows := head.Run == r.made && len(r.backlog.ends) > 0
-	known := r.window
+	known := r.stored
 	if parent := head.Plan.Chain.Parent; r.head != nil && parent != nil && parent.Run == r.head.Run {
 		r.earlier = append([]earlier{{r.head.Plan, known}}, r.earlier...)
 	} else {
 		r.earlier = nil
 	}
-	r.head, r.window = head, nil
-	if head.Window != nil {
-		if r.window, err = run.ReadWindow(ctx, r.Client, *head.Window, known); err != nil {
-			return err
-		}
+	r.head, r.window, r.renews, r.had, r.least = head, nil, false, 0, 0
+	if r.stored, err = r.readWindow(ctx, *head, known); err != nil {
+		return err
+	}
+	if r.stored != nil {
+		r.window = r.stored.Window
+	} else if r.window, err = r.windowOfPlans(ctx); err != nil {
+		return err
+	}
+	r.oldest = oldestOf(r.window)
+	if err := r.findOfferedRows(ctx, l); err != nil {
+		return err
+	}
+	if r.renews {
+		r.least = r.offeredRows
+	} else {
+		r.least = r.window.AtLeast
 	}
 	r.release(ctx)
-	switch {
-	case follows:
+	if follows {
 		r.backlog.take(head.Plan)
-	case r.window != nil:
-		r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.window.Ends))
-	default: // what the chain knew is gone: it begins again
-		r.backlog.begin(nil, nil)
+		return nil
 	}
+	r.proven = false
+	r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.window.Ends), head.Plan.Chain.Marks)
 	return nil
 }
 
-// newestOfChain returns the manifest of the newest version of a chain; nil if there is none.
+// readWindow reads the window after a version, given the one before it; nil if it is not on the state topic, or damaged.
+func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *run.StoredWindow) (*run.StoredWindow, error) {
+	if head.Window == nil {
+		return nil, nil
+	}
+	w, err := run.ReadWindow(ctx, r.Client, *head.Window, known)
+	if errors.Is(err, schemas.ErrDamaged) {
+		return nil, nil
+	}
+	return w, err
+}
+
+// newestOfChain returns the manifest of the newest version of a chain that is whole; nil if there is none.
 func (r *runner) newestOfChain(ctx context.Context, l *run.Ledger) (*schemas.Manifest, error) {
-	versions, newest := l.Versions(), r.Newest()
-	for i := len(versions) - 1; i >= 0; i-- {
-		if newest != nil && newest.Manifest.Run == versions[i].Run && newest.Manifest.Plan.Chain != nil {
+	newest := r.Newest()
+	for _, place := range slices.Backward(l.Versions()) {
+		if newest != nil && newest.Manifest.Run == place.Run && newest.Manifest.Plan.Chain != nil {
 			return newest.Manifest, nil
 		}
-		m, err := r.Version(ctx, versions[i].Run)
+		if r.head != nil && r.head.Run == place.Run {
+			return r.head, nil
+		}
+		m, _, err := r.ModelAt(ctx, place, nil)
+		if run.IsIncomplete(err) {
+			r.passOver(place, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		if m.Plan.Chain != nil {
-			return m, nil
+		if m.Manifest.Plan.Chain != nil {
+			return m.Manifest, nil
 		}
 	}
 	return nil, nil
+}
+
+// passOver notices, once, that a version is incomplete.
+func (r *runner) passOver(place schemas.Place, why error) {
+	if !r.passed[place.Version] {
+		r.passed[place.Version] = true
+		r.rec.Record(event.Incomplete{Version: place.Version, Why: why})
+	}
+}
+
+// offered returns the manifest of the newest version that is offered and there; nil if there is none.
+func (r *runner) offered(ctx context.Context, l *run.Ledger) (*schemas.Manifest, error) {
+	for _, place := range slices.Backward(l.Versions()) {
+		if place.Withheld {
+			continue
+		}
+		if r.head != nil && place.Run == r.head.Run {
+			return r.head, nil
+		}
+		m, err := r.Version(ctx, place.Run)
+		if run.IsIncomplete(err) {
+			r.passOver(place, err)
+			continue
+		}
+		return m, err
+	}
+	return nil, nil
+}
+
+// findOfferedRows finds out how many rows the version has learnt that subscribers have.
+func (r *runner) findOfferedRows(ctx context.Context, l *run.Ledger) error {
+	m, err := r.offered(ctx, l)
+	if r.offeredRows = 0; m != nil {
+		r.offeredRows = m.WindowRows
+	}
+	return err
 }
 
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
@@ -376,8 +471,19 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err != nil {
 			return nil, err
 		}
+		if !r.proven || r.shrunk(bounds) {
+			if err := r.prove(ctx, bounds); err != nil {
+				return nil, err
+			}
+			r.backlog.shrink(bounds)
+			r.proven = true
+		}
+		r.backlog.refresh(bounds)
+		if err := r.keepWhatIsHeld(ctx, bounds); err != nil {
+			return nil, err
+		}
 		sources := r.sources(sealed, bounds)
-		if r.window != nil && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
+		if r.window != nil && !r.renews && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
 			r.window = nil // there is nothing to fit anew: the next version is the first again
 		}
 		due := r.window != nil && !r.restarts() && r.fullIsDue()
@@ -391,8 +497,11 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if !r.backlog.knows(sources) {
 			r.backlog.restart(findLate(sources, r.progress(), bounds, r.backlog.ends))
 		}
-		r.backlog.refresh(bounds)
 		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows, r.window == nil)
+		if errors.As(err, new(*kafkalog.DeletedError)) { // since the bounds were read
+			r.backlog.restart(lateSources{})
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -450,10 +559,22 @@ func (r *runner) await(ctx context.Context, l, sealed *run.Ledger, first time.Ti
 	return err
 }
 
+// shrunk reports whether the examples topic has less than the chain has looked at or counted.
+func (r *runner) shrunk(bounds []schemas.Span) bool {
+	for n, read := range r.backlog.read {
+		if n >= len(bounds) || bounds[n].To < max(read, r.backlog.end(n)) {
+			return true
+		}
+	}
+	return false
+}
+
 // fullIsDue reports whether the window is to be fitted anew.
 func (r *runner) fullIsDue() bool {
 	o, since := r.job.Retrain.Full, r.window.Chain.Number-r.window.Full
 	switch {
+	case r.renews:
+		return true
 	case r.window.Rows() == 0: // nothing to fit
 		return false
 	case r.attempt > 0, r.head.Window == nil:
@@ -495,21 +616,29 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: r.archiveTopic(), Spans: spans,
-		Chain: &schemas.Chain{Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0},
+		Chain: &schemas.Chain{
+			Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
+			Made: r.now().UnixMilli(), Lost: r.backlog.lost, Marks: r.backlog.marks, AtLeast: r.least,
+		},
+	}
+	if pinned := l.Pinned(); pinned != nil && pinned.Withheld {
+		plan.Chain.AtLeast = 0 // the operator says so
+	}
+	for _, lost := range r.backlog.lost {
+		event.Notice(r.rec, "%s[%d] has deleted offsets %d to %d before a version of the chain had learnt their messages: these are lost", r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if r.head != nil {
 		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
 	}
-	if offered := l.Offered(); offered != nil && r.head != nil && !r.hasLearnt(offered.Run) {
-		manifest := r.head
-		if offered.Run != r.head.Run {
-			if manifest, err = r.Version(ctx, offered.Run); err != nil {
-				return nil, err
-			}
+	if r.head != nil {
+		offered, err := r.offered(ctx, l)
+		if err != nil {
+			return nil, err
 		}
-		o := r.job.Retrain.Gate
-		plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: manifest.Run, Manifest: manifest.Digest()}}
+		if o := r.job.Retrain.Gate; offered != nil && !r.hasLearnt(offered.Run) {
+			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
+		}
 	}
 	for _, seal := range sources {
 		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
@@ -571,9 +700,21 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 func (r *runner) firstPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err == nil {
-		plan.Chain.From, plan.Chain.Until = r.backlog.times(spans)
+		r.adds(plan, spans)
+	}
+	if err == nil && r.head != nil { // nothing is left of what the chain had
+		plan.Chain.Ends, plan.Chain.Had = slices.Clone(r.backlog.ends), r.had
 	}
 	return plan, err
+}
+
+// adds says in a plan which messages it adds to what the chain has looked at.
+func (r *runner) adds(plan *schemas.Plan, spans schemas.Spans) {
+	future := 0
+	plan.Chain.From, plan.Chain.Until, future = r.backlog.times(spans, plan.Chain.Made)
+	if plan.Chain.Marks = r.backlog.marksAfter(spans); future > 0 {
+		event.Notice(r.rec, "%d of the messages of %s that are next say that they were written after now: they count as written now. Check the clock of who writes them", future, r.Topics.Examples)
+	}
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
@@ -596,6 +737,7 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []
 		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
 	}
 	r.keepWhatCounted(plan.Chain, sources)
+	plan.Chain.Had = r.had
 	plan.Classes = r.classes()
 	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
@@ -606,7 +748,7 @@ func (r *runner) mostTerms() int {
 	if !updatable(r.job.Stages) {
 		return 0
 	}
-	return r.job.Retrain.mostTerms(cmp.Or(r.job.Topics, DefaultTopics()).State, r.window.Window)
+	return r.job.Retrain.mostTerms(cmp.Or(r.job.Topics, DefaultTopics()).State, r.window)
 }
 
 // classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
@@ -625,7 +767,7 @@ func (r *runner) classes() []string {
 
 // keepWhatCounted has a full run go on from what the runs before it have looked at and counted: no update of that is between them.
 func (r *runner) keepWhatCounted(chain *schemas.Chain, sources []schemas.SourceSeal) {
-	chain.Ends, chain.Progress = slices.Clone(r.window.Ends), progressOf(r.window.Progress, sources)
+	chain.Ends, chain.Progress = slices.Clone(r.backlog.ends), progressOf(r.window.Progress, sources)
 }
 
 // updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
@@ -634,7 +776,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 	if err != nil {
 		return nil, err
 	}
-	plan.Chain.From, plan.Chain.Until = r.backlog.times(spans)
+	r.adds(plan, spans)
 	o, window := r.job.Retrain, r.window.Without(spans)
 	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
 		r.keepWhatCounted(plan.Chain, sources)
@@ -642,6 +784,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 	}
 	plan.Warm = plan.Chain.Parent
 	if r.restarts() {
+		plan.Chain.AtLeast = 0
 		restart(plan, window, o)
 		return plan, nil
 	}
@@ -651,6 +794,9 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 		return nil, err
 	}
 	window.Increments = stays
+	if len(plan.Chain.Update.Leave) > 0 { // the window says so
+		plan.Chain.AtLeast = 0
+	}
 	for _, c := range window.Longest(o.Refresh) {
 		c.Increment.Weight *= o.Decay
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
@@ -662,7 +808,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 
 // restarts reports whether the stream has changed, so that what came before the change is to be dropped.
 func (r *runner) restarts() bool {
-	return r.window.Changed > 0 && r.job.Retrain.Full.Drift && r.attempt == 0
+	return r.window.Changed > 0 && r.job.Retrain.Full.Drift && r.attempt == 0 && !r.renews
 }
 
 // restart makes a plan that of an update after a change of the stream: what came before the change leaves the window, and all that is left

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -78,7 +79,9 @@ func (s *simulation) startRunner(i int) *actor {
 		if i > 0 {
 			job.Examples.Format = "csv" // its plans have other ids, and change no bits
 		}
-		err := newRunner(p, job, m, simArithmetic, join, event.Ignore{}).run(context.Background(), true)
+		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
+		r.now = func() time.Time { return time.UnixMilli(1) }
+		err := r.run(context.Background(), true)
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)

@@ -34,6 +34,18 @@ type Chain struct {
 	// Merge has pairs of increments, by their numbers: those of the second, and of others that it was merged with before, follow those of the
 	// first in the window. Their terms are added up. From then on they are visited together, and leave together.
 	Merge [][2]int `json:"merge,omitempty"`
+	// Made is when the plan was made, by its maker's clock, in milliseconds since 1970. Messages that say they are of a later time count as
+	// of this one.
+	Made int64 `json:"made,omitempty"`
+	// Marks are the last messages that the runs up to this one have looked at, one of a partition, in order.
+	Marks []Mark `json:"marks,omitempty"`
+	// Lost are offsets that the log has deleted since the run before, and that no run of the chain has looked at.
+	Lost Spans `json:"lost,omitempty"`
+	// Had is how many rows the window had before a full run over what the log still holds of it; 0: it holds all of it.
+	Had int64 `json:"had,omitempty"`
+	// AtLeast is how many rows a version must have learnt to be offered without the gate's word; 0: any number. It is set when rows have left
+	// the window that no setting of the window or of the log lets go.
+	AtLeast int64 `json:"at_least,omitempty"`
 	// Progress is how far sources were counted by the runs before: those of the plan, or in a full run all that may still come.
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
@@ -80,6 +92,8 @@ type Increment struct {
 	Covered []Coverage `json:"covered"`
 	// Skipped are messages in the spans that do not count.
 	Skipped Spans `json:"skipped,omitempty"`
+	// Uncounted says that only the spans are known: the record of what counts in them is gone, so a full run decides that again.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // IncrementTime is when the newest message of an increment was written.

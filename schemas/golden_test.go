@@ -43,7 +43,7 @@ func samples(t testing.TB) map[string]Message {
 	manifest, _ := model()
 	update, window := updatePlan(), windowAfter(updatePlan())
 	manifest.Thresholds = &Thresholds{0.5, 0.25, 0.25, 0.75}
-	manifest.Window, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 12
+	manifest.Window, manifest.WindowRows, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 180, 12
 	p := plan()
 	stage, averaged := stageReport(), stageReport()
 	averaged.Member = 2
@@ -192,8 +192,9 @@ func updatePlan() *Plan {
 	p.Warm = &Warm{Run: "parent", Manifest: "manifest"}
 	p.Chain = &Chain{
 		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5, Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []IncrementTime{{1, 1600000000000}}, Merge: [][2]int{{1, 2}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+		Made: 1700000000001, Marks: []Mark{{1, 5, "0000000f-18bcfe56800"}}, Lost: Spans{{0, 2, 3}}, Had: 12, AtLeast: 11,
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}},
-			Leave:  []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}}},
+			Leave:  []Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: Spans{{0, 1, 2}}, Uncounted: true}},
 			Forget: []Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: Spans{{1, 1, 2}}}}},
 	}
 	p.Forgotten = Forgotten{{1, 0, 1, 2, 5}}
@@ -207,7 +208,7 @@ func windowAfter(p *Plan) *Window {
 	chain := *p.Chain
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
-		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, Changed: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
+		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6}, Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, AtLeast: 11, Changed: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Unknown: []LabelRows{{"c", 2}}, Progress: p.Chain.Progress, Moments: at, Snapshot: at,
 		Since:      []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},
 		Increments: []WindowIncrement{{Increment: p.Chain.Update.Refresh[0], Visited: 3, Fitted: 8, Messages: 1, Until: 1700000000000, Terms: at}},
 	}
@@ -225,7 +226,7 @@ func report() *Report {
 	return &Report{
 		Name: "digits", Version: 2, Run: plan().Run(), Rows: 90, Classes: 2, Labels: []string{"a", "<b>"}, Quarantined: 1, PassedOver: PassedOver{Repeated: 3, Expired: 1}, IngestSeconds: 0.5, Seconds: 1.5,
 		Stages: []StageReport{*stage}, TrainError: 0.5, TestError: stage.TestError, WeightsDigest: "weights", Thresholds: &Thresholds{0.5, 0.25, 0.25, 0.75},
-		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, PrequentialRMSE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
+		Retrain: &RetrainReport{Version: 2, Kind: RunUpdate, Spans: Spans{{Partition: 1, From: 4, To: 6}}, From: 1690000000000, Until: 1700000000000, Curve: []ErrorBin{{Offset: 4, Messages: 2, Rows: 90, Weight: 90, Error: 2.5, Loss: 0.125}}, Rows: 90, WindowRows: 180, Lost: 4, Gone: 5, Forgotten: 3, PrequentialError: stage.TestError, PrequentialLoss: stage.TestLoss, PrequentialLogLoss: stage.TestLoss, PrequentialBrier: stage.TestLoss, PrequentialECE: stage.TestLoss, PrequentialRMSE: stage.TestLoss, HoldoutError: stage.HoldoutError, Offered: true, UnknownRows: 2, MostlyBad: &BadMessages{2, 3, 1, 4, "damaged"}, Seconds: 1.5},
 		Splits: map[string]SplitReport{"holdout": {Rows: 9, Error: 25, Loss: 0.125, RMSE: new(1.5), MAE: new(1.25), R2: new(0.75), Targets: map[string]Distances{"y": {1.5, 1.25, 0.75}}},
 			"test": {Rows: 30, Error: 5, Loss: 0.5, LogLoss: new(0.25), Brier: new(0.125), ECE: new(0.0625), Hamming: new(0.05), MicroF1: new(0.75), MacroF1: new(0.5), SubsetAccuracy: new(0.25), PrecisionAt: map[string]float64{"1": 0.75, "3": 0.5, "5": 0.25}}, "train": {Rows: 90, Error: 0.5, Loss: 0.0625, LogLoss: new(0.0625), Brier: new(0.25), ECE: new(0.125), Confusion: [][]int64{{80, 0}, {1, 9}}, Reliability: []ReliabilityBin{{90, 0.75, 0.5}}}},
 	}

@@ -33,6 +33,8 @@ type RetrainReport struct {
 	Until              int64        `json:"until,omitempty"`            // when the newest of them was written
 	Rows               int64        `json:"rows"`                       // training rows that are new
 	WindowRows         int64        `json:"window_rows"`                // rows of the window
+	Lost               int64        `json:"lost,omitempty"`             // offsets that the log deleted before a version of the chain had learnt their messages
+	Gone               int64        `json:"gone,omitempty"`             // rows that have left the window because the log no longer holds them
 	Forgotten          int64        `json:"forgotten,omitempty"`        // forgotten rows: of the window for a full run, else of the new ones
 	PrequentialError   *float64     `json:"prequential_error"`          // percent, of the new rows before they are learnt; null for a full run
 	PrequentialLoss    *float64     `json:"prequential_loss"`           // of the last stage's link

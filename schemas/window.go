@@ -24,6 +24,8 @@ type Window struct {
 	Errors []ErrorSum `json:"errors,omitempty"`
 	// Rejected counts the versions that were withheld since the last one that subscribers have got.
 	Rejected int `json:"rejected,omitempty"`
+	// AtLeast is [Chain.AtLeast] of the run, if that withheld the version.
+	AtLeast int64 `json:"at_least,omitempty"`
 	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
 	Changed int `json:"changed,omitempty"`
 	// MostlyBad are the messages with the new rows of the run, if most of them can't be used.

@@ -49,6 +49,10 @@ func (l *logs) Record(e event.Event) {
 		l.Info("began", "resumed", e.Resumed, "stages", len(e.Stages))
 	case event.Retrained:
 		l.retrained(e)
+	case event.Replaced:
+		l.Warn("replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked, "proven_before", e.Proven, "rows", e.Rows)
+	case event.Incomplete:
+		l.Warn("incomplete version", "version", e.Version, "because", e.Why)
 	case event.Behind:
 		l.Debug("behind", "messages", e.Messages, "rows", e.Rows)
 	case event.Quarantined:
@@ -128,7 +132,7 @@ func (l *logs) Record(e event.Event) {
 // retrained logs a version of a chain. What needs an operator is a warning.
 func (l *logs) retrained(e event.Retrained) {
 	attributes := []any{
-		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "unknown_rows", e.UnknownRows,
+		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "unknown_rows", e.UnknownRows, "lost", e.Lost, "gone", e.Gone,
 		"offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds,
 	}
 	for _, measured := range []struct {
@@ -143,7 +147,7 @@ func (l *logs) retrained(e event.Retrained) {
 		}
 	}
 	level := slog.LevelInfo
-	if e.Drift || !e.Offered || e.MostlyBad != nil {
+	if e.Drift || !e.Offered || e.MostlyBad != nil || e.Lost+e.Gone > 0 {
 		level = slog.LevelWarn
 	}
 	if b := e.MostlyBad; b != nil {

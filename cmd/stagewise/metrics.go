@@ -277,6 +277,10 @@ func (m *metrics) recordChain(e event.Event) {
 		m.chain.record(e, m.now())
 	case event.Behind:
 		m.chain.behind(e)
+	case event.Replaced:
+		m.chain.replaced.Inc()
+	case event.Incomplete:
+		m.chain.incomplete.Inc()
 	case event.Quarantined:
 		m.quarantined.Inc()
 	}

@@ -13,6 +13,7 @@ import (
 type chainMetrics struct {
 	versions                                                     *prometheus.CounterVec
 	rows, forgotten, unknown, drifts, bad, withheld              prometheus.Counter
+	lost, gone, replaced, incomplete                             prometheus.Counter
 	version, offered, offeredAt, learntAt                        *prometheus.GaugeVec
 	window, seconds                                              *prometheus.GaugeVec
 	prequentialError, prequentialLoss                            *prometheus.GaugeVec
@@ -34,6 +35,10 @@ func newChainMetrics(
 		bad:                    counter("bad_messages_alarms_total", "Versions most of whose new messages could not be used."),
 		drifts:                 counter("drift_alarms_total", "Versions whose rows showed that the stream has changed."),
 		withheld:               counter("withheld_versions_total", "Versions that subscribers do not get, as they are worse than the one that is offered."),
+		lost:                   counter("lost_messages_total", "Messages of the examples topic that it deleted before a version had learnt them."),
+		gone:                   counter("gone_rows_total", "Rows that left the window because the examples topic no longer holds them."),
+		replaced:               counter("replaced_partitions_total", "Times that a partition of the examples topic held other messages than versions had learnt: it was truncated, or made anew."),
+		incomplete:             counter("incomplete_versions_total", "Versions that were passed over, as a part of them was not on the versions topic."),
 		version:                gauges("version", "Number of the newest version."),
 		offered:                gauges("offered_version", "Number of the newest version that subscribers get."),
 		offeredAt:              gauges("offered_timestamp_seconds", "When it was made, in Unix time."),
@@ -63,6 +68,8 @@ func (m *chainMetrics) record(r event.Retrained, now time.Time) {
 	m.rows.Add(float64(r.Rows))
 	m.forgotten.Add(float64(r.Forgotten))
 	m.unknown.Add(float64(r.UnknownRows))
+	m.lost.Add(float64(r.Lost))
+	m.gone.Add(float64(r.Gone))
 	if r.MostlyBad != nil {
 		m.bad.Inc()
 	}

@@ -78,10 +78,11 @@ func runEvents() []event.Event {
 			Version: 7, Kind: schemas.RunUpdate, Rows: 100, WindowRows: 1000, Offered: true, Seconds: 0.5, PrequentialError: pointer(3.0), PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0),
 		}},
 		event.Retrained{RetrainReport: schemas.RetrainReport{
-			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Forgotten: 3, Drift: true, Seconds: 0.25, PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
+			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Lost: 5, Gone: 6, Forgotten: 3, Drift: true, Seconds: 0.25, PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
 			PrequentialLogLoss: pointer(1.5), PrequentialBrier: pointer(1.25), PrequentialECE: pointer(0.75), UnknownRows: 4, MostlyBad: &schemas.BadMessages{Messages: 1, Of: 1}, Until: 999_250,
 		}},
 		event.Behind{Messages: 3, Rows: 300},
+		event.Replaced{Partition: 1}, event.Incomplete{Version: 4}, event.Incomplete{Version: 5},
 		event.Scored{Messages: 3, Rows: 30, Bad: 1, Version: 6}, event.Scored{Messages: 1, Rows: 10, Version: 7},
 		event.ScoringLag{Offsets: map[int]int64{0: 9, 1: 2}}, event.ScoringLag{Offsets: map[int]int64{1: 4}}, // 0 went to another process
 		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[schemas.Split]event.Metrics{schemas.Test: {Error: 1.5, Loss: 0.125}}},
@@ -113,7 +114,7 @@ func TestMetricsOfRoles(t *testing.T) {
 			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050", "stagewise_version_seconds 0.25",
 			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5", "stagewise_prequential_brier_score 1.25",
 			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4", "stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",
-			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_behind_messages 3", "stagewise_behind_rows 300", "stagewise_holdout_error_ratio 0.02",
+			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_lost_messages_total 5", "stagewise_gone_rows_total 6", "stagewise_replaced_partitions_total 1", "stagewise_incomplete_versions_total 2", "stagewise_behind_messages 3", "stagewise_behind_rows 300", "stagewise_holdout_error_ratio 0.02",
 		},
 	} {
 		m := newMetrics("p", role, clock)

@@ -94,6 +94,11 @@ func (p *progress) Record(e event.Event) {
 		}
 	case event.Retrained:
 		p.retrained(e)
+	case event.Replaced:
+		p.line("%s[%d] does not hold what the chain has learnt of it before offset %d: it was truncated, or is another topic. The chain goes on from offset %d, without %s",
+			e.Topic, e.Partition, e.Looked, e.Proven, english.Plural(int(e.Rows), "row", ""))
+	case event.Incomplete:
+		p.line("version %d is passed over: %v", e.Version, e.Why)
 	case event.Surveyed:
 		if p.chained {
 			p.surveyed = true
@@ -192,6 +197,12 @@ func (p *progress) retrained(e event.Retrained) {
 	}
 	if e.MostlyBad != nil {
 		note += "  most messages can't be used"
+	}
+	if e.Lost > 0 {
+		note += fmt.Sprintf("  %s lost", english.Plural(int(e.Lost), "message", ""))
+	}
+	if e.Gone > 0 {
+		note += fmt.Sprintf("  %s gone", english.Plural(int(e.Gone), "row", ""))
 	}
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows), percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
 	if b := e.MostlyBad; b != nil {

@@ -3,6 +3,7 @@ package solver
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -147,7 +148,7 @@ func (f *findings) addChained(plan *schemas.Plan, partition int, visit *schemas.
 			f.increments = []schemas.Increment{{Number: plan.Chain.Number, Weight: 1}}
 		}
 		for i := range f.increments {
-			f.increments[i].Covered, f.increments[i].Skipped = nil, nil
+			f.increments[i].Covered, f.increments[i].Skipped, f.increments[i].Uncounted = nil, nil, false
 		}
 	}
 	for i, covered := range visit.Increments {
@@ -321,12 +322,15 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		return nil, nil
 	}
 	w := s.window()
-	if s.withheld() {
+	switch judged, good := s.judged(); {
+	case judged && !good:
 		if report.Retrain.Offered, w.Rejected = false, 1; s.plan.Update() != nil {
 			w.Rejected += c.before.window.Rejected
 		} else {
 			w.Rejected = rejectedByFull
 		}
+	case !judged && w.Rows() < s.plan.Chain.AtLeast:
+		report.Retrain.Offered, w.AtLeast = false, s.plan.Chain.AtLeast
 	}
 	c.after.window = w
 	state, visited := &stateWriter{Solver: s}, s.visitedIncrements(w)
@@ -368,7 +372,18 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		return nil, err
 	}
 	report.Retrain.WindowRows, report.Retrain.Drift = w.Rows(), w.Changed > 0
+	report.Retrain.Gone = max(s.plan.Chain.Had-rowsBefore(w), 0)
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
+}
+
+// rowsBefore returns how many rows a window has of the runs before the last.
+func rowsBefore(w *schemas.Window) (rows int64) {
+	for i := range w.Increments {
+		if c := &w.Increments[i].Increment; c.Number != w.Chain.Number {
+			rows += c.Rows()
+		}
+	}
+	return rows
 }
 
 // writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a pair
@@ -518,7 +533,7 @@ func (s *Solver) window() *schemas.Window {
 			}
 		}
 	}
-	for _, span := range s.plan.Added() {
+	for _, span := range append(slices.Clone(chain.Lost), s.plan.Added()...) {
 		for len(w.Ends) <= span.Partition {
 			w.Ends = append(w.Ends, 0)
 		}
@@ -569,16 +584,16 @@ func (s *Solver) hasGateRows() bool {
 	return ok && offered.Data[0] > 0
 }
 
-// withheld reports whether the gate withholds the version from subscribers.
-func (s *Solver) withheld() bool {
+// judged reports whether the gate has rows to judge the version by, and whether it finds it good enough for subscribers.
+func (s *Solver) judged() (judged, good bool) {
 	c := &s.chained
 	if s.plan.Chain == nil || s.plan.Chain.Gate == nil || c.judged.Weight == 0 {
-		return false
+		return false, false
 	}
 	scale := s.chain.Prepared.TargetScale
 	offered, err := c.sum.Tensors().Shaped(schemas.FieldOffered, 1+max(len(scale), 1))
 	if err != nil || offered[0] == 0 {
-		return false
+		return false, false
 	}
 	loss := offered[1]
 	if scale != nil { // in the units of the run
@@ -587,7 +602,8 @@ func (s *Solver) withheld() bool {
 			loss += offered[1+i] / (float64(unit) * float64(unit))
 		}
 	}
-	return c.judged.MeanLoss() > loss/offered[0]+s.plan.Chain.Gate.Margin
+	highest := loss/offered[0] + s.plan.Chain.Gate.Margin
+	return true, c.judged.MeanLoss() <= highest || math.IsNaN(highest)
 }
 
 // leave keeps in memory what the next run of the chain goes on from.
@@ -606,6 +622,9 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		return
 	}
 	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Forgotten: r.PassedOver[schemas.ForgottenRow], Offered: true}
+	for _, lost := range plan.Chain.Lost {
+		retrain.Lost += lost.Len()
+	}
 	retrain.Spans, retrain.From, retrain.Until = plan.Added().Hulls(), plan.Chain.From, plan.Chain.Until
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate

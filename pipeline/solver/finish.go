@@ -66,6 +66,9 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if manifest.Window, err = s.publishWindow(ctx, report); err != nil {
 		return nil, fmt.Errorf("write what the next run goes on from: %w", err)
 	}
+	if report.Retrain != nil {
+		manifest.WindowRows = report.Retrain.WindowRows
+	}
 	manifest.WeightsDigest = m.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
 	place, err := s.PublishVersion(ctx, manifest, s.chain.Records(), func() *schemas.Report {

@@ -142,6 +142,19 @@ type (
 	}
 	// Behind says how much of the examples topic no version of a chain has learnt. Rows are estimated where messages have not been read yet.
 	Behind struct{ Messages, Rows int64 }
+	// Replaced says that a partition of the examples does not hold what a chain has looked at there: it was truncated, or the topic is another.
+	Replaced struct {
+		Topic     string
+		Partition int
+		Looked    int64 // before which offset the chain had looked at all messages
+		Proven    int64 // before which offset they are still there
+		Rows      int64 // that leave the window
+	}
+	// Incomplete says that a version is passed over, as a part of it is not on the versions topic.
+	Incomplete struct {
+		Version int
+		Why     error
+	}
 	// Ended says that the run is over.
 	Ended struct {
 		Run, State, Reason string
@@ -190,6 +203,8 @@ func (Passed) event()      {}
 func (StageEnded) event()  {}
 func (Retrained) event()   {}
 func (Behind) event()      {}
+func (Replaced) event()    {}
+func (Incomplete) event()  {}
 func (Ended) event()       {}
 func (Waiting) event()     {}
 func (Noticed) event()     {}

@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// windowOfPlans returns the window of the chain's newest version where its state is gone: what the plans say, from the last full run to the newest
+// update. What counts in its spans is not known, so the next run is a full one, which decides that again. If plans are gone too, the window is all
+// that the chain has looked at.
+func (r *runner) windowOfPlans(ctx context.Context) (*schemas.Window, error) {
+	r.renews = true
+	past, err := r.past(ctx)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := past.runs(r.head)
+	if err != nil && !errors.As(err, new(*MissingPlanError)) {
+		return nil, err
+	}
+	what := "the plans say which messages it had learnt"
+	w := &schemas.Window{Run: r.head.Run, Chain: r.head.Plan.Chain, Full: r.head.Plan.Chain.Number}
+	if err != nil {
+		what = "some of its plans are gone too: it is taken to have learnt all messages that the chain has looked at"
+		w.Increments, w.Ends = r.allLooked()
+	}
+	for _, earlier := range runs {
+		addPlan(w, earlier.plan)
+	}
+	event.Notice(r.rec, "%s does not have what version %d goes on from: %s, and the next version is fitted to them", r.Topics.State, r.head.Version, what)
+	return w, nil
+}
+
+// addPlan makes a window what it is after another run, as far as its plan says it.
+func addPlan(w *schemas.Window, plan *schemas.Plan) {
+	chain := plan.Chain
+	if u := chain.Update; u == nil {
+		w.Increments, w.Full, w.Ends = nil, chain.Number, slices.Clone(chain.Ends)
+		for i := range chain.Increments {
+			c := &chain.Increments[i]
+			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, spansOfIncrement(c)))
+		}
+		for i := range w.Increments {
+			for _, t := range chain.Times {
+				if t.Number == w.Increments[i].Increment.Number {
+					w.Increments[i].Until = t.Until
+				}
+			}
+		}
+		if len(chain.Increments) == 0 {
+			w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
+		}
+	} else {
+		w.Increments = slices.DeleteFunc(w.Without(plan.Spans).Increments, func(c schemas.WindowIncrement) bool {
+			return len(c.Increment.Covered) == 0 || slices.ContainsFunc(u.Leave, func(left schemas.Increment) bool { return left.Number == c.Increment.Number })
+		})
+		for i := range w.Increments {
+			w.Increments[i].Increment.Weight *= u.Decay
+		}
+		w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
+	}
+	if last := len(w.Increments) - 1; w.Increments[last].Increment.Number == chain.Number {
+		w.Increments[last].Until = chain.Until
+	}
+	for _, span := range append(slices.Clone(chain.Lost), plan.Added()...) {
+		for len(w.Ends) <= span.Partition {
+			w.Ends = append(w.Ends, 0)
+		}
+		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
+	}
+}
+
+// uncounted returns an increment of a weight of which only the spans are known.
+func uncounted(number int, weight float64, spans schemas.Spans) schemas.WindowIncrement {
+	c := schemas.Increment{Number: number, Weight: weight, Uncounted: true}
+	for _, hull := range spans.Hulls() {
+		c.Covered = append(c.Covered, schemas.Coverage{Spans: spans.On(hull.Partition)})
+	}
+	return schemas.WindowIncrement{Increment: c}
+}
+
+// spansOfIncrement returns the spans of an increment, of all partitions.
+func spansOfIncrement(c *schemas.Increment) (spans schemas.Spans) {
+	for _, covered := range c.Covered {
+		spans = append(spans, covered.Spans...)
+	}
+	return spans
+}
+
+// allLooked returns all that the chain has looked at as one increment, and by partition where that ends.
+func (r *runner) allLooked() (increments []schemas.WindowIncrement, ends []int64) {
+	chain, spans := r.head.Plan.Chain, schemas.Spans{}
+	ends = slices.Clone(chain.Begins)
+	for _, m := range chain.Marks {
+		if m.Partition < len(ends) {
+			ends[m.Partition] = max(ends[m.Partition], m.Offset+1)
+		}
+	}
+	for n, begin := range chain.Begins {
+		if span := (schemas.Span{Partition: n, From: begin, To: ends[n]}); !span.Empty() {
+			spans = append(spans, span)
+		}
+	}
+	return []schemas.WindowIncrement{uncounted(chain.Number, 1, spans)}, ends
+}

@@ -1,0 +1,374 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
+const standingRows = 40
+
+// standingJob returns a job that learns messages of other producers.
+func standingJob(t *testing.T, partitions int) Job {
+	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+	job.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 3)}
+	job.Examples.Partitions, job.Keep = partitions, 1000
+	job.Retrain = DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 2*standingRows, 1, FullOptions{}
+	return job
+}
+
+// fill writes messages with different rows, round the partitions.
+func fill(t *testing.T, log *kafkalog.Log, job Job, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		produce(t, log, job, i%job.Examples.Partitions, exampleMessage(t, rings(standingRows, 4, 3, uint64(i)).exampleRows()))
+	}
+}
+
+// retrainToEnd learns all that the topic has.
+func retrainToEnd(t *testing.T, log *kafkalog.Log, job Job) (*Retraining, *eventRecorder) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rec := &eventRecorder{}
+	report, err := Retrain(ctx, log, openBLAS(t), job, true, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if behind := eventsOf[event.Behind](rec); len(behind) > 0 && behind[len(behind)-1].Messages > 0 {
+		t.Errorf("at the end %d messages are behind", behind[len(behind)-1].Messages)
+	}
+	return report, rec
+}
+
+// made describes the versions of a report.
+func made(report *Retraining) (list []string) {
+	for _, u := range report.Updates {
+		text := fmt.Sprintf("%s %d of %d", u.Kind, u.Rows, u.WindowRows)
+		for what, n := range map[string]int64{"lost": u.Lost, "gone": u.Gone} {
+			if n > 0 {
+				text += fmt.Sprintf(", %d %s", n, what)
+			}
+		}
+		if !u.Offered {
+			text += ", withheld"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// expect compares versions of a report with what they should be.
+func expect(t *testing.T, what string, report *Retraining, want ...string) {
+	t.Helper()
+	if got := made(report); !slices.Equal(got, want) {
+		t.Errorf("%s: the versions are\n%s\nexpected\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// notices returns whether a notice has a text.
+func noticed(rec *eventRecorder, text string) bool {
+	return slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.Contains(n.Text, text) })
+}
+
+// What the log has deleted of the window leaves it by a full run over the rest, whether the chain knows the retention or not. A second start finds
+// nothing to do.
+func TestDeletedExamplesLeaveTheWindow(t *testing.T) {
+	for name, retention := range map[string]time.Duration{"retention known": 7 * 24 * time.Hour, "retention unknown": 0} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			job.Topics = DefaultTopics()
+			job.Topics.Retention.Examples = retention
+			fill(t, log, job, 0, 10)
+			retrainToEnd(t, log, job)
+			deleteRecords(t, log, job.Name+".examples", 0, 3)
+			fill(t, log, job, 10, 14)
+			report, _ := retrainToEnd(t, log, job)
+			expect(t, "after the deletion", report, "full 0 of 280, 120 gone", "update 80 of 360", "update 80 of 440")
+			report, _ = retrainToEnd(t, log, job)
+			expect(t, "at the next start", report)
+		})
+	}
+}
+
+// What the log has deleted before a version has learnt it is counted as lost, once.
+func TestDeletedBacklogIsLost(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 6)
+	retrainToEnd(t, log, job)
+	fill(t, log, job, 6, 13)
+	deleteRecords(t, log, job.Name+".examples", 0, 9)
+	report, rec := retrainToEnd(t, log, job)
+	expect(t, "after the deletion", report, "full 80 of 80, 3 lost, 240 gone", "update 80 of 160")
+	if !noticed(rec, "offsets 6 to 8") {
+		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
+	}
+	report, _ = retrainToEnd(t, log, job)
+	expect(t, "at the next start", report)
+}
+
+// If some of the window is left, the backlog's loss is counted too, and in partitions where nothing comes afterwards only once.
+func TestLossesArePartitionByPartition(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 2)
+	fill(t, log, job, 0, 8) // four in each
+	retrainToEnd(t, log, job)
+	fill(t, log, job, 8, 14)
+	deleteRecords(t, log, job.Name+".examples", 0, 7) // all
+	report, _ := retrainToEnd(t, log, job)
+	expect(t, "after the deletion", report, "full 0 of 160, 3 lost, 160 gone", "update 80 of 240", "update 40 of 280")
+	fill(t, log, job, 101, 102)
+	report, _ = retrainToEnd(t, log, job)
+	expect(t, "at the next start", report, "update 40 of 320")
+}
+
+// A chain whose state is lost covers the window that it had: it never offers a version that has learnt less.
+func TestLostStateIsMadeAgain(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 2)
+	job.Retrain.Window.Increments = 5
+	fill(t, log, job, 0, 20)
+	before, _ := retrainToEnd(t, log, job)
+	if last := before.Updates[len(before.Updates)-1]; last.WindowRows != 400 {
+		t.Fatalf("the window has %d rows, expected 400", last.WindowRows)
+	}
+	if err := log.Delete(t.Context(), job.Name+".state"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, job, 20, 23)
+	report, rec := retrainToEnd(t, log, job)
+	expect(t, "after the loss", report, "full 0 of 400", "update 80 of 400", "update 40 of 360")
+	if !noticed(rec, ".state does not have") {
+		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
+	}
+	// The plans since the last full run are gone too: the window is all that the chain has looked at.
+	manifest, err := open(log, job.Name, nil).Version(t.Context(), run.Latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(open(log, job.Name, nil), job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r.head = manifest
+	increments, ends := r.allLooked()
+	if got := fmt.Sprint(increments[0].Increment.Covered, ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
+		t.Errorf("all that the chain has looked at is %s", got)
+	}
+}
+
+// cutOff makes a topic what an unclean election leaves that has lost its last messages.
+func cutOff(t *testing.T, log *kafkalog.Log, job Job, name string, lost int) {
+	t.Helper()
+	all := readTopic(t, log, name)
+	if err := log.Delete(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range Topics(job) {
+		if topic.Name == name {
+			if err := log.Create(t.Context(), topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := log.Append(t.Context(), name, 0, all[:len(all)-lost]...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// If the newest version has lost a part, the newest that is whole counts for the chain and for subscribers.
+func TestIncompleteVersionIsPassedOver(t *testing.T) {
+	for name, lost := range map[string]int{"its manifest": 1, "all of it": 3} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			fill(t, log, job, 0, 10)
+			retrainToEnd(t, log, job)
+			cutOff(t, log, job, job.Name+".versions", lost)
+			if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 4 {
+				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
+			}
+			fill(t, log, job, 10, 12)
+			report, rec := retrainToEnd(t, log, job)
+			expect(t, "after the loss", report, "full 0 of 320", "update 80 of 400", "update 80 of 480")
+			if passed := eventsOf[event.Incomplete](rec); len(passed) != 1 || passed[0].Version != 5 {
+				t.Errorf("passed over are %v, expected version 5, once", passed)
+			}
+			if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 8 {
+				t.Errorf("the latest version is %v: %v, expected version 8", m, err)
+			}
+		})
+	}
+}
+
+// Examples that were made anew are noticed, and learnt. The version that has learnt more stays the offered one until the chain has as many rows.
+func TestExamplesMadeAnew(t *testing.T) {
+	for name, messages := range map[string]int{"fewer messages": 8, "as many": 10, "more": 13} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			fill(t, log, job, 0, 10)
+			retrainToEnd(t, log, job)
+			if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, log, job, 100, 100+messages)
+			report, rec := retrainToEnd(t, log, job)
+			if report.Rows != int64(messages*standingRows) {
+				t.Errorf("%d rows are learnt, expected %d", report.Rows, messages*standingRows)
+			}
+			for _, u := range report.Updates {
+				if offered := u.WindowRows >= 400; u.Offered != offered {
+					t.Errorf("version %d of %d rows is offered: %v, expected %v", u.Version, u.WindowRows, u.Offered, offered)
+				}
+			}
+			if report.Updates[0].Gone != 400 {
+				t.Errorf("%d rows are gone, expected 400", report.Updates[0].Gone)
+			}
+			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 10 || replaced[0].Proven != 0 || replaced[0].Rows != 400 {
+				t.Errorf("noticed is %+v", replaced)
+			}
+			report, _ = retrainToEnd(t, log, job)
+			expect(t, "at the next start", report)
+		})
+	}
+}
+
+// Of examples that were truncated the chain keeps what it can prove, and learns what was written afterwards.
+func TestExamplesTruncated(t *testing.T) {
+	for name, written := range map[string]int{"nothing written since": 0, "fewer written than lost": 2, "more": 9} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			fill(t, log, job, 0, 10)
+			produce(t, log, job, 0, kafkalog.Message{Value: []byte("of no use")})
+			retrainToEnd(t, log, job)
+			times := readTopic(t, log, job.Name+".examples")
+			if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
+				t.Fatal(err)
+			}
+			for _, topic := range Topics(job) {
+				if topic.Name == job.Name+".examples" {
+					if err := log.Create(t.Context(), topic); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			client := clientOf(t, log)
+			for _, m := range times[:7] {
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value, Timestamp: m.Time}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fill(t, log, job, 100, 100+written)
+			report, rec := retrainToEnd(t, log, job)
+			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 11 || replaced[0].Proven != 6 || replaced[0].Rows != 160 {
+				t.Errorf("noticed is %+v", replaced)
+			}
+			if report.Rows != int64((1+written)*standingRows) { // the seventh is of an increment that is gone
+				t.Errorf("%d rows are learnt, expected %d", report.Rows, (1+written)*standingRows)
+			}
+			if first := report.Updates[0]; first.Kind != schemas.RunFull || first.WindowRows != 240 || first.Gone != 160 || first.Offered {
+				t.Errorf("the first version is %+v", first)
+			}
+			last := report.Updates[len(report.Updates)-1]
+			if want := int64((7 + written) * standingRows); last.WindowRows != want || last.Offered != (want >= 400) {
+				t.Errorf("the last version has %d rows, offered: %v; expected %d", last.WindowRows, last.Offered, want)
+			}
+		})
+	}
+}
+
+func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// A message that says it is of next year counts as written when the plan is made, and one that says nothing too. So it pushes nothing out of a window
+// of time.
+func TestWrongTimesPushNothingOut(t *testing.T) {
+	for name, at := range map[string]time.Time{"next year": time.Now().Add(365 * 24 * time.Hour), "none": time.UnixMilli(-1)} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			job.Retrain.Window.Time = 7 * 24 * time.Hour
+			fill(t, log, job, 0, 10)
+			retrainToEnd(t, log, job)
+			m := exampleMessage(t, rings(standingRows, 4, 3, 77).exampleRows())
+			record := &kgo.Record{Topic: job.Name + ".examples", Value: m.Value, Timestamp: at}
+			if err := clientOf(t, log).ProduceSync(t.Context(), record).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, log, job, 20, 23)
+			report, rec := retrainToEnd(t, log, job)
+			expect(t, "after it", report, "update 80 of 480", "update 80 of 560")
+			if want := at.After(time.Now()); noticed(rec, "written after now") != want {
+				t.Errorf("noticed: %v, expected %v", !want, want)
+			}
+		})
+	}
+}
+
+// Offsets without messages cost a chain nothing: not in the middle, nor at the end.
+func TestCutsPassOverGaps(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	client := clientOf(t, log, kgo.TransactionalID("x"))
+	abort := func(messages int) {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range messages {
+			m := exampleMessage(t, rings(2, 4, 3, uint64(500+i)).exampleRows())
+			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+	}
+	abort(200)
+	fill(t, log, job, 4, 7)
+	abort(200)
+	report, _ := retrainToEnd(t, log, job)
+	expect(t, "with gaps", report, "update 80 of 240", "update 40 of 280")
+	report, _ = retrainToEnd(t, log, job)
+	expect(t, "at the next start", report)
+	fill(t, log, job, 7, 9)
+	report, _ = retrainToEnd(t, log, job)
+	expect(t, "behind the last gap", report, "update 80 of 360")
+}
+
+// Runs that fail count since the last version, full or not.
+func TestFailuresCountSinceTheLastVersion(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	job.Retrain.Full.Every = 1
+	fill(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	p := open(log, job.Name, nil)
+	fails := true
+	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *run.Ledger) (*schemas.Report, error) {
+		if fails = !fails; fails {
+			return nil, &RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
+		}
+		return &schemas.Report{Retrain: &schemas.RetrainReport{Kind: schemas.RunFull}}, nil
+	}
+	r.pause = func(context.Context, time.Duration) error { return nil }
+	for range 4 * maxFailures {
+		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
+			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
+		}
+	}
+}
