@@ -1,0 +1,234 @@
+//go:build kafka
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// kafkaChain is a pipeline on real Kafka whose examples other producers write, 50 rows a message. It has the file chain.yaml.
+type kafkaChain struct {
+	*testing.T
+	name   string
+	client *kgo.Client
+	next   int // message
+}
+
+func newKafkaChain(t *testing.T, retrain string) *kafkaChain {
+	brokers := os.Getenv("STAGEWISE_KAFKA")
+	if brokers == "" {
+		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
+	}
+	c := &kafkaChain{T: t, name: fmt.Sprintf("test-%d", time.Now().UnixNano())}
+	inFolder(t, map[string]string{"chain.yaml": fmt.Sprintf(`name: %s
+brokers: [%s]
+examples: {partitions: 1}
+stages: [{features: {kind: columns}, passes: 3}]
+retrain: {rows: 100, refresh: 1, full: {every: 0, growth: 0}%s}
+`, c.name, brokers, retrain)})
+	c.client = c.open()
+	c.stagewise("topics", "create")
+	t.Cleanup(func() { c.stagewise("topics", "delete") })
+	return c
+}
+
+// open opens another client, which is closed when the test ends.
+func (c *kafkaChain) open(o ...kgo.Opt) *kgo.Client {
+	c.Helper()
+	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(strings.Split(os.Getenv("STAGEWISE_KAFKA"), ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(client.Close)
+	return client
+}
+
+// stagewise runs a command, which must succeed, and returns what it has shown.
+func (c *kafkaChain) stagewise(args ...string) (stderr string) {
+	c.Helper()
+	code, _, stderr := stagewise(append(args, "-c", "chain.yaml")...)
+	if code != exitDone {
+		c.Fatalf("%q: code %d: %s", args, code, stderr)
+	}
+	return stderr
+}
+
+// fill writes so many messages.
+func (c *kafkaChain) fill(client *kgo.Client, messages int, at time.Time) {
+	c.Helper()
+	for range messages {
+		random := rand.New(rand.NewPCG(1, uint64(c.next)))
+		c.next++
+		var rows []string
+		for range 50 {
+			x, y := random.NormFloat64(), random.NormFloat64()
+			rows = append(rows, fmt.Sprintf(`{"label": %q, "features": [%g, %g]}`, []string{"a", "b"}[min(int(max(x+y, 0)*1e9), 1)], x, y))
+		}
+		value := arrowStream(c.T, "["+strings.Join(rows, ",")+"]", arrow.Field{Name: "label", Type: arrow.BinaryTypes.String},
+			arrow.Field{Name: "features", Type: arrow.ListOf(arrow.PrimitiveTypes.Float64)})
+		if err := client.ProduceSync(c.Context(), &kgo.Record{Topic: c.name + ".examples", Value: value, Timestamp: at}).FirstErr(); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// learn runs the chain to the end of the topic, and compares its versions with what they should be. It returns what the screen has.
+func (c *kafkaChain) learn(want ...string) (stderr string) {
+	c.Helper()
+	stderr = c.stagewise("run", "--until", "end", "--report", "report.json")
+	text, err := os.ReadFile("report.json")
+	if err != nil {
+		c.Fatal(err)
+	}
+	var report pipeline.Retraining
+	if err := json.Unmarshal(text, &report); err != nil {
+		c.Fatal(err)
+	}
+	var got []string
+	for _, u := range report.Updates {
+		got = append(got, fmt.Sprintf("%s %d of %d, %d lost, %d gone, %v", u.Kind, u.Rows, u.WindowRows, u.Lost, u.Gone, u.Offered))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		c.Errorf("the versions are\n%s\nexpected\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), stderr)
+	}
+	return stderr
+}
+
+// shows fails unless a text has a part.
+func (c *kafkaChain) shows(text, part string) {
+	c.Helper()
+	if !strings.Contains(text, part) {
+		c.Errorf("expected %q in\n%s", part, text)
+	}
+}
+
+// remove deletes a topic, and waits until it is gone.
+func (c *kafkaChain) remove(topic string) {
+	c.Helper()
+	log := c.log()
+	defer log.Close()
+	if err := log.Delete(c.Context(), topic); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *kafkaChain) log() *kafkalog.Log {
+	c.Helper()
+	log, err := kafkalog.Open(c.Context(), kafkalog.Options{Brokers: strings.Split(os.Getenv("STAGEWISE_KAFKA"), ",")})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return log
+}
+
+// deleteBefore deletes the messages of the examples before an offset.
+func (c *kafkaChain) deleteBefore(offset int64) {
+	c.Helper()
+	request := kmsg.NewPtrDeleteRecordsRequest()
+	request.TimeoutMillis = 10_000
+	request.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: c.name + ".examples", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: offset}}}}
+	response, err := request.RequestWith(c.Context(), c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// Messages of the window and of the backlog are deleted: the chain goes on with what is left, and says what is lost.
+func TestKafkaChainOutlivesDeletedExamples(t *testing.T) {
+	c := newKafkaChain(t, "")
+	c.fill(c.client, 8, time.Time{})
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 400, 0 lost, 0 gone, true")
+	c.stagewise("forget", c.name+".examples/0/0-1")
+	c.learn("full 0 of 400, 0 lost, 0 gone, true")
+	c.deleteBefore(3)
+	c.fill(c.client, 2, time.Time{})
+	c.shows(c.learn("full 0 of 250, 0 lost, 150 gone, true", "update 100 of 350, 0 lost, 0 gone, true"), "150 rows gone")
+	c.fill(c.client, 4, time.Time{})
+	c.deleteBefore(12)
+	c.shows(c.learn("full 100 of 100, 2 lost, 350 gone, true"), "2 messages lost")
+	c.learn()
+}
+
+// The state of the chain and its newest version are lost: the chain has learnt as much as before.
+func TestKafkaChainOutlivesLostTopics(t *testing.T) {
+	c := newKafkaChain(t, ", window: {increments: 3}")
+	c.fill(c.client, 8, time.Time{})
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true")
+	c.remove(c.name + ".state")
+	c.fill(c.client, 2, time.Time{})
+	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true"), ".state does not have")
+
+	topic, log := c.name+".versions", c.log()
+	defer log.Close()
+	first, end, err := log.Bounds(t.Context(), topic, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []kafkalog.Message
+	for r := log.Range(topic, 0, first, end-1); ; {
+		m, err := r.Next(t.Context())
+		if err != nil {
+			break
+		}
+		kept = append(kept, m)
+	}
+	c.remove(topic)
+	c.stagewise("topics", "create")
+	if _, err := log.Append(t.Context(), topic, 0, kept...); err != nil {
+		t.Fatal(err)
+	}
+	c.fill(c.client, 2, time.Time{})
+	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true"), "version 6 is passed over")
+}
+
+// Aborted transactions, in the middle and at the end, and messages of a time to come cost a chain nothing.
+func TestKafkaChainPassesOverGapsAndWrongTimes(t *testing.T) {
+	c := newKafkaChain(t, ", window: {time: 10m}")
+	c.fill(c.client, 4, time.Time{})
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true")
+	client := c.open(kgo.TransactionalID(c.name))
+	abort := func() {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		c.fill(client, 100, time.Time{})
+		if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
+			t.Fatal(err)
+		}
+	}
+	abort()
+	c.fill(c.client, 1, time.Now().Add(50*time.Minute))
+	c.fill(c.client, 2, time.Time{})
+	abort()
+	c.shows(c.learn("update 100 of 300, 0 lost, 0 gone, true", "update 50 of 350, 0 lost, 0 gone, true"), "written after now")
+	c.learn()
+}
+
+// The examples are made anew: the chain says so, learns them, and offers its versions once they have learnt as much.
+func TestKafkaChainNoticesOtherExamples(t *testing.T) {
+	c := newKafkaChain(t, "")
+	c.fill(c.client, 4, time.Time{})
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true")
+	c.remove(c.name + ".examples")
+	c.stagewise("topics", "create")
+	c.fill(c.open(), 5, time.Time{})
+	c.shows(c.learn("full 100 of 100, 0 lost, 200 gone, false", "update 100 of 200, 0 lost, 0 gone, true", "update 50 of 250, 0 lost, 0 gone, true"), "is another topic")
+	c.learn()
+}
