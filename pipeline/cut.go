@@ -86,7 +86,6 @@ func (b *backlog) end(partition int) int64 { return max(b.ends[partition], b.beg
 // replace says that a partition does not hold what runs have looked at, but for what is before an offset, which ends with a mark, if there is any.
 func (b *backlog) replace(bounds schemas.Span, proven int64, last *schemas.Mark) {
 	n := bounds.Partition
-	b.add(n, bounds.From)
 	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
 	b.begins[n] = min(b.begins[n], proven)
 	b.marks = slices.DeleteFunc(slices.Clone(b.marks), func(m schemas.Mark) bool { return m.Partition == n })

@@ -31,6 +31,7 @@ func (r *runner) prove(ctx context.Context, bounds []schemas.Span) error {
 		bounds = append(slices.Clip(bounds), schemas.Span{Partition: n})
 	}
 	for _, span := range bounds {
+		r.backlog.add(span.Partition, span.From)
 		replaced, err := r.replaced(ctx, span)
 		if err != nil {
 			return err
@@ -64,7 +65,7 @@ func (r *runner) replaced(ctx context.Context, bounds schemas.Span) (bool, error
 	n := bounds.Partition
 	at := slices.IndexFunc(r.backlog.marks, func(m schemas.Mark) bool { return m.Partition == n })
 	if at < 0 { // of a chain of an earlier release, or nothing was there
-		return n < len(r.backlog.ends) && r.backlog.ends[n] > bounds.To, nil
+		return r.backlog.end(n) > bounds.To, nil
 	}
 	mark := r.backlog.marks[at]
 	if mark.Offset < bounds.From || mark.Offset >= bounds.To {

@@ -4,10 +4,31 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
+
+// announce writes again which versions there are, if the plans topic has lost it. It reports whether there are any: the ledger is then old.
+func (r *runner) announce(ctx context.Context, l *run.Ledger) (again bool, err error) {
+	numbers, err := r.AnnounceVersions(ctx, l)
+	if len(numbers) > 0 {
+		event.Notice(r.rec, "%s does not have what was made: versions %s are whole on %s, and count again", r.Topics.Plans, english.WordSeries(numbersText(numbers), "and"), r.Topics.Versions)
+	}
+	return len(numbers) > 0, err
+}
+
+// numbersText returns numbers as text.
+func numbersText(numbers []int) (text []string) {
+	for _, n := range numbers {
+		text = append(text, strconv.Itoa(n))
+	}
+	return text
+}
 
 // windowOfPlans returns the window of the chain's newest version where its state is gone: what the plans say, from the last full run to the newest
 // update. What counts in its spans is not known, so the next run is a full one, which decides that again. If plans are gone too, the window is all

@@ -152,6 +152,11 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 		if waited {
 			continue
 		}
+		if again, err := r.announce(ctx, l); err != nil {
+			return err
+		} else if again {
+			continue
+		}
 		if err := r.findHead(ctx, l); err != nil {
 			return err
 		}
@@ -556,6 +561,9 @@ func (r *runner) await(ctx context.Context, l, sealed *run.Ledger, first time.Ti
 		timeout = min(timeout, max(time.Until(first.Add(r.job.Retrain.After)), 0))
 	}
 	_, _, err := subscription.Next(ctx, timeout)
+	if errors.As(err, new(*kafkalog.DeletedError)) { // the next look at the bounds says what is there
+		return nil
+	}
 	return err
 }
 

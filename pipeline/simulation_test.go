@@ -93,6 +93,8 @@ func TestSimulation(t *testing.T) {
 		newChainScenario(t, forgetfulExamples(), 100, chainOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, forgetfulExamples(), 100, wideOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing(),
+		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
@@ -274,6 +276,9 @@ type simulation struct {
 	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
 	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
+	fed             int                          // messages that feed has written
+	offeredRows     int64                        // of the window of the version of a chain that was offered last
+	lessIsSaid      bool                         // that the window has lost rows since
 	drawn           map[uint64]int               // submissions by seed
 
 	ledgerMessages int // see run.Client
@@ -338,7 +343,11 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		}
 		s.awaitRuns()
 	}
-	if s.dataLost && s.violation == nil {
+	switch {
+	case !s.dataLost || s.violation != nil:
+	case s.chain != nil:
+		s.checkChainRecovery()
+	default:
 		s.checkRecovery()
 	}
 	s.stopActors()

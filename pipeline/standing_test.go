@@ -208,6 +208,28 @@ func TestIncompleteVersionIsPassedOver(t *testing.T) {
 	}
 }
 
+// If the plans are lost, the versions that are whole count again, and the chain goes on from the newest. Removed ones stay removed.
+func TestLostPlansAreMadeAgain(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 8)
+	retrainToEnd(t, log, job)
+	if _, err := RemoveVersions(t.Context(), log, job.Name, []string{"2"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Delete(t.Context(), job.Name+".plans"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, job, 8, 10)
+	report, rec := retrainToEnd(t, log, job)
+	expect(t, "after the loss", report, "update 80 of 400")
+	if !noticed(rec, "versions 1, 3 and 4 are whole") {
+		t.Errorf("noticed are %v", eventsOf[event.Noticed](rec))
+	}
+	if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 5 {
+		t.Errorf("the latest version is %v: %v, expected version 5", m, err)
+	}
+}
+
 // Examples that were made anew are noticed, and learnt. The version that has learnt more stays the offered one until the chain has as many rows.
 func TestExamplesMadeAnew(t *testing.T) {
 	for name, messages := range map[string]int{"fewer messages": 8, "as many": 10, "more": 13} {
