@@ -73,15 +73,6 @@ func (l *Log) dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: clientID, DialFunc: l.dial, SASLMechanism: l.identity.SASL(), Timeout: dialTime}
 }
 
-// unknownTopic is the error for a topic that stays unknown. Brokers also report a topic as unknown to a user who may not
-// describe it.
-func (l *Log) unknownTopic() error {
-	if l.identity.Anonymous() {
-		return ErrUnknownTopic
-	}
-	return fmt.Errorf("%w, or %s may not describe it", ErrUnknownTopic, l.identity.Principal())
-}
-
 // mismatch returns an *AccessError if a broker closed the connection because only one side speaks TLS, because it requires a
 // user and we have none, or, before Kafka 1.0, because the password is wrong. The protocol has no error code for these, so
 // mismatch tries the other ways to connect.

@@ -35,7 +35,7 @@ func (r *deleteRecords) Broker(cluster protocol.Cluster) (protocol.Broker, error
 	name, number := r.Topics[0].Name, r.Topics[0].Partitions[0].Index
 	partition, ok := cluster.Topics[name].Partitions[number]
 	if !ok {
-		return protocol.Broker{}, fmt.Errorf("partition %d: %w", number, kafka.UnknownTopicOrPartition)
+		return protocol.Broker{}, protocol.NewErrNoPartition(name, number)
 	}
 	return cluster.Brokers[partition.Leader], nil
 }
@@ -71,7 +71,7 @@ func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, off
 		}
 		asked, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		answer, err := l.transport.RoundTrip(asked, l.client.Addr, &deleteRecords{
+		answer, err := l.cluster.RoundTrip(asked, l.client.Addr, &deleteRecords{
 			Topics:    []deleteRecordsTopic{{Name: topic, Partitions: []deleteRecordsPartition{{int32(partition), offset}}}},
 			TimeoutMs: int32(requestTimeout.Milliseconds()),
 		})

@@ -44,7 +44,7 @@ type batch struct {
 func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) (fetched, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	message, err := l.transport.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
+	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
 		ReplicaID:      -1,
 		MaxWaitTime:    int32(poll.Milliseconds()),
 		MinBytes:       1,

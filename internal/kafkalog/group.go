@@ -330,9 +330,9 @@ func (m *Member) sendHeartbeat(ctx context.Context, g *kafka.Generation) error {
 	if found.Error != nil {
 		return found.Error
 	}
-	coordinator := kafka.TCP(net.JoinHostPort(found.Coordinator.Host, strconv.Itoa(found.Coordinator.Port)))
+	coordinator := net.JoinHostPort(found.Coordinator.Host, strconv.Itoa(found.Coordinator.Port))
 	request := &heartbeat.Request{GroupID: g.GroupID, GenerationID: g.ID, MemberID: g.MemberID}
-	message, err := m.log.transport.RoundTrip(ctx, coordinator, request)
+	message, err := m.log.cluster.Send(ctx, coordinator, request)
 	if err != nil {
 		return err
 	}

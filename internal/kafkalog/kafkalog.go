@@ -4,7 +4,7 @@
 //
 // It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction markers
 // as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package sends one
-// request at a time through kafka-go's Transport, which uses a connection for one call at a time: a long poll blocks its own
+// request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks its own
 // connection and delays no other call. Only joining and leaving a group use kafka-go's ConsumerGroup.
 //
 // Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
@@ -23,6 +23,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
@@ -87,9 +88,9 @@ const (
 type Log struct {
 	addresses []string
 	identity  secure.Identity
-	transport *kafka.Transport
-	client    *kafka.Client
-	broker    *broker // nil if the brokers are not embedded
+	cluster   *cluster.Cluster // all connections, but for those of groups
+	client    *kafka.Client    // kafka-go's requests, sent by cluster
+	broker    *broker          // nil if the brokers are not embedded
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed for good
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -137,13 +138,13 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	l.transport = &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), Context: l.ctx}
-	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
+	l.cluster = cluster.New(cluster.Options{Addresses: l.addresses, ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL()})
+	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.cluster}
 	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
 		l.end(ErrClosed)
 		cleaning.Wait()
-		l.transport.CloseIdleConnections()
+		l.cluster.Close()
 		if l.broker != nil {
 			return l.broker.stop()
 		}
@@ -204,11 +205,7 @@ func (l *Log) Addr() []string {
 	return slices.Clone(l.addresses)
 }
 
-// metadata requests the cluster's layout and that of the topics; nil means all topics. The shared transport would answer from a
-// copy up to six seconds old, so metadata makes a transport for this one request.
+// metadata asks the brokers for the cluster's layout and that of the topics; nil means all topics.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	transport := &kafka.Transport{ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL(), MetadataTopics: topics}
-	defer transport.CloseIdleConnections()
-	client := &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: transport}
-	return client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	return l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
 }

@@ -103,7 +103,7 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		message, err := l.transport.RoundTrip(ctx, l.client.Addr, newByLeader(topic, timestamp, partitions))
+		message, err := l.cluster.RoundTrip(ctx, l.client.Addr, newByLeader(topic, timestamp, partitions))
 		if err != nil {
 			return err
 		}
@@ -145,23 +145,22 @@ func newByLeader(topic string, timestamp int64, partitions []int) *byLeader {
 	}}
 }
 
-// Split returns one request for each leader. kafka-go sends each to the leader of its first partition, or to any broker if its
-// copy of the layout lacks the partition; that broker says why.
+// Split returns one request for each leader.
 func (r *byLeader) Split(cluster protocol.Cluster) ([]protocol.Message, protocol.Merger, error) {
 	name := r.Topics[0].Topic
 	var messages []protocol.Message
 	requests := map[int32]*listoffsets.Request{}
 	for _, p := range r.Topics[0].Partitions {
-		leader := int32(-1)
-		if found, ok := cluster.Topics[name].Partitions[p.Partition]; ok {
-			leader = found.Leader
+		found, ok := cluster.Topics[name].Partitions[p.Partition]
+		if !ok {
+			return nil, nil, protocol.NewErrNoPartition(name, p.Partition)
 		}
-		request := requests[leader]
+		request := requests[found.Leader]
 		if request == nil {
 			request = &listoffsets.Request{
 				ReplicaID: r.ReplicaID, IsolationLevel: r.IsolationLevel, Topics: []listoffsets.RequestTopic{{Topic: name}},
 			}
-			requests[leader] = request
+			requests[found.Leader] = request
 			messages = append(messages, request)
 		}
 		request.Topics[0].Partitions = append(request.Topics[0].Partitions, p)

@@ -139,7 +139,7 @@ func TestOffsetsOfAFailingPartition(t *testing.T) {
 	if got, err := l.AllBounds(ctx, "t"); !errors.As(err, new(*AccessError)) {
 		t.Errorf("denied: %v, %v", got, err)
 	}
-	// Who may not describe a topic is not told of it in the layout.
+	// Whoever may not describe a topic is not told who leads its partitions.
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
 	if first, end, err := connect(t, addresses).Bounds(ctx, "t", 3); !errors.As(err, new(*AccessError)) {
 		t.Errorf("not in the layout: [%d, %d), %v", first, end, err)

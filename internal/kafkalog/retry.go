@@ -24,8 +24,7 @@ const (
 var errPending = errors.New("not done yet")
 
 // retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation, for Options.Waiting.
-// Before each further attempt it drops kafka-go's copy of the cluster's layout, which would otherwise name a former leader
-// until the next refresh some seconds later.
+// Before each further attempt it forgets which brokers lead: that of a moment ago may be the reason.
 func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return l.retryOn(ctx, "", what, do)
 }
@@ -35,7 +34,7 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
-	// Close ends l.ctx, and the transport may fail do before the AfterFunc has run.
+	// Close ends l.ctx, and its connections may fail do before the AfterFunc has run.
 	over := func() bool {
 		if l.ctx.Err() != nil {
 			cancel(context.Cause(l.ctx))
@@ -59,11 +58,6 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 			}
 			return nil
 		}
-		if notInLayout(err) {
-			if _, failure := l.metadata(ctx, []string{}); failure != nil {
-				err = failure
-			}
-		}
 		if over() {
 			return ended(ctx, failure)
 		}
@@ -77,10 +71,10 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		case unknownSince.IsZero():
 			unknownSince = time.Now()
 		case time.Since(unknownSince) > l.unknownTimeoutOf(topic):
-			return l.unknownTopic()
+			return ErrUnknownTopic
 		}
 		wait.failed(began, failure)
-		l.transport.CloseIdleConnections()
+		l.cluster.Forget(topic)
 		pause(ctx, backoff)
 	}
 }
@@ -115,13 +109,7 @@ func pause(ctx context.Context, d time.Duration) {
 // unknown reports whether a topic or partition is unknown. The error is transient if the topic was created just now, and
 // permanent if it does not exist.
 func unknown(err error) bool {
-	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID) || notInLayout(err)
-}
-
-// notInLayout reports whether kafka-go's copy of the cluster's layout lacks the topic or partition. That copy is also empty if
-// no broker could be asked for the layout, so the error then says nothing about the topic.
-func notInLayout(err error) bool {
-	return errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
+	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID)
 }
 
 // retriable reports whether the next attempt may succeed: after the errors that

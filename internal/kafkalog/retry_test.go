@@ -14,6 +14,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 )
 
 // Every error code of brokers is either transient or permanent.
@@ -78,7 +80,7 @@ func TestRetriable(t *testing.T) {
 func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wait {
 	var reports []Wait
 	synctest.Test(t, func(t *testing.T) {
-		l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, waiting: func(w Wait) { reports = append(reports, w) }}
+		l := &Log{ctx: t.Context(), cluster: cluster.New(cluster.Options{}), waiting: func(w Wait) { reports = append(reports, w) }}
 		began := time.Now()
 		err := l.retry(t.Context(), "append to x[0]", func(context.Context) error {
 			if time.Since(began) < lasts {
@@ -135,7 +137,7 @@ func TestWaitThatEndsWithAnError(t *testing.T) {
 func TestUnknownTopicIsAnError(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &Log{ctx: t.Context(), transport: &kafka.Transport{}, unknownTimeout: unknownTimeout}
+			l := &Log{ctx: t.Context(), cluster: cluster.New(cluster.Options{}), unknownTimeout: unknownTimeout}
 			if found {
 				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)

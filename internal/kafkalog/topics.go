@@ -69,7 +69,6 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	for _, t := range topics {
 		l.found.Store(t.Name, true)
 	}
-	l.transport.CloseIdleConnections()
 	return nil
 }
 
@@ -303,8 +302,8 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 		}
 		return nil
 	})
-	l.transport.CloseIdleConnections()
 	for _, topic := range topics {
+		l.cluster.Forget(topic)
 		l.found.Delete(topic)
 		if l.tail != nil {
 			l.tail.deleted(topic)

@@ -41,9 +41,6 @@ func (i *Identity) Encrypted() bool { return i.tls != nil }
 // SASL returns the mechanism that connections authenticate with, or nil.
 func (i *Identity) SASL() sasl.Mechanism { return i.sasl }
 
-// Anonymous reports whether brokers see no user: neither a SASL user name nor a client certificate is configured.
-func (i *Identity) Anonymous() bool { return i.user == "" }
-
 // Principal returns our name in ACLs, such as "User:alice". Kafka's name for anonymous clients is "User:ANONYMOUS".
 func (i *Identity) Principal() string { return cmp.Or(i.user, "User:ANONYMOUS") }
 

@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+const (
+	// connectTimeout limits the time until a connection can be used: the login included.
+	connectTimeout = 5 * time.Second
+	// requestTimeout limits a request whose context has no deadline.
+	requestTimeout = 30 * time.Second
+	// idleTime is how long a connection may be unused. It is that of Kafka's own clients: brokers close connections after ten minutes
+	// (connections.max.idle.ms).
+	idleTime = 9 * time.Minute
+)
+
+// connection is a connection to a broker, for one request at a time.
+type connection struct {
+	*protocol.Conn
+	address string
+	used    time.Time // last
+	ends    time.Time // when the broker wants a new login (connections.max.reauth.ms); zero: never
+}
+
+// stale reports whether the broker may close a connection soon.
+func (c *connection) stale(now time.Time) bool {
+	return now.Sub(c.used) > idleTime || !c.ends.IsZero() && now.After(c.ends)
+}
+
+// Send sends a request to the broker at an address. If its context ends before the answer comes, the connection is free again when it does.
+func (c *Cluster) Send(ctx context.Context, address string, request kafka.Request) (kafka.Response, error) {
+	conn, err := c.take(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(ctx, conn, request)
+}
+
+// exchange sends a request over a connection that was taken, and gives that back.
+func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.Request) (kafka.Response, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(requestTimeout)
+	}
+	type result struct {
+		answer kafka.Response
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() { // ends at the deadline, or when the connection is closed
+		defer c.running.Done()
+		var r result
+		if r.err = conn.SetDeadline(deadline); r.err == nil {
+			r.answer, r.err = conn.RoundTrip(request)
+		}
+		if r.err == nil {
+			c.give(conn)
+		} else {
+			conn.Close()
+			c.broke(conn.address)
+		}
+		done <- r
+	}()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.broke(conn.address)
+		}
+		return nil, ctx.Err()
+	}
+}
+
+// take returns a connection to an address, an idle one if there is one. exchange gives it back.
+func (c *Cluster) take(ctx context.Context, address string) (*connection, error) {
+	c.mutex.Lock()
+	if c.closed {
+		c.mutex.Unlock()
+		return nil, net.ErrClosed
+	}
+	c.running.Add(1)
+	conn := c.pop(address)
+	c.mutex.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := c.connect(ctx, address)
+	if err != nil {
+		c.running.Done()
+		c.broke(address)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// takeAny returns an idle connection to any broker, or nil if there is none.
+func (c *Cluster) takeAny() (*connection, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	for address := range c.idle {
+		if conn := c.pop(address); conn != nil {
+			c.running.Add(1)
+			return conn, nil
+		}
+	}
+	return nil, nil
+}
+
+// pop takes the idle connection to an address that was used last, and closes those that are stale.
+func (c *Cluster) pop(address string) *connection {
+	for now := time.Now(); len(c.idle[address]) > 0; {
+		list := c.idle[address]
+		conn := list[len(list)-1]
+		if c.idle[address] = list[:len(list)-1]; !conn.stale(now) {
+			return conn
+		}
+		conn.Close()
+	}
+	delete(c.idle, address)
+	return nil
+}
+
+// give makes a connection idle.
+func (c *Cluster) give(conn *connection) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	conn.used = time.Now()
+	if c.closed || conn.stale(conn.used) {
+		conn.Close()
+		return
+	}
+	// The one that was unused for longest is the first.
+	if list := c.idle[conn.address]; len(list) > 0 && list[0].stale(conn.used) {
+		list[0].Close()
+		c.idle[conn.address] = list[1:]
+	}
+	c.idle[conn.address] = append(c.idle[conn.address], conn)
+}
+
+// broke forgets the layout, and closes what is idle to an address: its broker does not answer, and others may lead its partitions by now.
+func (c *Cluster) broke(address string) {
+	c.Forget("")
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, conn := range c.idle[address] {
+		conn.Close()
+	}
+	delete(c.idle, address)
+}
+
+// Close closes all connections, and waits for the requests that are under way: whoever passed Options.Dial has closed their connections.
+func (c *Cluster) Close() {
+	c.mutex.Lock()
+	c.closed = true
+	for _, list := range c.idle {
+		for _, conn := range list {
+			conn.Close()
+		}
+	}
+	clear(c.idle)
+	c.mutex.Unlock()
+	c.running.Wait()
+}
+
+// connect opens a connection, finds out which versions of requests the broker knows, and logs in.
+func (c *Cluster) connect(ctx context.Context, address string) (conn *connection, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	plain, err := c.options.Dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { plain.Close() })
+	conn = &connection{Conn: protocol.NewConn(plain, c.options.ClientID), address: address}
+	if err = conn.negotiate(); err == nil && c.options.SASL != nil {
+		err = conn.login(ctx, c.options.SASL)
+	}
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// negotiate chooses for each kind of request the latest version that both sides know.
+func (c *connection) negotiate() error {
+	message, err := c.RoundTrip(&apiversions.Request{})
+	if err != nil {
+		return err
+	}
+	answer := message.(*apiversions.Response)
+	if answer.ErrorCode != 0 {
+		return fmt.Errorf("negotiate versions with %s: %w", c.address, kafka.Error(answer.ErrorCode))
+	}
+	versions := make(map[protocol.ApiKey]int16, len(answer.ApiKeys))
+	for _, k := range answer.ApiKeys {
+		key := protocol.ApiKey(k.ApiKey)
+		versions[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+	}
+	c.SetVersions(versions)
+	return nil
+}
+
+// login logs in by SASL.
+func (c *connection) login(ctx context.Context, mechanism sasl.Mechanism) error {
+	host, port, err := net.SplitHostPort(c.address)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	message, err := c.RoundTrip(&saslhandshake.Request{Mechanism: mechanism.Name()})
+	if err != nil {
+		return err
+	}
+	if code := message.(*saslhandshake.Response).ErrorCode; code != 0 {
+		return kafka.Error(code)
+	}
+	session, state, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host, Port: number}))
+	for done := false; err == nil && !done; {
+		var answer *saslauthenticate.Response
+		if answer, err = c.authenticate(state); err != nil {
+			return err
+		}
+		if life := time.Duration(answer.SessionLifetimeMs) * time.Millisecond; life > 0 {
+			c.ends = began.Add(life * 4 / 5) // a request may take the rest of it
+		}
+		done, state, err = session.Next(ctx, answer.AuthBytes)
+	}
+	return err
+}
+
+// authenticate sends one message of a login.
+func (c *connection) authenticate(state []byte) (*saslauthenticate.Response, error) {
+	message, err := c.RoundTrip(&saslauthenticate.Request{AuthBytes: state})
+	if errors.Is(err, io.EOF) {
+		return nil, kafka.SASLAuthenticationFailed // what brokers before Kafka 1.0 mean by closing the connection
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := message.(*saslauthenticate.Response)
+	if answer.ErrorCode != 0 {
+		return nil, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+	}
+	return answer, nil
+}
