@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ type Topic struct {
 	Name string
 	// Partitions is the number of partitions.
 	Partitions int
-	// Replication is how many replicas each partition gets; 0: see [Log.Create]. It is 0 for a topic that was found.
+	// Replication is how many replicas each partition gets or has; 0: see [Log.Create].
 	Replication int
 	// Compact means that cleanup.policy contains compact.
 	Compact bool
@@ -25,28 +26,32 @@ type Topic struct {
 }
 
 // Create creates the topics that do not exist and waits until they can be used. It does not change topics that exist, and
-// needs no permission to create for them. Without [Topic.Replication], each message has three replicas with three brokers or more,
-// and else one. With three replicas or more, a write needs two of them in sync. On the embedded broker there is one replica, and
-// messages stay, unless the settings say otherwise.
+// needs no permission to create for them. Without [Topic.Replication], each message has three replicas if the cluster has three
+// brokers or more, and else one. If fewer brokers are up, Create creates nothing and returns a *[ReplicationError]. With three replicas
+// or more, a write needs two of them in sync. On the embedded broker there is one replica, and messages stay, unless the settings say
+// otherwise.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	cluster, err := l.fresh(ctx, []string{})
+	missing, err := l.missing(ctx, topics)
 	if err != nil {
 		return fmt.Errorf("create topics: %w", err)
 	}
 	request := &kafka.CreateTopicsRequest{}
-	for _, t := range topics {
-		request.Topics = append(request.Topics, l.creation(t, len(cluster.Brokers)))
+	for _, t := range missing {
+		request.Topics = append(request.Topics, l.creation(t))
 	}
 	var denied error // brokers deny the creation of a topic before they look whether it exists
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
+		if len(missing) == 0 {
+			return nil
+		}
 		response, err := l.client.CreateTopics(ctx, request)
 		if err != nil {
 			return err
 		}
-		for _, t := range topics {
+		for _, t := range missing {
 			switch err := response.Errors[t.Name]; {
 			case err == nil, errors.Is(err, kafka.TopicAlreadyExists):
 			case errors.Is(err, kafka.TopicAuthorizationFailed):
@@ -72,32 +77,28 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	return nil
 }
 
-func (l *Log) creation(t Topic, brokers int) kafka.TopicConfig {
-	config := map[string]string{}
-	replicas := t.Replication
-	switch {
-	case l.Embedded():
-		replicas = 1
-		config["retention.ms"] = "-1" // kfake's default, a week, is not what Clean does
-	case replicas == 0 && brokers >= 3:
-		replicas = 3
-	case replicas == 0:
-		replicas = 1
-	}
-	if replicas >= 3 {
-		config["min.insync.replicas"] = "2"
-	}
-	if t.Compact {
-		config["cleanup.policy"] = "compact"
-	}
-	for name, value := range t.Config {
-		config[name] = value
-	}
-	c := kafka.TopicConfig{Topic: t.Name, NumPartitions: t.Partitions, ReplicationFactor: replicas}
-	for name, value := range config {
+func (l *Log) creation(t Topic) kafka.TopicConfig {
+	c := kafka.TopicConfig{Topic: t.Name, NumPartitions: t.Partitions, ReplicationFactor: t.Replication}
+	for name, value := range l.Settings(t) {
 		c.ConfigEntries = append(c.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
 	}
 	return c
+}
+
+// Settings returns the settings that a topic is created with, by Kafka's names.
+func (l *Log) Settings(t Topic) map[string]string {
+	settings := map[string]string{}
+	if l.Embedded() {
+		settings["retention.ms"] = "-1" // kfake's default, a week, is not what Clean does
+	}
+	if t.Replication >= 3 {
+		settings["min.insync.replicas"] = "2"
+	}
+	if t.Compact {
+		settings["cleanup.policy"] = "compact"
+	}
+	maps.Copy(settings, t.Config)
+	return settings
 }
 
 func names(topics []Topic) []string {
@@ -194,7 +195,11 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 		}
 		for _, t := range m.Topics {
 			if !t.Internal && strings.HasPrefix(t.Name, prefix) {
-				topics = append(topics, Topic{Name: t.Name, Partitions: len(t.Partitions)})
+				found := Topic{Name: t.Name, Partitions: len(t.Partitions)}
+				for _, p := range t.Partitions { // they may differ while somebody changes them
+					found.Replication = max(found.Replication, len(p.Replicas))
+				}
+				topics = append(topics, found)
 			}
 		}
 		return nil

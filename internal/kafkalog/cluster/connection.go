@@ -216,6 +216,9 @@ func (c *connection) negotiate() error {
 	for _, k := range answer.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
 		versions[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+		if key == describeClusterKey {
+			versions[key] = min(k.MaxVersion, withBrokersDown)
+		}
 	}
 	c.SetVersions(versions)
 	return nil

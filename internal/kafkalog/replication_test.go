@@ -1,0 +1,116 @@
+package kafkalog
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// down makes brokers say that there is one more, which is down.
+func down(cluster *kfake.Cluster, addresses []string) {
+	cluster.ControlKey(int16(kmsg.DescribeCluster), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.DescribeClusterResponse)
+		for id := range len(addresses) + 1 {
+			if request.(*kmsg.DescribeClusterRequest).IncludeFencedBrokers || id < len(addresses) {
+				b := kmsg.NewDescribeClusterResponseBroker()
+				b.NodeID, b.Host, b.IsFenced = int32(id), "127.0.0.1", id == len(addresses)
+				response.Brokers = append(response.Brokers, b)
+			}
+		}
+		return response, nil, true
+	})
+}
+
+// replicasOf returns how many replicas a topic has; 0 if it does not exist.
+func replicasOf(t *testing.T, l *Log, topic string) int {
+	t.Helper()
+	for _, found := range must(l.Topics(testContext(t), topic))(t) {
+		return found.Replication
+	}
+	return 0
+}
+
+// A topic never has fewer replicas than it is to have: the number that was asked for, or the one that follows from the brokers that the
+// cluster has, whether or not they are up.
+func TestCreateNeverMakesFewerReplicas(t *testing.T) {
+	for name, c := range map[string]struct {
+		up, replication int
+		down            bool // whether one more broker is registered
+		want            int  // replicas; 0: an error
+		says            string
+	}{
+		"one broker":                      {up: 1, want: 1},
+		"two brokers":                     {up: 2, want: 1},
+		"three brokers":                   {up: 3, want: 3},
+		"two of three":                    {up: 2, down: true, says: "t and 1 more would get 3 replicas, as the cluster has 3 brokers and topics.replication is 0, but only 2 of 3 brokers can be reached: start the others, or set topics.replication to 2 or fewer"},
+		"two of three, two asked for":     {up: 2, down: true, replication: 2, want: 2},
+		"two of three, one asked for":     {up: 2, down: true, replication: 1, want: 1},
+		"one of two":                      {up: 1, down: true, want: 1},
+		"three of four":                   {up: 3, down: true, want: 3},
+		"three asked for, but two exist":  {up: 2, replication: 3, says: "t and 1 more would get 3 replicas, as topics.replication says, but only 2 of 2 brokers"},
+		"two asked for, but one is there": {up: 1, replication: 2, says: "set topics.replication to 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, addresses := startCluster(t, kfake.NumBrokers(c.up))
+			if c.down {
+				down(cluster, addresses)
+			}
+			l := connect(t, addresses)
+			l.unknownTimeout = 0
+			err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1, Replication: c.replication}, Topic{Name: "t2", Partitions: 1, Replication: c.replication})
+			if c.want > 0 {
+				noError(t, err)
+			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			if n := replicasOf(t, l, "t"); n != c.want {
+				t.Errorf("%d replicas, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+// Brokers before Kafka 4.0 do not name those that are down, but the replicas of topics do.
+func TestReplicasNameBrokersThatAreDown(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "other"))
+	l := connect(t, addresses)
+	l.unknownTimeout = 0
+	cluster.ControlKey(int16(kmsg.DescribeCluster), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		return request.ResponseKind(), nil, true
+	})
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if request.(*kmsg.MetadataRequest).Topics != nil {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.MetadataResponse)
+		for id := range 2 {
+			b := kmsg.NewMetadataResponseBroker()
+			b.NodeID, b.Host, b.Port = int32(id), "127.0.0.1", 1
+			response.Brokers = append(response.Brokers, b)
+		}
+		topic, p := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
+		topic.Topic = kmsg.StringPtr("other")
+		p.Replicas, p.ISR = []int32{0, 1, 2}, []int32{0, 1}
+		topic.Partitions = append(topic.Partitions, p)
+		response.Topics = append(response.Topics, topic)
+		return response, nil, true
+	})
+	if err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1}); !errors.As(err, new(*ReplicationError)) {
+		t.Error(err)
+	}
+}
+
+// Topics that exist are used as they are while brokers are down.
+func TestTopicsThatExistNeedNoBrokersMore(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
+	l := connect(t, addresses)
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	down(cluster, addresses)
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+}
