@@ -35,11 +35,11 @@ type retention struct {
 	segment int64         // bytes of a segment, which is deleted as a whole
 }
 
-// checkRetention returns a *RetentionError if a topic may lose records of a run during the run, and the retention of the examples.
-// If the settings can't be read for lack of permission, it records a notice and returns the zero retention.
+// checkRetention returns a *RetentionError if a topic may lose records of a run during the run, a *PolicyError if one deletes what must
+// stay, and the retention of the examples. If the settings can't be read for lack of permission, it records a notice and returns the zero retention.
 func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) (examples retention, err error) {
 	t := p.Topics
-	configs, err := p.admin.Configs(ctx, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Plans, t.Versions)
+	configs, err := p.admin.Configs(ctx, append(kept(t), t.Examples, t.Residuals, t.Statistics, t.Weights)...)
 	if errors.As(err, new(*kafkalog.AccessError)) {
 		event.Notice(rec, "the retention of the topics is not checked: %v", err)
 		return examples, nil
@@ -47,16 +47,17 @@ func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) (exam
 	if err != nil {
 		return examples, err
 	}
-	for topic, config := range configs {
-		r := retentionOf(config)
-		switch {
-		case topic == t.Examples:
-			examples = r
-		case r.time > 0 && r.time < minRetention:
+	for _, topic := range kept(t) {
+		if err := checkPolicy(topic, configs[topic]); err != nil {
+			return examples, err
+		}
+	}
+	for _, topic := range []string{t.Residuals, t.Statistics, t.Weights} {
+		if r := retentionOf(configs[topic]); r.time > 0 && r.time < minRetention {
 			return examples, &RetentionError{topic, r.time}
 		}
 	}
-	return examples, nil
+	return retentionOf(configs[t.Examples]), nil
 }
 
 // retentionOf returns what a topic's settings say.

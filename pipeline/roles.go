@@ -33,6 +33,9 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, re
 		return err
 	}
 	rec = event.Serialised(rec)
+	if err := p.checkPolicies(ctx, rec, t.Versions, t.Plans); err != nil {
+		return err
+	}
 	store := partition.NewStore(bytes)
 	join := func() member { return log.Join(t.Workers(), t.Examples) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
@@ -51,6 +54,9 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, r
 		return err
 	}
 	rec = event.Serialised(rec)
+	if err := p.checkPolicies(ctx, rec, t.Versions, t.State, t.Plans); err != nil {
+		return err
+	}
 	join := func() member { return log.Join(t.Solvers(), t.Plans) }
 	return p.serve(ctx, here, rec, join, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
 		if err := p.solveWhenOwner(ctx, blas, o, plan, watch, rec); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -55,7 +56,7 @@ const maxStatisticsPartitions = 8
 // TopicOptions are the keys under `topics` of the configuration: the settings of topics that are created. Start from
 // [DefaultTopics].
 type TopicOptions struct {
-	Replication int           // of every topic; 0: 3 with three brokers or more, else 1
+	Replication int           // of every topic; 0: 3 in a cluster of three brokers or more, else 1
 	Retention   Retention     // how long messages stay
 	Segment     Bytes         // after which a partition begins another file, the unit in which messages are deleted
 	SegmentTime time.Duration `mapstructure:"segment_time"` // after which it does
@@ -92,7 +93,7 @@ func (o TopicOptions) Check() (problems []schemas.Problem) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	if o.Replication < 0 || o.Replication > 100 {
-		wrong("replication", o.Replication, "a number of replicas, at most 100; 0: as many as the brokers allow, up to 3")
+		wrong("replication", o.Replication, "a number of replicas, at most 100; 0: 3 in a cluster of three brokers or more, else 1")
 	}
 	r := o.Retention
 	for _, k := range []struct {
@@ -128,7 +129,7 @@ const maxRetention = 10 * 365 * 24 * time.Hour
 // TopicKeys documents the keys under `topics` of the configuration, in the order of the documentation.
 func TopicKeys() []schemas.Key {
 	return []schemas.Key{
-		{Name: "replication", Meaning: "replicas of each topic that is created; 0: 3 with three brokers or more, else 1. From 3 on a write needs two of them"},
+		{Name: "replication", Meaning: "replicas of each topic that is created; 0: 3 in a cluster of three brokers or more, else 1. With fewer brokers up, none is created. From 3 on a write needs two replicas"},
 		{Name: "retention.examples", Meaning: "how long examples stay; 0: for ever"},
 		{Name: "retention.residuals", Meaning: fmt.Sprintf("how long residuals stay: at least as long as a run takes, and %v", minRetention)},
 		{Name: "retention.statistics", Meaning: "how long statistics stay, as for residuals"},
@@ -228,14 +229,7 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 	if err != nil {
 		return err
 	}
-	topics := Topics(*job)
-	for i := range topics {
-		if topics[i].Compact && p.Alone { // nobody else has to hear what was removed
-			topics[i].Config["delete.retention.ms"] = "0"
-			delete(topics[i].Config, "min.compaction.lag.ms")
-		}
-	}
-	if err := p.admin.Create(ctx, topics...); err != nil {
+	if err := p.admin.Create(ctx, p.topics(*job)...); err != nil {
 		return err
 	}
 	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
@@ -243,6 +237,33 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 		return &PartitionsError{p.Topics.Residuals, have, job.Examples.Partitions}
 	}
 	return err
+}
+
+// CreateTopics creates the topics of a job that are missing. It returns a *[PolicyError] if one that exists deletes what must stay.
+func CreateTopics(ctx context.Context, log *kafkalog.Log, job Job, rec event.Recorder) error {
+	p := open(log, job.Name, nil)
+	if topic := job.Examples.Topic; topic != "" { // each of its partitions has residuals
+		var err error
+		if job.Examples.Partitions, err = log.Partitions(ctx, topic); err != nil {
+			return fmt.Errorf("examples.topic: %w", err)
+		}
+	}
+	if err := log.Create(ctx, p.topics(job)...); err != nil {
+		return err
+	}
+	return p.checkPolicies(ctx, rec, kept(p.Topics)...)
+}
+
+// topics returns the topics that a job needs, with the settings that they are created with here.
+func (p *pipeline) topics(job Job) []kafkalog.Topic {
+	topics := Topics(job)
+	for i := range topics {
+		if topics[i].Compact && p.Alone { // nobody else has to hear what was removed
+			topics[i].Config["delete.retention.ms"] = "0"
+			delete(topics[i].Config, "min.compaction.lag.ms")
+		}
+	}
+	return topics
 }
 
 // require creates the pipeline's topics if one of the needed topics is missing. A role without permission to create topics can

@@ -10,15 +10,18 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -48,7 +51,8 @@ func newCheck() *cobra.Command {
 }
 
 // check writes what train would do. It returns an error for each file that is missing, or else for the first that train would refuse
-// by its first rows. It does not connect to brokers.
+// by its first rows, and for topics that delete what must stay. Without brokers, or if none can be reached, it says nothing of the topics
+// that exist.
 func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, brokers(c))
@@ -104,7 +108,29 @@ func check(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	if c.Average > 1 {
 		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
 	}
-	return errors.Join(wrong, tooMuch)
+	return errors.Join(wrong, tooMuch, checkTopics(ctx, w, c))
+}
+
+// reachTimeout is how long check waits for brokers.
+const reachTimeout = 10 * time.Second
+
+// checkTopics writes how the topics that exist differ from the configuration. It returns an error for those that delete what must stay.
+func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
+	if len(c.Brokers) == 0 { // the embedded broker: it would lock the data directory, or make it
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	var found *pipeline.Settings
+	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
+		found, err = pipeline.ReadSettings(ctx, log, c.Job())
+		return err
+	})
+	if err != nil {
+		_, err = fmt.Fprintf(w, "\nthe topics that exist are not compared with the configuration: %v\n", err)
+		return err
+	}
+	return errors.Join(append([]error{writeDifferences(w, found.Differences)}, found.Wrong...)...)
 }
 
 // examplesTopic says which topic a run reads.
