@@ -75,6 +75,9 @@ func (c *Config) problems() []schemas.Problem {
 	if c.DataDir == "" {
 		wrong("data_dir", c.DataDir, "the path of a folder")
 	}
+	if c.Fsync && len(c.Brokers) > 0 {
+		wrong("fsync", c.Fsync, "no value here, because the brokers are set: they have settings of their own for that")
+	}
 	switch {
 	case c.Listen == "":
 	case len(c.Brokers) > 0:

@@ -19,6 +19,7 @@ type Config struct {
 	Brokers      []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
 	Security     kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
 	DataDir      string            `mapstructure:"data_dir"` // folder of the embedded broker, relative to the working directory wherever it is set
+	Fsync        bool              // the embedded broker acknowledges what is on the disk, not what the operating system is to write
 	Listen       string            // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
@@ -95,7 +96,7 @@ func DefaultStop() *schemas.Stop { return &schemas.Stop{Split: schemas.Holdout.S
 
 // Log returns where the log is and how to reach it.
 func (c *Config) Log() kafkalog.Options {
-	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Listen: c.Listen, Security: c.Security}
+	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Sync: c.Fsync, Listen: c.Listen, Security: c.Security}
 }
 
 // Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.

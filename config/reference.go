@@ -23,6 +23,8 @@ func Keys() []schemas.Key {
 		{Name: "name", Meaning: fmt.Sprintf("prefix of the topic names: at most %d letters, digits, dots, hyphens and underscores", maxNameLength)},
 		{Name: "brokers", Meaning: "`host:port` of the Kafka brokers. Empty: the embedded broker, whose log is in `data_dir`"},
 		{Name: "data_dir", Meaning: "folder of the embedded broker, relative to the working directory. One process at a time can use it"},
+		{Name: "fsync", Meaning: "let the embedded broker acknowledge a message only when the disk has it. Without it a loss of power takes what was acknowledged in the last seconds; " +
+			"the end of a process takes nothing either way. What it costs: [operating](operating.md#the-log-of-the-embedded-broker)"},
 		{Name: "listen", Meaning: "`host:port` at which other programs reach the embedded broker. Empty: it listens nowhere. It has no authentication: " +
 			"the host must be a loopback address, and every user of the machine can then read and write all topics"},
 		{Name: "stages.*.repeat", Meaning: "how many stages with these settings follow one another"},

@@ -105,6 +105,8 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"forget -c good.yaml other.examples/0/3", `"other.examples/0/3": expected blobs.examples/PARTITION/OFFSET/ROW, or without /ROW`},
 		{"verify -c good.yaml", "expected a version: its number, the id of its run, or latest; weights list has them"},
 		{"verify -c good.yaml 1 2", "accepts at most 1 arg(s), received 2"},
+		{"repair -c good.yaml x", `unknown command "x" for "stagewise repair"`},
+		{"repair -c good.yaml --set brokers=[localhost:9092]", "brokers: localhost:9092: expected no value, as repair is for the files of the embedded broker"},
 		{"verify -c good.yaml 1 --log xml", "--log: xml: expected text or json"},
 		{"runs list", `required flag(s) "config" not set`},
 		{"runs cancel -c good.yaml", "expected the id of a run, or --all; runs list has the ids"},

@@ -28,6 +28,7 @@ type broker struct {
 	lock     *flock.Flock
 	made     []string // the folders that were not there before: the data directory, then those that it is in
 	disk     disk.Log
+	sync     bool // each batch is on the disk before it is acknowledged
 	faults   faults
 	listener *listener
 	// writes is held by this process's writes, and all of it by restart: otherwise a write might be applied but not answered.
@@ -46,7 +47,8 @@ const compactionInterval = 100 * 365 * 24 * time.Hour
 const allWrites = math.MaxInt64
 
 // startBroker starts a broker. cleaned is the error of cleaning its log, with which it runs all the same.
-func startBroker(dir, address string, now time.Time) (b *broker, cleaned, err error) {
+func startBroker(o Options, now time.Time) (b *broker, cleaned, err error) {
+	dir := o.DataDir
 	if dir == "" {
 		return nil, nil, errors.New("open log: set brokers or a data directory")
 	}
@@ -54,8 +56,8 @@ func startBroker(dir, address string, now time.Time) (b *broker, cleaned, err er
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &broker{lock: lock, made: made, discard: true, disk: disk.Log{Dir: filepath.Join(dir, "log")}, writes: semaphore.NewWeighted(allWrites)}
-	if b.listener, err = listen(address); err != nil {
+	b = &broker{lock: lock, made: made, discard: true, disk: logIn(dir), sync: o.Sync, writes: semaphore.NewWeighted(allWrites)}
+	if b.listener, err = listen(o.Listen); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
 	if cleaned, err = b.start(now); err != nil {
@@ -65,10 +67,20 @@ func startBroker(dir, address string, now time.Time) (b *broker, cleaned, err er
 	return b, cleaned, nil
 }
 
-// start cleans the log and starts kfake.
+// logIn returns the log of a data directory.
+func logIn(dir string) disk.Log { return disk.Log{Dir: filepath.Join(dir, "log")} }
+
+// start verifies the log, cleans it, and starts kfake. kfake and the cleaning take what comes after a damaged batch for torn off, so
+// neither may see one.
 func (b *broker) start(now time.Time) (cleaned, err error) {
 	if err := b.disk.Restore(); err != nil {
 		return nil, fmt.Errorf("restore the log of the embedded broker: %w", err)
+	}
+	if err := b.disk.Verify(); err != nil {
+		return nil, fmt.Errorf("verify the log of the embedded broker: %w", err)
+	}
+	if err := b.disk.Unseal(); err != nil {
+		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
 	if err := b.disk.Clean(now); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
@@ -76,15 +88,18 @@ func (b *broker) start(now time.Time) (cleaned, err error) {
 	if err := b.disk.Prepare(); err != nil {
 		return cleaned, fmt.Errorf("prepare the log of the embedded broker: %w", err)
 	}
-	b.cluster, err = kfake.NewCluster(
+	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.ClusterID(embeddedCluster),
 		kfake.DataDir(b.disk.Dir),
 		kfake.WithLogger(&b.faults),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener.acceptor(), nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
-	)
-	if err != nil {
+	}
+	if b.sync {
+		options = append(options, kfake.SyncWrites())
+	}
+	if b.cluster, err = kfake.NewCluster(options...); err != nil {
 		return cleaned, fmt.Errorf("start the embedded broker on %s: %w", b.disk.Dir, err)
 	}
 	return cleaned, nil
@@ -108,6 +123,34 @@ func (b *broker) restart(ctx context.Context, now time.Time) (dead bool, err err
 	return b.stopped, errors.Join(cleaned, err)
 }
 
+// Repaired is one place of the embedded broker's log that was damaged.
+type Repaired = disk.Repaired
+
+// DamagedError means that a file of the embedded broker's log is not as it was written.
+type DamagedError = disk.DamagedError
+
+// Repair makes the log in the data directory of an embedded broker one that can be opened, if a file of it is damaged. All that is whole
+// stays, and no message gets the offset of one that is lost. It returns what it has repaired. It returns a *LockedError if a process has
+// the directory open.
+func Repair(dir string) (repaired []Repaired, err error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, err
+	}
+	lock, _, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock(lock)) }()
+	log := logIn(dir)
+	if err := log.Restore(); err != nil {
+		return nil, err
+	}
+	if repaired, err = log.Repair(); err == nil {
+		err = log.Verify()
+	}
+	return repaired, err
+}
+
 // cut deletes the messages of a partition before an offset.
 func (b *broker) cut(topic string, partition int, before int64) error {
 	b.mu.Lock()
@@ -125,6 +168,7 @@ func (b *broker) stop() error {
 	if !b.stopped {
 		b.cluster.Close()
 		b.stopped = true
+		_ = b.disk.Seal() // if it has failed, as on a full disk, the log is opened as after a kill
 	}
 	return errors.Join(b.listener.close(), b.release())
 }

@@ -58,6 +58,9 @@ type Options struct {
 	// Listen is a host:port of the loopback interface at which other programs reach the embedded broker, which has no
 	// authentication; with port 0 it is any free port. Empty: the broker listens nowhere, and only this Log reaches it.
 	Listen string
+	// Sync makes the embedded broker acknowledge a message only when the disk has it, so that a loss of power takes none that is
+	// acknowledged. Without it the operating system writes within seconds, and a process that is killed loses none.
+	Sync bool
 	// Waiting is called when an operation has been retried for longer than a second, then at growing intervals, and when it
 	// ends. Many goroutines call it, and each waits for it to return. nil: no reports.
 	Waiting func(Wait)
@@ -109,8 +112,8 @@ type Log struct {
 }
 
 // Open connects to the brokers and waits up to 30 s until one answers. Without Brokers it starts the embedded broker on DataDir,
-// or returns a *LockedError if another process has it open. It returns a *SecurityError if Security is invalid, and an error
-// that wraps an *AccessError if the brokers refuse us.
+// or returns a *LockedError if another process has it open, or an error that wraps a *DamagedError if one of its files is damaged:
+// see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an *AccessError if the brokers refuse us.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	boundCompression()
 	l := &Log{
@@ -129,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 	} else {
 		var err error
-		if l.broker, cleaned, err = startBroker(o.DataDir, o.Listen, l.now()); err != nil {
+		if l.broker, cleaned, err = startBroker(o, l.now()); err != nil {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.listener.address().String()}

@@ -15,7 +15,7 @@ import (
 )
 
 // These are environment variables with the data directories of the processes that TestKilledProcessLosesNothing and
-// TestKilledWhileCleaning kill.
+// TestKilledWhileCleaning kill. TestKilledOnAFullDisk has its own.
 const (
 	appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
 	cleanForever  = "KAFKALOG_TEST_CLEAN_FOREVER"
@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	}
 	if dir := os.Getenv(cleanForever); dir != "" {
 		runCleanForever(dir)
+	}
+	if dir := os.Getenv(fullDisk); dir != "" {
+		runOnFullDisk(dir)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math"
 	"time"
 )
 
@@ -19,7 +20,10 @@ const (
 	headerBytes    = 61
 	beforeLength   = atLength + 4 // what the length does not count
 	logAppendTime  = 1 << 3
-	notPlain       = 0b111 | 1<<4 | 1<<5 // compressed, of a transaction, or a marker of one
+	compressed     = 0b111
+	transactional  = 1 << 4
+	marker         = 1 << 5 // of how a transaction ended
+	notPlain       = compressed | transactional | marker
 	noTime         = -1
 	maxBatchLength = 1 << 30 // kfake's own limit
 )
@@ -38,6 +42,9 @@ func (b batch) bytes() int64   { return beforeLength + int64(b.int32(atLength)) 
 func (b batch) count() int     { return int(b.int32(atCount)) }
 func (b batch) maxTime() int64 { return b.int64(atMaxTime) }
 
+func (b batch) attributes() uint16 { return binary.BigEndian.Uint16(b[atAttributes:]) }
+func (b batch) compressed() bool   { return b.attributes()&compressed != 0 }
+
 // sound reports whether a header can be one.
 func (b batch) sound() bool {
 	length := b.int32(atLength)
@@ -50,7 +57,7 @@ func (b batch) checksum() uint32 { return crc32.Checksum(b[atAttributes:], casta
 func (b batch) intact() bool { return binary.BigEndian.Uint32(b[atChecksum:]) == b.checksum() }
 
 // plain reports whether a batch is neither compressed nor part of a transaction. This program writes only plain batches.
-func (b batch) plain() bool { return binary.BigEndian.Uint16(b[atAttributes:])&notPlain == 0 }
+func (b batch) plain() bool { return b.attributes()&notPlain == 0 }
 
 // record is one record of a plain batch.
 type record struct {
@@ -79,7 +86,7 @@ func (b batch) records() (records []record, ok bool) {
 		if !d.ok {
 			return nil, false
 		}
-		if binary.BigEndian.Uint16(b[atAttributes:])&logAppendTime != 0 {
+		if b.attributes()&logAppendTime != 0 {
 			r.time = b.maxTime()
 		}
 		records = append(records, r)
@@ -102,6 +109,26 @@ func (b batch) with(records []record) batch {
 	binary.BigEndian.PutUint64(kept[atMaxTime:], uint64(latest)) // a search by time must not stop at records that are gone
 	binary.BigEndian.PutUint32(kept[atChecksum:], kept.checksum())
 	return kept
+}
+
+// newEmpty returns batches that cover the offsets of [from, to) and hold no record: one, unless it would be too many for it.
+func newEmpty(from, to int64) []batch {
+	var batches []batch
+	for from < to {
+		n := min(to-from, math.MaxInt32)
+		b := make(batch, headerBytes)
+		binary.BigEndian.PutUint64(b, uint64(from))
+		binary.BigEndian.PutUint32(b[atLength:], headerBytes-beforeLength)
+		b[atMagic] = 2
+		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(n-1))
+		for i := atFirstTime; i < atCount; i++ {
+			b[i] = 0xff // no times, and no producer: each is -1
+		}
+		binary.BigEndian.PutUint32(b[atChecksum:], b.checksum())
+		batches = append(batches, b)
+		from += n
+	}
+	return batches
 }
 
 // decoder reads what records consist of. After an error ok is false, and what it returns has no meaning.

@@ -98,7 +98,7 @@ func newLog(t *testing.T, config map[string]string, segments ...[]batch) *Log {
 	for _, batches := range segments {
 		path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].base()))
 		noError(t, os.WriteFile(path+dataSuffix, bytes.Join(raw(batches), nil), 0o644))
-		noError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(newEntry(), len(batches)), 0o644))
+		noError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(newEntry(0), len(batches)), 0o644))
 		var newest int64
 		for _, b := range batches {
 			newest = max(newest, b.maxTime())
@@ -324,28 +324,6 @@ func TestCleanSplitsSegments(t *testing.T) {
 	}
 	if want := []int64{0, 33, 36, 39}; !slices.Equal(bases, want) {
 		t.Errorf("segments begin at %v, want %v", bases, want)
-	}
-}
-
-// A compacted partition with a damaged segment, other than the last, is left alone. Of the last segment, kfake drops what comes
-// after the damage.
-func TestDamagedSegment(t *testing.T) {
-	a := func(base int64) batch { return newBatch(base, 0, written{"a", "v", time.Hour}) }
-	damaged := a(1)
-	damaged[len(damaged)-1]++
-	config := map[string]string{"cleanup.policy": "compact"}
-	l := newLog(t, config, []batch{a(0), damaged, a(2)}, []batch{a(3), a(4)})
-	noError(t, l.Clean(now))
-	noError(t, l.Prepare())
-	p := partition{folder: l.folder("t", 0)}
-	noError(t, p.list())
-	if len(p.segments) != 2 || p.bytes() != 5*int64(len(damaged)) {
-		t.Errorf("%d bytes in %v", p.bytes(), p.segments)
-	}
-	l = newLog(t, config, []batch{a(0)}, []batch{damaged})
-	noError(t, l.Prepare())
-	if got := content(t, l, "t"); got != "0:a" {
-		t.Errorf("%s stays", got)
 	}
 }
 

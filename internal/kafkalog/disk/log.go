@@ -176,7 +176,7 @@ func (l *Log) writeSegments(p *plan, folder string) (err error) {
 		}
 		n := 0
 		if _, err := s.batches(func(b batch) error {
-			entry := newEntry()
+			entry := newEntry(b.indexFlags())
 			if at := n * entryBytes; at+entryBytes <= len(index) {
 				entry = index[at : at+entryBytes]
 			}

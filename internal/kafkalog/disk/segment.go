@@ -3,7 +3,6 @@ package disk
 import (
 	"bufio"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,15 +39,30 @@ const (
 	dataSuffix  = ".dat"
 	indexSuffix = ".idx"
 	entryBytes  = 15
+	// temporarySuffix is that of a file that is being written. kfake deletes such files.
+	temporarySuffix = ".tmp"
 )
 
-// newEntry returns the entry of a batch in an index: a version, a checksum, and zeros for what says that the batch is of the first
-// epoch of leaders and of no transaction.
-func newEntry() []byte {
+// newEntry returns the entry of a batch in an index: a version, a checksum, the epoch of the leader, which is 0, a time that kfake does
+// not read, and flags.
+func newEntry(flags byte) []byte {
 	entry := make([]byte, entryBytes)
-	entry[0] = 1
+	entry[0], entry[entryBytes-1] = 1, flags
 	entry[1] = byte(crc32.Checksum(entry[2:], castagnoli))
 	return entry
+}
+
+// isEntry reports whether an entry of an index is of a batch with these flags.
+func isEntry(entry []byte, flags byte) bool {
+	return entry[0] == 1 && entry[1] == byte(crc32.Checksum(entry[2:], castagnoli)) && entry[entryBytes-1] == flags
+}
+
+// indexFlags are what an index says about a batch: 1 if it is of a transaction, which a marker of its end is not.
+func (b batch) indexFlags() byte {
+	if b.attributes()&(transactional|marker) == transactional {
+		return 1
+	}
+	return 0
 }
 
 // list finds the segments of a partition in its folder. There are none before the first message.
@@ -181,13 +195,64 @@ func (s *snapshot) matches(p *partition) bool {
 // it cuts off what the broker was writing when it was killed.
 func (p *partition) prepare() error {
 	old := p.snapshot()
-	if len(p.segments) == 0 || old != nil && old.matches(p) {
-		return nil
+	if len(p.segments) > 0 && old != nil && old.matches(p) {
+		if end, err := p.end(); err != nil || end == old.HighWatermark {
+			return err
+		}
 	}
-	if err := p.cutTorn(); err != nil || len(p.segments) == 0 {
+	if err := p.cutTorn(); err != nil {
 		return err
 	}
+	if len(p.segments) == 0 {
+		if old == nil || old.HighWatermark == 0 {
+			return nil
+		}
+		if err := p.keepEnd(old.HighWatermark); err != nil {
+			return err
+		}
+	}
 	return p.takeSnapshot(old)
+}
+
+// end returns the offset after the last batch.
+func (p *partition) end() (end int64, err error) {
+	_, err = p.segments[len(p.segments)-1].headers(func(b batch) bool {
+		end = b.end()
+		return true
+	})
+	return end, err
+}
+
+// keepEnd makes a segment for a partition from which all messages were deleted: without one its offsets would begin at 0 again.
+func (p *partition) keepEnd(end int64) error {
+	b := newEmpty(end-1, end)[0]
+	s := segment{data: filepath.Join(p.folder, fmt.Sprint(b.base())+dataSuffix), base: b.base(), bytes: int64(len(b))}
+	if err := replaceFile(s.index(), newEntry(b.indexFlags())); err != nil {
+		return err
+	}
+	if err := replaceFile(s.data, b); err != nil {
+		return err
+	}
+	p.segments = append(p.segments, s)
+	return nil
+}
+
+// replaceFile replaces a file, or makes it. Whoever is killed meanwhile leaves the old one or the new one.
+func replaceFile(path string, content []byte) error {
+	f, err := os.Create(path + temporarySuffix)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncFolder(filepath.Dir(path))
 }
 
 // takeSnapshot makes a snapshot of a partition. A partition with transactions it leaves to kfake, which reads from their markers
@@ -201,7 +266,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 				made.LogStartOffset = b.base()
 			}
 			disorder = disorder || b.base() < made.HighWatermark
-			transactions = transactions || binary.BigEndian.Uint16(b[atAttributes:])&(1<<4|1<<5) != 0
+			transactions = transactions || b.attributes()&(transactional|marker) != 0
 			messages = messages || b.count() > 0
 			made.HighWatermark, made.MaxTimestamp = b.end(), max(made.MaxTimestamp, b.maxTime())
 			if !messages && p.topic.deletes {
@@ -226,11 +291,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(p.folder, snapshotFile)
-	if err := os.WriteFile(path+".tmp", content, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".tmp", path)
+	return replaceFile(filepath.Join(p.folder, snapshotFile), content)
 }
 
 // cutTorn cuts the last segment after its last intact batch, and removes it if it has none.

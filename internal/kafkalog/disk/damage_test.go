@@ -1,0 +1,412 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// damage changes bits of a byte of a file, as a disk does: the file has the time that it had.
+func damage(t *testing.T, path string, at int, bits byte) {
+	t.Helper()
+	info, err := os.Stat(path)
+	noError(t, err)
+	content := must(os.ReadFile(path))(t)
+	content[at] ^= bits
+	noError(t, os.WriteFile(path, content, 0o644))
+	noError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+}
+
+// files returns the content of all files of a log but the copies.
+func files(t *testing.T, l *Log) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	noError(t, filepath.WalkDir(l.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && entry.Name() != closedFile {
+			all[strings.TrimPrefix(path, l.Dir+"/")] = string(must(os.ReadFile(path))(t))
+		}
+		return err
+	}))
+	return all
+}
+
+func damagedIn(err error) *DamagedError {
+	found, _ := errors.AsType[*DamagedError](err)
+	return found
+}
+
+// end returns the offset after the last batch of topic t.
+func end(t *testing.T, l *Log) int64 {
+	t.Helper()
+	p := partition{folder: l.folder("t", 0)}
+	noError(t, p.list())
+	return must(p.end())(t)
+}
+
+// three are segments of three batches each.
+func three(attributes int16) [][]batch {
+	record := func(key string) written { return written{key, "", time.Hour} }
+	var segments [][]batch
+	for s := range int64(3) {
+		base := 40 + 7*s
+		segments = append(segments, []batch{
+			newBatch(base, attributes, record("a"), record("b"), record("c")),
+			newBatch(base+3, attributes, record("")),
+			newBatch(base+4, attributes, record("d"), record("a"), record("e")),
+		})
+	}
+	return segments
+}
+
+// Whichever byte of a segment is wrong, in the first, a middle or the last batch of any segment: the log is refused, with file, byte and
+// offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If it was the offset, the length or the version
+// that is wrong, it keeps that batch too. The epoch of the leader is in the index too, which is right.
+func TestEachDamagedByte(t *testing.T) {
+	for name, c := range map[string]struct {
+		attributes int16
+		step       int
+	}{"plain": {0, 1}, "compressed": {2, 7}, "transactional": {transactional, 7}} {
+		segments := three(c.attributes)
+		for s, batches := range segments {
+			start := 0
+			for n, b := range batches {
+				for at := 0; at < len(b); at += c.step {
+					l := newLog(t, nil, segments...)
+					noError(t, l.Verify())
+					whole := files(t, l)
+					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].base())+dataSuffix)
+					damage(t, path, start+at, byte(1<<(at%8)))
+					before := files(t, l)
+					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
+					found := damagedIn(l.Verify())
+					if at >= beforeLength && at < atMagic {
+						if found != nil {
+							t.Errorf("%s: %v", where, found)
+						}
+						continue
+					}
+					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.base() || found.Topic != "t" {
+						t.Fatalf("%s: %v", where, found)
+					}
+					if !maps.Equal(files(t, l), before) {
+						t.Fatalf("%s: verifying has changed a file", where)
+					}
+					repaired, err := l.Repair()
+					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.base() {
+						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
+					}
+					noError(t, l.Verify())
+					if at < beforeLength || at == atMagic {
+						if !maps.Equal(files(t, l), whole) || repaired[0].To != b.base() {
+							t.Fatalf("%s: the batch is not as it was: %+v", where, repaired)
+						}
+						continue
+					}
+					lost := must(os.ReadFile(path))(t)
+					if !bytes.HasPrefix(lost, bytes.Join(raw(batches[:n]), nil)) || !bytes.HasSuffix(lost, bytes.Join(raw(batches[n+1:]), nil)) {
+						t.Fatalf("%s: other batches have changed", where)
+					}
+					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || end(t, l) < 61 {
+						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, end(t, l))
+					}
+					if again, err := l.Repair(); len(again) > 0 || err != nil {
+						t.Fatalf("%s: repaired again %+v, %v", where, again, err)
+					}
+				}
+				start += len(b)
+			}
+		}
+	}
+}
+
+// An index follows from its segment: whatever is wrong with it, it is written again.
+func TestDamagedIndex(t *testing.T) {
+	l := newLog(t, nil, slices.Concat(three(transactional), [][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
+	noError(t, l.Verify())
+	whole := files(t, l)
+	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
+	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix], "\x01") {
+		t.Errorf("%q", whole)
+	}
+	for at := range 3 * entryBytes {
+		for _, bits := range []byte{1, 0x80, 0xff} {
+			damage(t, path, at, bits)
+			noError(t, l.Verify())
+			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(files(t, l), whole) {
+				t.Fatalf("byte %d: %x", at, must(os.ReadFile(path))(t))
+			}
+		}
+	}
+	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
+		noError(t, os.Truncate(path, size))
+		noError(t, l.Verify())
+		if !maps.Equal(files(t, l), whole) {
+			t.Errorf("cut to %d bytes: %x", size, must(os.ReadFile(path))(t))
+		}
+	}
+	noError(t, os.Remove(path))
+	noError(t, l.Verify())
+	if !maps.Equal(files(t, l), whole) {
+		t.Error("without an index")
+	}
+}
+
+// After the broker was stopped in order, each byte of the files with settings and positions that is wrong is found, and repaired from
+// the copy, unless another program has written the file since. A copy that is damaged itself is ignored.
+func TestDamagedState(t *testing.T) {
+	l := newLog(t, map[string]string{"retention.ms": "1000"}, three(0)...)
+	noError(t, l.Prepare())
+	noError(t, os.WriteFile(filepath.Join(l.Dir, "groups.log"), []byte("some"), 0o644))
+	noError(t, l.Seal())
+	whole := files(t, l)
+	for _, name := range []string{"topics.json", "groups.log", filepath.Join("partitions", "t-0", snapshotFile)} {
+		path := filepath.Join(l.Dir, name)
+		for at := range len(whole[name]) {
+			noError(t, l.Verify())
+			damage(t, path, at, 1)
+			if found := damagedIn(l.Verify()); found == nil || found.File != path || found.Position != int64(at) {
+				t.Fatalf("%s, byte %d: %v", name, at, found)
+			}
+			if repaired, err := l.Repair(); err != nil || len(repaired) != 1 || repaired[0].File != path || !maps.Equal(files(t, l), whole) {
+				t.Fatalf("%s, byte %d: %+v, %v", name, at, repaired, err)
+			}
+		}
+	}
+	groups := filepath.Join(l.Dir, "groups.log")
+	noError(t, os.WriteFile(groups, []byte("other"), 0o644))
+	noError(t, os.Chtimes(groups, now, now))
+	noError(t, l.Verify())
+	noError(t, l.Seal())
+	damage(t, groups, 0, 1)
+	for at := range must(os.ReadFile(filepath.Join(l.Dir, closedFile)))(t) {
+		damage(t, filepath.Join(l.Dir, closedFile), at, 1)
+		noError(t, l.Verify())
+		damage(t, filepath.Join(l.Dir, closedFile), at, 1)
+	}
+	if l.Verify() == nil {
+		t.Error("the damage is not found")
+	}
+	noError(t, l.Unseal())
+	noError(t, l.Unseal())
+	noError(t, l.Verify())
+}
+
+// Without copies, as after a kill, no wrong byte of a snapshot makes a log end before its last message.
+func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
+	l := newLog(t, nil, three(0)...)
+	noError(t, l.Prepare())
+	path := filepath.Join(l.folder("t", 0), snapshotFile)
+	for at := range must(os.ReadFile(path))(t) {
+		for _, bits := range []byte{1, 2, 4, 8, 16, 32, 64, 128} {
+			l := newLog(t, nil, three(0)...)
+			noError(t, l.Prepare())
+			path := filepath.Join(l.folder("t", 0), snapshotFile)
+			damage(t, path, at, bits)
+			if l.Verify() != nil {
+				must(l.Repair())(t)
+				noError(t, l.Verify())
+			}
+			noError(t, l.Prepare())
+			p := partition{folder: l.folder("t", 0)}
+			noError(t, p.list())
+			if s := p.snapshot(); s == nil || s.HighWatermark < 61 || s.HighWatermark != end(t, l) || !s.matches(&p) {
+				t.Fatalf("byte %d, bits %x: %+v", at, bits, s)
+			}
+		}
+	}
+}
+
+// A batch of which only a part was written when the process was killed is no damage, wherever it breaks off.
+func TestTornBatchIsNoDamage(t *testing.T) {
+	segments := three(0)
+	last := len(bytes.Join(raw(segments[2]), nil))
+	for cut := 1; cut <= len(segments[2][2]); cut++ {
+		l := newLog(t, nil, segments...)
+		noError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
+		noError(t, l.Verify())
+		if repaired, err := l.Repair(); len(repaired) > 0 || err != nil {
+			t.Fatalf("%d bytes less: repaired %+v, %v", cut, repaired, err)
+		}
+		noError(t, l.Prepare())
+		if got := end(t, l); got != 58 {
+			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
+		}
+	}
+}
+
+// A log that is shorter than it was when the broker stopped has lost messages. Repair keeps their offsets free.
+func TestShortenedLogIsDamaged(t *testing.T) {
+	for name, shorten := range map[string]func(path string) error{
+		"a byte":   func(path string) error { return os.Truncate(path, 250) },
+		"the file": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLog(t, nil, three(0)...)
+			noError(t, l.Prepare())
+			noError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
+			found := damagedIn(l.Verify())
+			if found == nil || !strings.Contains(found.Reason, "ended at offset 61") {
+				t.Errorf("%v", found)
+			}
+			repaired, err := l.Repair()
+			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
+				t.Errorf("%+v, %v", repaired, err)
+			}
+			noError(t, l.Verify())
+			noError(t, l.Prepare())
+			if got := end(t, l); got != 61 {
+				t.Errorf("the log ends at %d", got)
+			}
+		})
+	}
+}
+
+// Zeros at the end, as some file systems leave them after a loss of power, are damage: they may have been acknowledged messages. None of
+// the offsets that these can have had is used again.
+func TestZerosAtTheEnd(t *testing.T) {
+	segments := three(0)
+	lost := len(segments[2][1]) + len(segments[2][2])
+	l := newLog(t, nil, segments...)
+	path := filepath.Join(l.folder("t", 0), "54"+dataSuffix)
+	content := must(os.ReadFile(path))(t)
+	clear(content[len(content)-lost:])
+	noError(t, os.WriteFile(path, content, 0o644))
+	if found := damagedIn(l.Verify()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
+		t.Errorf("%v", found)
+	}
+	repaired, err := l.Repair()
+	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
+		t.Errorf("%+v, %v", repaired, err)
+	}
+	noError(t, l.Verify())
+}
+
+// What looks like a batch inside of a message does not become one when the batch around it is damaged.
+func TestBatchInsideOfAMessage(t *testing.T) {
+	inner := newBatch(1, 0, written{"inner", "", 0})
+	outer := newBatch(0, 0, written{"outer", "v", 0})
+	end := len(outer) - 5 // before the header of the record
+	outer = slices.Concat(outer[:end-len(inner)], inner, outer[end:])
+	records, _ := outer.records()
+	outer = outer.with(records)
+	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
+	noError(t, l.Verify())
+	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
+	must(l.Repair())(t)
+	if got := content(t, l, "t"); got != "(0-1) 1:next" {
+		t.Errorf("%s stays", got)
+	}
+}
+
+// In a partition with gaps, which compaction leaves, damage is found as in any other, and an offset that is wrong at its end too.
+func TestDamageBesideGaps(t *testing.T) {
+	value := func(key string) written { return written{key, "v", time.Hour} }
+	compacted := func() (*Log, string) {
+		l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{
+			newBatch(0, 0, value("a"), value("a"), value("a"), value("b")), newBatch(4, 0, value("a")), newBatch(5, 0, value("a")),
+			newBatch(6, 0, value("c")), newBatch(7, 0, value("a")), newBatch(8, 0, value("a")), newBatch(9, 0, value("d")),
+		})
+		noError(t, l.Clean(now))
+		noError(t, l.Prepare())
+		noError(t, l.Verify())
+		return l, filepath.Join(l.folder("t", 0), "0"+dataSuffix)
+	}
+	l, _ := compacted()
+	if got := content(t, l, "t"); got != "3:b 6:c 8:a 9:d" {
+		t.Fatalf("%s stays", got)
+	}
+	size := len(newBatch(4, 0, value("c")))
+	for n, want := range []string{"(0-6) 6:c 8:a 9:d", "3:b (4-8) 8:a 9:d", "3:b 6:c (7-9) 9:d", "3:b 6:c 8:a (9-10)"} {
+		l, path := compacted()
+		damage(t, path, (n+1)*size-1, 1)
+		if found := damagedIn(l.Verify()); found == nil || found.Position != int64(n*size) {
+			t.Errorf("batch %d: %v", n, found)
+		}
+		must(l.Repair())(t)
+		noError(t, l.Verify())
+		if got := content(t, l, "t"); got != want {
+			t.Errorf("batch %d: %s stays, want %s", n, got, want)
+		}
+	}
+	for at := range 8 {
+		l, path := compacted()
+		damage(t, path, 3*size+at, 0x10)
+		if l.Verify() == nil {
+			t.Errorf("byte %d of the last offset is wrong, which is not found", at)
+		}
+		must(l.Repair())(t)
+		noError(t, l.Verify())
+		if got := content(t, l, "t"); got != "3:b 6:c 8:a 9:d" {
+			t.Errorf("%s stays", got)
+		}
+	}
+}
+
+// Repair puts a log right in steps, after each of which it can be killed.
+func TestRepairThatIsKilled(t *testing.T) {
+	config := map[string]string{}
+	l := newLog(t, config, three(0)...)
+	for _, base := range []string{"40", "47", "54"} {
+		damage(t, filepath.Join(l.folder("t", 0), base+dataSuffix), 100, 1)
+	}
+	noError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
+	p := partition{topic: &topic{name: "t"}, folder: l.folder("t", 0)}
+	noError(t, p.list())
+	p.segments = p.segments[:1] // as if it were killed after the first
+	var buffer []byte
+	must(p.repair(&buffer))(t)
+	if repaired, err := l.Repair(); len(repaired) != 2 || err != nil {
+		t.Errorf("%+v, %v", repaired, err)
+	}
+	noError(t, l.Verify())
+	if got := end(t, l); got != 61 {
+		t.Errorf("the log ends at %d", got)
+	}
+}
+
+// A partition from which all messages were deleted goes on where it ended.
+func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
+	l := newLog(t, nil, three(0)...)
+	noError(t, l.Prepare())
+	p := partition{folder: l.folder("t", 0)}
+	noError(t, p.list())
+	for _, s := range p.segments {
+		noError(t, s.remove())
+	}
+	noError(t, l.Verify())
+	noError(t, l.Prepare())
+	p.segments = nil
+	noError(t, p.list())
+	if s := p.snapshot(); s == nil || s.LogStartOffset != 61 || s.HighWatermark != 61 || !s.matches(&p) || end(t, l) != 61 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	l := &Log{Dir: b.TempDir()}
+	noError(b, os.WriteFile(filepath.Join(l.Dir, "topics.json"), []byte(`{"topics":[{"name":"t","partitions":1}]}`), 0o644))
+	noError(b, os.MkdirAll(l.folder("t", 0), 0o755))
+	batches := int64(0)
+	for range 16 {
+		base := batches
+		var all []byte
+		for len(all) < 64<<20 {
+			one := written{"k", strings.Repeat("v", 100), 0} // 20 KB
+			all = append(all, newBatch(batches, 0, one)...)
+			batches++
+		}
+		noError(b, os.WriteFile(filepath.Join(l.folder("t", 0), fmt.Sprint(base)+dataSuffix), all, 0o644))
+	}
+	noError(b, l.Verify()) // the index
+	b.SetBytes(16 * 64 << 20)
+	for b.Loop() {
+		noError(b, l.Verify())
+	}
+}
