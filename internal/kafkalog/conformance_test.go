@@ -38,6 +38,8 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"topics":                                   testTopics,
 		"bounds of all partitions":                 testAllBounds,
 		"offsets at a time":                        testOffsetsAt,
+		"messages have the times of producers":     testTimes,
+		"gaps cost nothing":                        testGaps,
 		"a group divides the partitions":           testGroup,
 		"compacted offsets are skipped": func(t *testing.T, l *Log, topic string) {
 			testCompacted(t, l, topic, compact)

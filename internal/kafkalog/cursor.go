@@ -11,50 +11,28 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// cursor is a position in a partition that moves with every fetch.
-//
-// Not every offset holds a record: compaction, markers and aborted transactions leave gaps. A gap before a record is easy to
-// cross, because the record has its offset. But a batch whose last records were compacted away still covers their offsets:
-// the broker answers a fetch from such an offset with the same batch again, and kafka-go does not report where the batch
-// ends. If nothing follows that batch in the answer, the cursor probes: it moves by 1, 2, 4, … while the answer is the same
-// batch, and goes back to the last offset that is known to be empty if a step may have skipped a record.
+// cursor is a position in a partition that moves with every fetch. Not every offset holds a message: compaction, markers and aborted
+// transactions leave gaps. A fetch crosses them, as each batch says which offsets it covers.
 type cursor struct {
 	position int64 // the next offset to fetch
 	to       int64 // the end of the range
-	empty    int64 // while probing: the last offset that is known to hold no record
-	step     int64 // while probing: position − empty; otherwise 0
 }
 
 // unbounded is the end of a range without end.
 const unbounded = math.MaxInt64
 
 // move advances the cursor by the answer to a fetch at its position, and returns the messages in it.
-func (c *cursor) move(f fetched) []Message {
-	if c.step > 1 && (len(f.batches) == 0 || f.batches[0].base > c.empty) {
-		c.position, c.step = c.empty+1, 1
-		return nil
-	}
-	if len(f.batches) == 0 {
-		return nil
-	}
+func (c *cursor) move(batches []batch) []Message {
 	var messages []Message
-	for _, b := range f.batches {
+	for _, b := range batches {
 		for _, m := range b.messages {
 			if m.Offset < c.to {
 				messages = append(messages, m)
 			}
 		}
+		c.position = min(max(c.position, b.next), c.to)
 	}
-	if next := f.batches[len(f.batches)-1].next; next > c.position {
-		c.position, c.step = min(next, c.to), 0
-		return messages
-	}
-	// The batch at the position holds no record at or after it.
-	c.empty = c.position
-	last := min(c.to, f.stable) - 1 // not beyond the end: from there a skipped record would go unnoticed
-	c.position = max(c.empty+1, min(c.empty+max(1, 2*c.step), last))
-	c.step = c.position - c.empty
-	return nil
+	return messages
 }
 
 // source is one partition being read.
@@ -83,7 +61,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		}
 		poll = 0
 	}
-	var f fetched
+	var batches []batch
 	bytes := int32(fetchBytes)
 	switch {
 	case s.to-s.position == 1:
@@ -92,11 +70,11 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		bytes = embeddedFetchBytes
 	}
 	err := s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) (err error) {
-		f, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes, poll)
+		batches, err = s.log.fetch(ctx, s.topic, s.partition, s.position, bytes, poll)
 		switch {
 		case errors.Is(err, kafka.OffsetOutOfRange):
 			err = s.outOfRange(ctx)
-		case err == nil && len(f.batches) == 0 && !s.stalled.IsZero() && time.Since(s.stalled) > s.log.stall:
+		case err == nil && len(batches) == 0 && !s.stalled.IsZero() && time.Since(s.stalled) > s.log.stall:
 			err = s.short(ctx)
 		}
 		return err
@@ -105,8 +83,8 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		return nil, err
 	}
 	before := s.position
-	messages := s.move(f)
-	s.behind = s.position != before || s.step > 0
+	messages := s.move(batches)
+	s.behind = s.position != before
 	switch {
 	case s.position != before || s.to == unbounded:
 		s.stalled = time.Time{}

@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -26,22 +27,15 @@ const (
 	pollTime = 500 * time.Millisecond
 )
 
-// fetched is the answer to one fetch.
-type fetched struct {
-	batches []batch
-	stable  int64 // the last stable offset: the end of what may be read
-}
-
-// batch is a record batch as a reader sees it: the messages from the wanted offset on. It covers at least the offsets
-// [base, next). After compaction it may cover more, which kafka-go does not report.
+// batch is a record batch as a reader sees it: the messages from the wanted offset on, and the offset after those that it covers.
 type batch struct {
-	base, next int64
-	messages   []Message
+	next     int64
+	messages []Message
 }
 
 // fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. If there is none it waits for one, no
 // longer than poll. It does not use kafka.Client.Fetch, which drops the list of aborted transactions.
-func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) (fetched, error) {
+func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
@@ -60,26 +54,32 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 		}}}},
 	})
 	if err != nil {
-		return fetched{}, err
+		return nil, err
 	}
-	response := message.(*fetchapi.Response)
+	response := message.(*fetchAnswer)
 	if response.ErrorCode != 0 {
-		return fetched{}, kafka.Error(response.ErrorCode)
+		return nil, kafka.Error(response.ErrorCode)
 	}
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return fetched{}, kafka.UnknownTopicOrPartition
+		return nil, kafka.UnknownTopicOrPartition
 	}
 	p := &response.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
-		return fetched{}, kafka.Error(p.ErrorCode)
+		return nil, kafka.Error(p.ErrorCode)
 	}
-	batches, err := decode(p.RecordSet, p.AbortedTransactions, partition, offset)
-	return fetched{batches, p.LastStableOffset}, err
+	return decode(p.RecordSet, p.AbortedTransactions, partition, offset)
 }
 
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
 // producer's records from the first offset of its aborted transaction to its abort marker.
-func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
+func decode(encoded recordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
+	if len(encoded.bytes) == 0 {
+		return nil, nil
+	}
+	var set protocol.RecordSet
+	if _, err := set.ReadFrom(bytes.NewBuffer(encoded.bytes)); err != nil {
+		return nil, err
+	}
 	if set.Records == nil {
 		return nil, nil
 	}
@@ -87,11 +87,12 @@ func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, part
 	if !ok {
 		return nil, errors.New("the record set is not a stream of batches")
 	}
+	headers := encoded.headers()
 	slices.SortFunc(aborted, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	aborting := map[int64]bool{} // by producer id
 	batches := make([]batch, 0, len(stream.Records))
 	for _, records := range stream.Records {
-		var b batch
+		b := batch{next: from}
 		var err error
 		if r, ok := records.(interface{ Offset() int64 }); ok {
 			for len(aborted) > 0 && aborted[0].FirstOffset <= r.Offset() {
@@ -101,12 +102,18 @@ func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, part
 		}
 		switch r := records.(type) {
 		case *protocol.ControlBatch:
-			b, err = decodeMarker(r, aborting)
+			err = decodeMarker(r, aborting)
+			b.next = headers[r.BaseOffset].next
 		case *protocol.RecordBatch:
+			header := headers[r.BaseOffset]
 			drop := r.Attributes.Transactional() && aborting[r.ProducerID]
-			b, err = decodeBatch(r, r.BaseOffset, partition, from, drop)
+			err = b.decode(r, partition, from, drop)
+			for i := range b.messages {
+				b.messages[i].Time = header.time(b.messages[i].Time)
+			}
+			b.next = header.next
 		case *protocol.MessageSet: // the format before Kafka 0.11
-			b, err = decodeBatch(r, r.BaseOffset, partition, from, false)
+			err = b.decode(r, partition, from, false)
 		default:
 			err = errors.New("the record set holds a batch of an unknown type")
 		}
@@ -118,42 +125,41 @@ func decode(set protocol.RecordSet, aborted []fetchapi.ResponseTransaction, part
 	return batches, nil
 }
 
-func decodeMarker(r *protocol.ControlBatch, aborting map[int64]bool) (batch, error) {
+// decodeMarker notes that a transaction has ended.
+func decodeMarker(r *protocol.ControlBatch, aborting map[int64]bool) error {
 	const abort = 0 // the type of the control record; 1 is commit
-	b := batch{base: r.BaseOffset, next: r.BaseOffset + 1}
 	for {
 		marker, err := r.ReadControlRecord()
 		if errors.Is(err, io.EOF) {
-			return b, nil
+			return nil
 		}
 		if err != nil {
-			return b, err
+			return err
 		}
-		b.next = marker.Offset + 1
 		if marker.Type == abort {
 			delete(aborting, r.ProducerID)
 		}
 	}
 }
 
-func decodeBatch(r protocol.RecordReader, base int64, partition int, from int64, drop bool) (batch, error) {
-	b := batch{base: base, next: base + 1}
+// decode reads the messages of a batch. It sets next to the offset after the last of its records.
+func (b *batch) decode(r protocol.RecordReader, partition int, from int64, drop bool) error {
 	for {
 		record, err := r.ReadRecord()
 		if errors.Is(err, io.EOF) {
-			return b, nil
+			return nil
 		}
 		if err != nil {
-			return b, err
+			return err
 		}
 		b.next = record.Offset + 1
-		message := Message{Partition: partition, Offset: record.Offset, Time: record.Time}
+		message := Message{Partition: partition, Offset: record.Offset, Time: timeOf(record.Time)}
 		wanted := record.Offset >= from && !drop
 		if message.Key, err = take(record.Key, wanted); err != nil {
-			return b, err
+			return err
 		}
 		if message.Value, err = take(record.Value, wanted); err != nil {
-			return b, err
+			return err
 		}
 		if !wanted {
 			continue

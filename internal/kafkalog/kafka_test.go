@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
@@ -40,6 +41,37 @@ func TestKafka(t *testing.T) {
 			}
 		}
 	})
+}
+
+// With message.timestamp.type=LogAppendTime messages have the times at which the brokers got them, as franz-go has them too.
+func TestKafkaLogAppendTime(t *testing.T) {
+	ctx, l := testContext(t), openKafka(t)
+	topic := fmt.Sprintf("test-%x", rand.Uint64())
+	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1, Config: map[string]string{"message.timestamp.type": "LogAppendTime"}}))
+	const n = 20
+	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.ZstdCompression()} {
+		producer := foreign(t, l, kgo.ProducerBatchCompression(codec))
+		var failure error
+		for i := range n {
+			r := &kgo.Record{Topic: topic, Value: []byte("v"), Timestamp: time.UnixMilli(1_000_000 + int64(i)*1000)}
+			producer.Produce(ctx, r, func(_ *kgo.Record, err error) { failure = errors.Join(failure, err) })
+		}
+		noError(t, producer.Flush(ctx))
+		noError(t, failure)
+	}
+	consumer := foreign(t, l, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
+	var want []time.Time
+	for len(want) < 2*n {
+		fetches := consumer.PollFetches(ctx)
+		noError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) { want = append(want, r.Timestamp) })
+	}
+	for i, at := range times(t, l, topic, 2*n) {
+		if !at.Equal(want[i]) || time.Since(at) > time.Minute {
+			t.Errorf("message %d is of %v, want %v", i, at, want[i])
+		}
+	}
 }
 
 func TestKafkaDeadMember(t *testing.T) {

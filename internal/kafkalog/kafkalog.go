@@ -40,7 +40,8 @@ type Message struct {
 	// Partition and Offset are where the message is. Append ignores them.
 	Partition int
 	Offset    int64
-	// Time is when its producer wrote it, or if the topic says so when the brokers got it. Append ignores it.
+	// Time is when its producer wrote it, or if message.timestamp.type of the topic is LogAppendTime when the brokers got it. It is zero if the
+	// producer gave none, as those of old clients do. Append ignores it.
 	Time time.Time
 	// Key and Value are the content. A nil Value is a tombstone.
 	Key, Value []byte

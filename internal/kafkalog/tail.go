@@ -148,7 +148,7 @@ func (t *tail) take(s *source) (messages []Message, ended <-chan struct{}, fetch
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	p := t.of(place{s.topic, s.partition})
-	for s.step <= 1 { // a probe may have passed over messages
+	for {
 		batch, ok := p.batches[s.position]
 		if !ok {
 			break
