@@ -3,13 +3,17 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -60,12 +64,13 @@ func newSimClient(name string) (*simLog, *run.Client) {
 	return log, &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
 }
 
-// A worker whose chain lacks a record that is on the topic begins again from what is there. The topic was made anew, and the record
-// has an offset that the worker had read already.
+// A worker whose chain lacks a record that is on the topic goes on with it, and with all that it has in memory. The topic was made anew, and the
+// record has an offset that the worker had read already.
 func TestWorkerThatMissedARecord(t *testing.T) {
 	log, client := newSimClient("t")
+	data := rings(20, 2, 2, 1)
 	plan := &schemas.Plan{
-		Name: "t", Foreign: true, Spans: schemas.Spans{{To: 1}}, Segment: 1,
+		Name: "t", Foreign: true, Missing: "error", Spans: schemas.Spans{{To: 1}}, Segment: 1,
 		Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
 	}
 	messages, err := plan.Messages()
@@ -74,33 +79,41 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 	}
 	plans, weights := log.topics[client.Topics.Plans][0], log.topics[client.Topics.Weights][0]
 	plans.append(messages[0])
+	example := run.FromKafka(exampleMessage(t, data.exampleRows()))
+	log.topics[client.Topics.Examples][0].append(example)
 	weights.append(schemas.Message{Key: "of an earlier run"})
 	survey := &schemas.SurveyResult{
 		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()},
 		Preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, []float32{0}), schemas.Vector(schemas.TensorScale, []float32{1}),
-			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
+			schemas.Vector(schemas.TensorCenter, []float32{0, 0}), schemas.Vector(schemas.TensorScale, []float32{1, 1}),
+			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"ring0", "ring1"}),
 		},
+		Covered: []schemas.Coverage{{Spans: plan.Spans, Messages: 1, Rows: 20, Checksum: partition.Message{Message: example}.Checksum(0, 20)}},
 	}
 	record, err := client.Codec.EncodeSingle(survey.Record())
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &followedLog{actorLog: client.Log.(actorLog), on: func(subscriptions int) {
-		switch subscriptions {
-		case 1: // the worker has read the topic up to offset 1
+	var visits []int // by stage
+	log.onWrite = func(_ string, m schemas.Message) {
+		id, err := schemas.IdentityOf(m)
+		if err != nil || id.Kind != schemas.KindVisit {
+			return
+		}
+		if visits = append(visits, id.Stage); id.Stage == schemas.Survey { // the worker has read the topic up to offset 1
 			weights.remake()
 			weights.append(record[0])
-		case 2:
-			plans.append((&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message())
+			return
 		}
-	}}
+		plans.append((&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message())
+	}
+	reader := &followedLog{actorLog: client.Log.(actorLog)}
 	client.Log = reader
-	if err := worker.New(client, nil, plan, 0, run.NewSoleOwner(0), worker.Options{}, event.Ignore{}).Work(t.Context()); err != nil {
+	if err := worker.New(client, kernel.Gonum(), plan, 0, run.NewSoleOwner(1), worker.Options{Sequential: true}, event.Ignore{}).Work(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if reader.subscriptions != 2 {
-		t.Errorf("the worker has followed the topics %d times, expected that it begins again once", reader.subscriptions)
+	if !slices.Equal(visits, []int{schemas.Survey, 0}) || reader.subscriptions != 1 {
+		t.Errorf("visits to stages %v, and the worker has begun %d times; expected one survey, one visit to stage 0, and that it goes on", visits, reader.subscriptions)
 	}
 }
 
@@ -108,17 +121,160 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 type followedLog struct {
 	actorLog
 	subscriptions int
-	on            func(subscriptions int)
 }
 
 func (l *followedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
-	s := l.actorLog.Subscribe(ctx, wake, from...)
 	l.subscriptions++
-	l.on(l.subscriptions)
+	return l.actorLog.Subscribe(ctx, wake, from...)
+}
+
+// slowSolver is a simulation without other faults, of one worker, and of a solver that takes so long after each record of the statistics that the
+// worker's patience ends again and again.
+type slowSolver struct {
+	*simulation
+	written map[schemas.Identity]int // how often each record of the statistics was written
+}
+
+func newSlowSolver(sc *scenario) *slowSolver {
+	s := &slowSolver{sc.simulation(0), map[schemas.Identity]int{}}
+	s.random = nil
+	s.log.onWrite = func(topic string, m schemas.Message) {
+		s.checkWrite(topic, m)
+		if topic != s.topics.Statistics {
+			return
+		}
+		if id, err := schemas.IdentityOf(m); err == nil {
+			s.written[id]++
+		}
+		for _, a := range s.actors {
+			if strings.HasPrefix(a.name, "solver") {
+				a.paused = 1000
+			}
+		}
+	}
+	s.startRoles(1, 1)
+	if sc.chain == nil {
+		s.submit(1, false, false)
+	} else {
+		s.startRunners(1)
+	}
 	return s
 }
 
-// A worker that waits too long for the solver repeats its survey from the log, not from what it has in memory, and gets the same records.
+// finish goes on until all runs have ended, and calls after after each step.
+func (s *slowSolver) finish(t *testing.T, after func()) {
+	t.Helper()
+	for s.violation == nil && s.submitting() {
+		if s.steps++; s.steps > 10*maxSteps {
+			t.Fatal("the run does not end")
+		}
+		s.log.step = s.steps
+		s.step()
+		after()
+	}
+	s.stopActors()
+	if s.violation != nil {
+		t.Error(s.violation)
+	}
+	if !slices.Equal(s.outcomes, []string{schemas.Done}) {
+		t.Errorf("outcomes %v, expected that the run is done", s.outcomes)
+	}
+}
+
+// A solver that takes longer than a worker's patience gets each record once, as the log has it.
+func TestSlowSolverGetsEachRecordOnce(t *testing.T) {
+	columns := rffStage(link.Softmax, 0, 2)
+	columns.Features.Kind = "columns"
+	calibrated := columns
+	calibrated.Link = link.Calibrated
+	for name, sc := range map[string]*scenario{
+		"in memory":  newScenario(t, plainExamples(), 1<<20, columns, columns),
+		"read again": newScenario(t, plainExamples(), 0, columns, columns),
+		"calibrated": newScenario(t, plainExamples(), 100, calibrated),
+		"updates":    newChainScenario(t, chainExamples(), 100, chainOptions(), columns),
+	} {
+		s := newSlowSolver(sc)
+		s.finish(t, func() {})
+		for key, n := range s.written {
+			if n != 1 {
+				t.Errorf("%s: %s was written %d times", name, key, n)
+			}
+		}
+		if len(s.written) < 10 {
+			t.Errorf("%s: the statistics have %d messages", name, len(s.written))
+		}
+	}
+}
+
+// What the log has lost, or has damaged, the worker publishes again, and nothing else: what a visit publishes of a partition, or its seal.
+func TestWorkerRepeatsWhatTheLogHasLost(t *testing.T) {
+	columns := rffStage(link.Softmax, 0, 2)
+	columns.Features.Kind = "columns"
+	sc := newScenario(t, plainExamples(), 1<<20, columns, columns)
+	type visit struct { // to a partition
+		stage, visit, partition int
+		seal                    bool
+	}
+	visitOf := func(id schemas.Identity) visit {
+		return visit{id.Stage, id.Visit, id.Partition, id.Kind == schemas.KindSeal}
+	}
+	for how, lose := range map[string]func(p *simPartition, at int) (lost []run.Message){
+		"lost": func(p *simPartition, at int) []run.Message {
+			lost := p.messages[at]
+			p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
+			return []run.Message{lost}
+		},
+		"truncated": func(p *simPartition, at int) []run.Message {
+			lost := p.messages[at:]
+			p.truncate(p.messages[at].Offset)
+			return lost
+		},
+		"damaged": func(p *simPartition, at int) []run.Message {
+			p.messages = slices.Clone(p.messages)
+			p.messages[at].Value = p.messages[at].Value[1:]
+			return p.messages[at : at+1]
+		},
+	} {
+		for _, of := range []schemas.Identity{
+			{Kind: schemas.KindVisit, Stage: schemas.Survey, Partition: 1}, {Kind: schemas.KindGram, Partition: 1},
+			{Kind: schemas.KindVisit, Visit: 1, Partition: 1}, {Kind: schemas.KindSeal, Partition: 1},
+		} {
+			if of.Kind == schemas.KindSeal && how != "truncated" {
+				continue // the next visit comes behind it, so the solver knows that it is gone, and the run fails
+			}
+			s, lost := newSlowSolver(sc), map[visit]bool{}
+			s.finish(t, func() {
+				if worker := s.actors[0]; len(lost) > 0 || worker.waits == nil {
+					return // it has more to publish
+				}
+				for _, p := range s.log.topics[s.topics.Statistics] {
+					at := slices.IndexFunc(p.messages, func(m run.Message) bool {
+						id, err := schemas.IdentityOf(m.Message)
+						return err == nil && id.Kind == of.Kind && visitOf(id) == visitOf(of)
+					})
+					if at < 0 {
+						continue
+					}
+					for _, m := range lose(p, at) {
+						if id, err := schemas.IdentityOf(m.Message); err == nil {
+							lost[visitOf(id)] = true
+						}
+					}
+				}
+			})
+			if len(lost) == 0 {
+				t.Errorf("no %v was %s", of, how)
+			}
+			for id, n := range s.written {
+				if want := 1 + map[bool]int{true: 1}[lost[visitOf(id)]]; n != want {
+					t.Errorf("a %v is %s: the %v was written %d times, expected %d", of, how, id, n, want)
+				}
+			}
+		}
+	}
+}
+
+// A worker that makes its survey again reads the log, not what it has in memory, and gets the same records.
 func TestSurveyMadeAgain(t *testing.T) {
 	for name, newLogJob := range map[string]func(*testing.T, *kafkalog.Log) Job{
 		"ingested": func(t *testing.T, _ *kafkalog.Log) Job {

@@ -235,7 +235,7 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 		if seal.Partition%2 == 0 {
 			seal.To = 1
 		}
-		if err := run.WriteRecord(t.Context(), p.Client, p.Topics.Statistics, run.StatisticsPartition(seal.Partition, partitions), seal.Record()); err != nil {
+		if _, err := run.WriteRecord(t.Context(), p.Client, p.Topics.Statistics, run.StatisticsPartition(seal.Partition, partitions), seal.Record()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -104,7 +104,7 @@ func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*
 	if survey := known[of]; survey != nil {
 		own := *survey
 		own.Identity = schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()}
-		if err := run.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
+		if _, err := run.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
 			return nil, fmt.Errorf("write the result of the survey: %w", err)
 		}
 	}

@@ -105,7 +105,11 @@ func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 		p.written = map[int64]int{}
 	}
 	p.written[p.end] = l.step
-	return p.append(m)
+	offset := p.append(m)
+	if topic != run.TopicsOf(simName).Examples { // whose times are in the plans of a chain
+		p.messages[len(p.messages)-1].Time = time.UnixMilli(int64(l.writes)) // no two messages have the same
+	}
+	return offset
 }
 
 // actorLog is the log as one actor sees it. Each call gives control to the scheduler, and may suffer a fault.

@@ -101,16 +101,20 @@ func (l actorLog) Append(_ context.Context, topic string, partition int, message
 	return base, l.giveWay()
 }
 
-// Scatter writes the messages in random order.
-func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
-	messages = slices.Clone(messages)
-	if l.random != nil {
-		l.random.Shuffle(len(messages), func(a, b int) { messages[a], messages[b] = messages[b], messages[a] })
+// Scatter writes the messages in random order, and returns the offsets of those that were given.
+func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) ([]int64, error) {
+	order, offsets := make([]int, len(messages)), make([]int64, len(messages))
+	for i := range order {
+		order[i] = i
 	}
-	for _, m := range messages {
-		if _, err := l.Append(ctx, topic, partition, m); err != nil {
-			return err
+	if l.random != nil {
+		l.random.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+	}
+	for _, i := range order {
+		var err error
+		if offsets[i], err = l.Append(ctx, topic, partition, messages[i]); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return offsets, nil
 }

@@ -22,8 +22,8 @@ const recordOverhead, chunkOverhead = 1024, 64
 //
 // Its memory is bounded, even if many records never become complete. When incomplete records take more than MaxBytes, the
 // Collector evicts those that have waited longest for a chunk. It never evicts the record of the last chunk, so it can
-// collect a record of any size while there are no others. The writer of an evicted record publishes it again when nothing
-// follows from it for a while. MaxBytes should therefore exceed the size of all records that are written at the same time.
+// collect a record of any size while there are no others. Who waits for an evicted record reads the topic again. MaxBytes
+// should therefore exceed the size of all records that are written at the same time.
 type Collector[T Number] struct {
 	MaxBytes int // of incomplete records; 0: 1 GiB
 

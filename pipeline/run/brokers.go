@@ -36,16 +36,17 @@ func (b brokers) Before(ctx context.Context, topic string, age time.Duration) ([
 }
 
 // Scatter sends a few requests at once, as a large Gram matrix takes many messages.
-func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
+func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) ([]int64, error) {
 	requests, ctx := errgroup.WithContext(ctx)
 	requests.SetLimit(3)
-	for _, m := range messages {
-		requests.Go(func() error {
-			_, err := b.Append(ctx, topic, partition, m)
+	offsets := make([]int64, len(messages))
+	for i, m := range messages {
+		requests.Go(func() (err error) {
+			offsets[i], err = b.Append(ctx, topic, partition, m)
 			return err
 		})
 	}
-	return requests.Wait()
+	return offsets, requests.Wait()
 }
 
 func (b brokers) Range(topic string, partition int, from, to int64) Reader {

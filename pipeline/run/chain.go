@@ -70,6 +70,9 @@ func (c *Chain) Add(m schemas.Message) (grown bool, err error) {
 	if m.Run() != c.Run || m.Kind() != schemas.KindPrepare && m.Kind() != schemas.KindWeights {
 		return false, nil
 	}
+	if c.Has(m.Digest()) { // another copy, which need not be decoded
+		return false, nil
+	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
 		event.Skip(c.rec, "weights", err) // the solver that wrote it, or another one, will write it again
@@ -139,6 +142,11 @@ func (c *Chain) Head() schemas.Digest {
 		return c.Root
 	}
 	return c.digests[len(c.digests)-1]
+}
+
+// Has reports whether a record is accepted, given its digest. A chain has its root.
+func (c *Chain) Has(digest schemas.Digest) bool {
+	return digest == c.Root || slices.Contains(c.digests, digest)
 }
 
 // SurveyDigest returns the digest of the survey's result, which must be accepted.
@@ -360,13 +368,23 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	return end, nil
 }
 
-// Differs reports whether the weights topic has another chain of the run than this one, whose messages were read long ago. After an
-// unclean election of a leader, accepted records may be gone, and those that others have written since may have offsets that were read
-// already. Whoever has waited for long without a message asks, and begins again from what is on the topic.
+// Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that this one has accepted is
+// not in it. A topic that has more records of the same chain does not differ.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
 	_, err := there.Read(ctx, client)
-	return err == nil && c.Head() != there.Head(), err
+	return err == nil && !there.Has(c.Head()), err
+}
+
+// Renew compares the chain with the weights topic, whose messages were read long ago. After an unclean election of a leader, accepted records
+// may be gone, and those that others have written since may have offsets that were read already. Whoever has waited for long without a message
+// asks. If the topic differs, he begins again from what is there; otherwise the chain now has what the topic has.
+func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
+	if differs, err = c.Differs(ctx, client); err != nil || differs {
+		return differs, err
+	}
+	_, err = c.Read(ctx, client)
+	return false, err
 }
 
 // Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if

@@ -168,7 +168,7 @@ func TestChainRead(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	records := newTestRun(plan).all()
 	for _, r := range append([]*schemas.Record[float32]{newTestRun(testPlan(2)).survey()}, records...) {
-		if err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,6 +181,48 @@ func TestChainRead(t *testing.T) {
 		}
 		if (c.Head() == records[len(records)-1].Digest()) != accepted {
 			t.Errorf("since %d: accepted %d records", since, len(c.digests))
+		}
+	}
+}
+
+// A topic differs from a chain if it does not have the chain's newest record. If it has more of the same chain, the chain takes that.
+func TestDiffers(t *testing.T) {
+	plan := testPlan(1)
+	r, client := newTestRun(plan), newTestClient()
+	root := r.parent
+	survey, first, second := r.survey(), r.weights(0, 1, 1, false), r.weights(0, 2, 2, true)
+	r.parent = root
+	other := r.survey()
+	other.Tensors = append(other.Tensors, schemas.Vector("other", []float32{1}))
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, step := range []struct {
+		topic   []*schemas.Record[float32]
+		differs bool
+		head    *schemas.Record[float32] // of the chain afterwards; nil: its root
+	}{
+		{nil, false, nil},
+		{[]*schemas.Record[float32]{survey}, false, survey},
+		{[]*schemas.Record[float32]{survey, first}, false, first},
+		{[]*schemas.Record[float32]{first, survey, second}, false, second},
+		{[]*schemas.Record[float32]{survey, first}, true, second},
+		{[]*schemas.Record[float32]{other}, true, second},
+		{nil, true, second},
+	} {
+		client.Log = memoryLog{}
+		for _, record := range step.topic {
+			if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if differs, err := c.Differs(t.Context(), client); differs != step.differs || err != nil {
+			t.Errorf("%d records, of which the chain has %d: differs is %v, %v", len(step.topic), len(c.digests), differs, err)
+		}
+		want := c.Root
+		if step.head != nil {
+			want = step.head.Digest()
+		}
+		if differs, err := c.Renew(t.Context(), client); differs != step.differs || err != nil || c.Head() != want {
+			t.Errorf("%d records: differs is %v, %v, and the chain ends at %s, expected %s", len(step.topic), differs, err, c.Head().Short(), want.Short())
 		}
 	}
 }
@@ -323,7 +365,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 	}
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	for _, r := range newTestRun(plan).all() {
-		if err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
 			t.Fatal(err)
 		}
 		add(t, c, r)

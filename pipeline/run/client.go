@@ -84,21 +84,21 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 	return s, err
 }
 
-// WriteRecord writes the messages of a record to a partition, in any order.
-func WriteRecord[T schemas.Number](ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[T]) error {
+// WriteRecord writes the messages of a record to a partition, in any order, and returns where they are.
+func WriteRecord[T schemas.Number](ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[T]) (*Written, error) {
 	messages, err := encode(c.Codec, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.Log.Scatter(ctx, topic, partition, messages...)
+	return c.scatter(ctx, r.Identity, topic, partition, messages)
 }
 
 // GiveRecord is [WriteRecord] for a writer that does not use the record's tensors afterwards, not even if it returns an error. If no other process can
 // read it, the first who reads it has them without a copy.
-func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[float64]) error {
+func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *schemas.Record[float64]) (*Written, error) {
 	messages, err := c.Codec.Give(r, c.Alone)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.Log.Scatter(ctx, topic, partition, messages...)
+	return c.scatter(ctx, r.Identity, topic, partition, messages)
 }

@@ -28,7 +28,10 @@ func TestRecordsRoundTrip(t *testing.T) {
 		for i := range 10_000 {
 			single.Tensors[0].Data[i], double.Tensors[0].Data[i] = float32(i), 1/float64(i+1)
 		}
-		if err := errors.Join(WriteRecord(t.Context(), client, "single", 0, single), WriteRecord(t.Context(), client, "double", 0, double)); err != nil {
+		if _, err := WriteRecord(t.Context(), client, "single", 0, single); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := WriteRecord(t.Context(), client, "double", 0, double); err != nil {
 			t.Fatal(err)
 		}
 		var (

@@ -13,8 +13,8 @@ import (
 type Log interface {
 	// Append writes messages to the end of a partition in their order, and returns the offset of the first.
 	Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error)
-	// Scatter writes messages to the end of a partition in any order.
-	Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error
+	// Scatter writes messages to the end of a partition in any order, and returns the offset of each.
+	Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) ([]int64, error)
 	// Bounds returns the first offset that a partition has, and the one after its last.
 	Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error)
 	// Spans returns the offsets that each partition has, the empty ones too, in the order of the partitions.

@@ -21,13 +21,12 @@ func (l memoryLog) Append(_ context.Context, topic string, _ int, messages ...sc
 	return int64(base), nil
 }
 
-func (l memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
-	for i := range messages { // the last first
-		if _, err := l.Append(ctx, topic, partition, messages[len(messages)-1-i]); err != nil {
-			return err
-		}
+func (l memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) (offsets []int64, err error) {
+	offsets = make([]int64, len(messages))
+	for i := len(messages) - 1; i >= 0 && err == nil; i-- { // the last first
+		offsets[i], err = l.Append(ctx, topic, partition, messages[i])
 	}
-	return nil
+	return offsets, err
 }
 
 func (l memoryLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {

@@ -2,8 +2,8 @@ package run
 
 import "time"
 
-// A role that waits for another publishes again what it has published: first after MinPatience, then after twice as long each
-// time, up to MaxPatience.
+// A role that waits for another looks again and again whether the log has lost what it has written, or has something that it has not read: first
+// after MinPatience, then after twice as long each time, up to MaxPatience.
 const (
 	MinPatience = 30 * time.Second
 	MaxPatience = 5 * time.Minute

@@ -194,6 +194,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if err := s.checkGoesOn(ctx); err != nil {
 				return nil, err
 			}
+			if err := s.readMissed(ctx); err != nil {
+				return nil, err
+			}
 			if !alone { // otherwise the visit takes long
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			}

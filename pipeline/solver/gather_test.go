@@ -24,13 +24,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Stages: []schemas.Stage{stage, stage},
 	}
 	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), Options{}, event.Ignore{})
-	parent := accept(t, s, (&schemas.SurveyResult{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
-		Preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, []float32{0}), schemas.Vector(schemas.TensorScale, []float32{1}),
-			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
-		},
-	}).Record())
+	parent := accept(t, s, surveyResult(s))
 	final := func(stage int) *schemas.Record[float32] {
 		return (&schemas.Weights{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent}, Final: &schemas.Final{}}).Record()
 	}
@@ -163,6 +157,138 @@ func TestFailureThatCounts(t *testing.T) {
 			var failure *FailureError
 			if failed := errors.As(err, &failure); failed != test.fails {
 				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
+			}
+		})
+	}
+}
+
+// topicsLog is a log of one partition a topic. Nothing else can be done with it than to read it.
+type topicsLog struct {
+	run.Log
+	topics map[string][]schemas.Message
+}
+
+func (l topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
+	return 0, int64(len(l.topics[topic])), nil
+}
+
+func (l topicsLog) Range(topic string, _ int, from, to int64) run.Reader {
+	return &plansReader{l.topics[topic][from:to], from}
+}
+
+// A failure may come before the weights of the visit that it is of, which are on another topic. It counts once they have come.
+func TestFailureBeforeItsWeights(t *testing.T) {
+	for name, of := range map[string]func(*Solver, *schemas.Record[float32]) schemas.Digest{
+		"of the visit that is due next": func(_ *Solver, survey *schemas.Record[float32]) schemas.Digest { return survey.Digest() },
+		"of the visit before":           func(s *Solver, _ *schemas.Record[float32]) schemas.Digest { return s.chain.Root },
+		"of another chain":              func(*Solver, *schemas.Record[float32]) schemas.Digest { return "another" },
+	} {
+		s := newTestSolver(event.Ignore{})
+		survey := surveyResult(s)
+		messages, err := s.Codec.EncodeSingle(survey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
+		s.subscription = &scripted{deliveries: []*run.Delivery{
+			{Topic: s.Topics.Statistics, Message: run.Message{Message: failure.Message()}}, {Topic: s.Topics.Weights, Message: run.Message{Message: messages[0]}},
+		}}
+		for range 2 {
+			if _, err := s.receive(t.Context(), time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.scratch = &scratch{}
+		v, _ := s.chain.Due()
+		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
+		if counts, want := errors.As(err, new(*FailureError)), failure.Parent == survey.Digest(); counts != want {
+			t.Errorf("a failure %s: gather ends with %v", name, err)
+		}
+	}
+}
+
+// surveyResult returns a result of the survey of a test solver's plan.
+func surveyResult(s *Solver) *schemas.Record[float32] {
+	return (&schemas.SurveyResult{
+		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
+		Preparation: schemas.Tensors[float32]{
+			schemas.Vector(schemas.TensorCenter, []float32{0}), schemas.Vector(schemas.TensorScale, []float32{1}),
+			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
+		},
+	}).Record()
+}
+
+// No worker writes again what the statistics topic has. So a solver that waits finds what stands where it has read already: the topic was
+// truncated and written again, or the solver has dropped a record that was damaged on its way, or of which chunks were missing.
+func TestSolverFindsWhatItHasMissed(t *testing.T) {
+	visit := func(s *Solver, partition int) schemas.Message {
+		span := schemas.Spans{{Partition: partition, To: 1}}
+		messages, err := s.Codec.EncodeDouble((&schemas.Visit{
+			Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Partition: partition, Parent: s.chain.Root}, Covered: schemas.Coverage{Spans: span},
+		}).Record())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return messages[0]
+	}
+	for name, test := range map[string]struct {
+		come, topic func(visit0, visit1 schemas.Message) []schemas.Message
+		found       bool
+	}{
+		"truncated and written again": {
+			come:  func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
+			topic: func(_, m1 schemas.Message) []schemas.Message { return []schemas.Message{m1} },
+			found: true,
+		},
+		"damaged on its way": {
+			come: func(m0, m1 schemas.Message) []schemas.Message {
+				damaged := m1
+				damaged.Value = m1.Value[:len(m1.Value)/2]
+				return []schemas.Message{damaged, m0}
+			},
+			topic: func(m0, m1 schemas.Message) []schemas.Message { return []schemas.Message{m1, m0} },
+			found: true,
+		},
+		"damaged on the topic": {
+			come: func(m0, m1 schemas.Message) []schemas.Message {
+				m1.Value = m1.Value[:len(m1.Value)/2]
+				return []schemas.Message{m1, m0}
+			},
+			topic: func(m0, m1 schemas.Message) []schemas.Message {
+				m1.Value = m1.Value[:len(m1.Value)/2]
+				return []schemas.Message{m1, m0}
+			},
+		},
+		"not there": {
+			come:  func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
+			topic: func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			skipped := notices(0)
+			s := newTestSolver(&skipped)
+			s.owner = groupOwner{make(chan struct{})}
+			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, schemas.Span{Partition: 1, To: 1}), []int64{0}
+			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the plan as it is now
+			s.scratch = &scratch{}
+			plan, err := s.plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			script := &scripted{late: 3}
+			for i, m := range test.come(visit(s, 0), visit(s, 1)) {
+				script.deliveries = append(script.deliveries, &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: m, Offset: int64(i)}})
+			}
+			s.subscription = script
+			s.Log = topicsLog{topics: map[string][]schemas.Message{s.Topics.Plans: plan, s.Topics.Statistics: test.topic(visit(s, 0), visit(s, 1))}}
+			s.inbox.begin(schemas.Survey)
+			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
+			if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
+				t.Errorf("gather returns %+v, %v", sum, err)
+			}
+			if skipped > 1+3 { // a message that is skipped, and each wait
+				t.Errorf("%d notices", skipped)
 			}
 		})
 	}

@@ -1,10 +1,14 @@
 package solver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -96,51 +100,103 @@ type FailureError struct{ schemas.Failure }
 // Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
-// take adds a message of the run's statistics. It drops repetitions, and records that are not needed any more.
+// fail notes a failure. It counts if it is of the visit that is due, and waits if the weights of that visit have not come: they are on another
+// topic. Otherwise it is of a worker that does not know what is due.
+func (s *Solver) fail(failure *schemas.Failure) {
+	to := s.early
+	switch {
+	case failure.Parent == s.chain.Head():
+		to = s.failures
+	case s.chain.Has(failure.Parent):
+		return
+	}
+	for _, partition := range failure.Partitions {
+		to[partition] = failure
+	}
+}
+
+// see notes the message of the run that has come last from a partition of the statistics.
+func (s *Solver) see(partition int, m run.Message) {
+	last := run.NewWritten(schemas.Identity{}, s.Topics.Statistics, partition)
+	last.Add(m)
+	s.read[partition] = last
+}
+
+// readMissed reads the run's statistics again if they may have what has not come: a record was dropped as incomplete or damaged, or the message
+// that has come last is not on its offset any more, so that others may have written to offsets that were read already. No worker writes again what
+// the topic has.
+func (s *Solver) readMissed(ctx context.Context) error {
+	for _, last := range s.read {
+		there, err := s.Holds(ctx, last)
+		if err != nil {
+			return err
+		}
+		s.missed = s.missed || !there
+	}
+	if !s.missed {
+		return nil
+	}
+	s.missed = false
+	clear(s.read)
+	for partition, from := range s.plan.Since.Statistics {
+		err := s.Remaining(ctx, s.Topics.Statistics, partition, from, math.MaxInt64, func(m run.Message) error {
+			if m.Run() != s.run {
+				return nil
+			}
+			s.see(partition, m)
+			if err := s.collect(m.Message); errors.As(err, new(*schemas.EvictedError)) { // others are told already
+				s.missed = true
+			}
+			return nil
+		})
+		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) { // the subscription finds out what that means
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds a message of the run's statistics, and records why if it skips it.
 func (s *Solver) take(m schemas.Message) {
+	if err := s.collect(m); err != nil {
+		s.missed = true
+		event.Skip(s.rec, "statistics", err)
+	}
+}
+
+// collect adds a message of the run's statistics. It drops repetitions, and records that are not needed any more.
+func (s *Solver) collect(m schemas.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
-		if err != nil {
-			s.skip(err)
-			return
+		if err == nil {
+			s.fail(failure)
 		}
-		if failure.Parent == s.chain.Head() { // otherwise it is of a worker that does not know what is due
-			for _, partition := range failure.Partitions {
-				s.failures[partition] = failure
-			}
-		}
-		return
+		return err
 	}
 	if m.Kind() == schemas.KindClaim {
 		s.claims++
-		return
+		return nil
 	}
 	id, err := schemas.IdentityOf(m)
 	if err != nil {
-		s.skip(err)
-		return
+		return err
 	}
 	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.visited, func(span schemas.Span) bool { return span.Partition == id.Partition }) {
-		return // of a stage that is solved, or of a stage or partition that the plan does not have
+		return nil // of a stage that is solved, or of a stage or partition that the plan does not have
 	}
 	if id.Kind != schemas.KindSeal && s.isAccepted(id.Stage) {
 		s.inbox.noteVisit(id)
-		return // it is not needed any more
+		return nil // it is not needed any more
 	}
 	if digest, twice := s.inbox.digests[id]; twice {
 		// Two workers may seal the same scores at different offsets.
 		if digest != m.Digest() && id.Kind != schemas.KindSeal {
-			s.skip(fmt.Errorf("another %v with other content", id))
+			return fmt.Errorf("another %v with other content", id)
 		}
-		return
+		return nil
 	}
-	if err := s.inbox.collect(s.Codec, id, m); err != nil {
-		s.skip(err)
-	}
+	return s.inbox.collect(s.Codec, id, m)
 }
-
-// skip records that a message of the statistics topic is skipped, and why.
-func (s *Solver) skip(err error) { event.Skip(s.rec, "statistics", err) }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are
 // still needed.

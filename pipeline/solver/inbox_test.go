@@ -29,7 +29,7 @@ func newTestSolver(rec event.Recorder) *Solver {
 	plan := &schemas.Plan{
 		Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1, Prepare: schemas.Prepare{Scale: stages.ScaleNone},
 	}
-	return New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), Options{}, rec)
+	return New(&run.Client{Codec: run.NewCodec(nil, 0), Topics: run.TopicsOf("test")}, nil, plan, 0, run.NewSoleOwner(0), Options{}, rec)
 }
 
 // take has the solver take all messages of a record.

@@ -31,6 +31,9 @@ type Solver struct {
 	subscription run.Subscription
 	inbox        inbox
 	failures     map[int]*schemas.Failure // by partition, of the visit that is due
+	early        map[int]*schemas.Failure // by partition, of a visit whose weights have not come
+	read         map[int]*run.Written     // by partition of the statistics, what has come last
+	missed       bool                     // the statistics may have what has not come: see readMissed
 	claims       int                      // that have come
 	scratch      *scratch
 	aheads       map[int]*ahead // of an update, by stage
@@ -54,7 +57,7 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	return &Solver{
 		visited: visitedSpans(plan), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{},
+		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*run.Written{},
 	}
 }
 
@@ -181,12 +184,13 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	case m.Run() != s.run:
 		return false, nil
 	case d.Topic == s.Topics.Statistics:
+		s.see(d.Partition, d.Message)
 		s.take(m)
 		return false, nil
 	case d.Topic == s.Topics.Weights:
 		grown, err := s.chain.Add(m)
 		if grown {
-			clear(s.failures)
+			s.grown()
 		}
 		return false, err
 	case run.Ends(m, s.run):
@@ -195,7 +199,19 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	return false, nil
 }
 
-// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has another chain.
+// grown is called when another record is accepted: then another visit is due.
+func (s *Solver) grown() {
+	clear(s.failures)
+	for partition, failure := range s.early {
+		if s.chain.Has(failure.Parent) {
+			delete(s.early, partition)
+			s.fail(failure)
+		}
+	}
+}
+
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has another chain. If it has more of
+// the same chain, that is accepted.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
 	goesOn, err := s.GoesOn(ctx, s.run, s.plan.Since)
 	if err != nil {
@@ -204,9 +220,13 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	if !goesOn {
 		return errEnded
 	}
-	differs, err := s.chain.Differs(ctx, s.Client)
+	head := s.chain.Head()
+	differs, err := s.chain.Renew(ctx, s.Client)
 	if err == nil && differs {
 		err = errDiffers
+	}
+	if s.chain.Head() != head {
+		s.grown()
 	}
 	return err
 }
@@ -215,7 +235,7 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 // parent. While it waits it writes the record again from time to time.
 func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
-		if err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
+		if _, err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
 			return err
 		}
 		for deadline := time.Now().Add(wait); ; {
@@ -224,7 +244,7 @@ func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32])
 				return err
 			}
 			if late {
-				if err := s.checkGoesOn(ctx); err != nil {
+				if err := s.checkGoesOn(ctx); err != nil || s.chain.Head() != r.Parent {
 					return err
 				}
 				break

@@ -53,9 +53,12 @@ func (l *memoryLog) Append(_ context.Context, topic string, partition int, messa
 	return int64(base), nil
 }
 
-func (l *memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) error {
-	_, err := l.Append(ctx, topic, partition, messages...)
-	return err
+func (l *memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) (offsets []int64, err error) {
+	base, err := l.Append(ctx, topic, partition, messages...)
+	for i := range messages {
+		offsets = append(offsets, base+int64(i))
+	}
+	return offsets, err
 }
 
 func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
@@ -160,7 +163,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *run.Client) {
 	}
 	parent := plan.Digest()
 	publish := func(r *schemas.Record[float32]) {
-		if err := run.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+		if _, err := run.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
 			t.Fatal(err)
 		}
 		parent = r.Digest()

@@ -49,6 +49,12 @@ func (s *seals) forget(partition, stage int) {
 	delete(s.known, place{partition, stage})
 }
 
+// sealDigest is what the messages of a seal have in common.
+type sealDigest struct {
+	schemas.Identity
+	digest schemas.Digest
+}
+
 // findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
 	if final, _ := w.chain.Final(0); final == nil {
@@ -82,15 +88,26 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 	if !begun && number < len(w.plan.Since.Statistics) {
 		from = w.plan.Since.Statistics[number]
 	}
-	collector := schemas.Collector[float64]{}
+	collector, found := schemas.Collector[float64]{}, map[sealDigest]*run.Written{}
 	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m run.Message) error {
 		if m.Run() != w.run || m.Kind() != schemas.KindSeal {
 			return nil
 		}
-		r, err := w.Codec.CollectDouble(&collector, m.Message)
-		if err != nil || r == nil {
+		id, err := schemas.IdentityOf(m.Message)
+		if err != nil {
 			return nil // a damaged seal does not count
 		}
+		key := sealDigest{id, m.Digest()}
+		if found[key] == nil {
+			found[key] = run.NewWritten(id, topic, number)
+		}
+		found[key].Add(m)
+		r, err := w.Codec.CollectDouble(&collector, m.Message)
+		if err != nil || r == nil {
+			return nil
+		}
+		whole := found[key]
+		delete(found, key)
 		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
 		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
@@ -98,6 +115,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		}
 		if seal, err := schemas.SealOf(r); err == nil {
 			w.seals.add(seal)
+			w.written.add(whole)
 		}
 		return nil
 	})

@@ -207,7 +207,7 @@ func (w *Worker) publishSums(ctx context.Context, v *stageVisit, p *partition.St
 	if w.plan.Update() != nil { // which has terms in other sums too
 		return publish(ctx, w, r.Record())
 	}
-	return run.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r.Record())
+	return w.give(ctx, r.Record())
 }
 
 // publishGram takes the Gram matrix out of the sums, and writes it as a record of its own. A partition without rows in the

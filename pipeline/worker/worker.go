@@ -31,6 +31,7 @@ type Worker struct {
 	earlier    *model.Model       // the version that the run starts from; nil: none
 	partitions []*partition.State // that it owns, in the plan's order
 	seals      seals
+	written    written
 	counting   *ingest.Counting
 	store      *partition.Store
 	budget     *partition.Budget
@@ -160,7 +161,7 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
 			return err
 		}
-		if differs, err := w.chain.Differs(ctx, w.Client); err != nil || differs {
+		if differs, err := w.chain.Renew(ctx, w.Client); err != nil || differs || w.chain.Head() != e.failure.Parent {
 			return err
 		}
 	}
@@ -198,35 +199,27 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
 				return err
 			}
-			differs, err := w.chain.Differs(ctx, w.Client)
+			head := w.chain.Head()
+			differs, err := w.chain.Renew(ctx, w.Client)
 			if err != nil {
 				return err
 			}
 			if differs {
 				return errDiffers
 			}
+			if w.chain.Head() != head {
+				wait = run.MinPatience
+				continue
+			}
 			if err := w.endGrams(); err != nil {
 				return err
 			}
-			w.repeat()
+			if err := w.repeat(ctx); err != nil {
+				return err
+			}
 			wait = run.Patience(wait)
 		default:
 			wait = run.MinPatience
-		}
-	}
-}
-
-// repeat makes the worker compute and publish again what it has published last, for a solver that still waits for it.
-func (w *Worker) repeat() {
-	v, seal := w.chain.Due()
-	for _, p := range w.partitions {
-		p.SetVisited(run.Visit{})
-		p.SetGrams(0)
-		if v.Stage == schemas.Survey { // which reads the log again, as it may have changed
-			w.store.Drop(p.Partition())
-		}
-		if seal != run.NoStage {
-			w.seals.forget(p.Partition(), seal)
 		}
 	}
 }
@@ -269,6 +262,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	}
 	v, seal := w.chain.Due()
 	w.chain.Forget(v)
+	w.forgetWritten(v, seal)
 	if seal != run.NoStage && w.plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
@@ -430,7 +424,20 @@ func (w *Worker) statisticsOf(number int) int {
 
 // publish writes a record of a partition's statistics.
 func publish[T schemas.Number](ctx context.Context, w *Worker, r *schemas.Record[T]) error {
-	return run.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+	written, err := run.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+	if err == nil {
+		w.written.add(written)
+	}
+	return err
+}
+
+// give is publish for a record whose tensors the worker does not use afterwards.
+func (w *Worker) give(ctx context.Context, r *schemas.Record[float64]) error {
+	written, err := run.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+	if err == nil {
+		w.written.add(written)
+	}
+	return err
 }
 
 // progress returns a function that adds rows to those that a visit has read, and records how far the visit is.

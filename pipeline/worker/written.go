@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// written is where the records are that a solver may still wait for, of the worker's partitions. The zero value has none. Gram matrices are
+// published while another stage is visited, so it is safe for concurrent use.
+type written struct {
+	mutex sync.Mutex
+	all   map[schemas.Identity]*run.Written
+}
+
+// add adds a record, or replaces the one of the same identity.
+func (w *written) add(r *run.Written) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.all == nil {
+		w.all = map[schemas.Identity]*run.Written{}
+	}
+	w.all[r.Identity] = r
+}
+
+// keep forgets the records for which needed returns false.
+func (w *written) keep(needed func(schemas.Identity) bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	maps.DeleteFunc(w.all, func(id schemas.Identity, _ *run.Written) bool { return !needed(id) })
+}
+
+// those returns the records for which wanted returns true.
+func (w *written) those(wanted func(schemas.Identity) bool) (list []*run.Written) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for id, r := range w.all {
+		if wanted(id) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// ofVisit reports whether a record is one that the solver needs of a visit. The Gram matrices of an update depend on no weights, so each visit
+// to a stage needs those of the stage.
+func (w *Worker) ofVisit(id schemas.Identity, v run.Visit) bool {
+	if id.Kind == schemas.KindSeal || id.Stage != v.Stage {
+		return false
+	}
+	return id.Visit == v.Number && id.Parent == v.Parent || w.isGramOfUpdate(id)
+}
+
+func (w *Worker) isGramOfUpdate(id schemas.Identity) bool {
+	return w.plan.Update() != nil && id.Stage != schemas.Survey && (id.Kind == schemas.KindGram || id.Kind == schemas.KindLeave)
+}
+
+// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the visit that is due.
+func ofSeal(id schemas.Identity, v run.Visit, seal int) bool {
+	return id.Kind == schemas.KindSeal && id.Stage == seal && id.Parent == v.Parent
+}
+
+// forgetWritten forgets the records that a solver does not wait for when a visit and the seals of a stage are due.
+func (w *Worker) forgetWritten(v run.Visit, seal int) {
+	w.written.keep(func(id schemas.Identity) bool {
+		return w.ofVisit(id, v) || ofSeal(id, v, seal) || w.isGramOfUpdate(id) && id.Stage > v.Stage // which was published ahead
+	})
+}
+
+// repeat makes the worker compute and publish again, for a solver that still waits for it, what it has published last and the log no longer has.
+// That the solver takes long is no reason: it would get nothing that it does not have.
+func (w *Worker) repeat(ctx context.Context) error {
+	v, seal := w.chain.Due()
+	for _, p := range w.partitions {
+		whole, err := w.holds(ctx, func(id schemas.Identity) bool { return id.Partition == p.Partition() && w.ofVisit(id, v) })
+		if err != nil {
+			return err
+		}
+		if !whole {
+			w.repeatVisit(p, v)
+		}
+		whole, err = w.holds(ctx, func(id schemas.Identity) bool { return id.Partition == p.Partition() && ofSeal(id, v, seal) })
+		if err != nil {
+			return err
+		}
+		if !whole {
+			w.seals.forget(p.Partition(), seal)
+		}
+	}
+	return nil
+}
+
+// repeatVisit makes a visit to a partition due again.
+func (w *Worker) repeatVisit(p *partition.State, v run.Visit) {
+	p.SetVisited(run.Visit{})
+	p.SetGrams(0)
+	if v.Stage == schemas.Survey { // which reads the log again, as it may have changed
+		w.store.Drop(p.Partition())
+	}
+}
+
+// holds reports whether the log still has all records of which some are wanted.
+func (w *Worker) holds(ctx context.Context, wanted func(schemas.Identity) bool) (bool, error) {
+	for _, r := range w.written.those(wanted) {
+		if there, err := w.Holds(ctx, r); err != nil || !there {
+			return there, err
+		}
+	}
+	return true, nil
+}
