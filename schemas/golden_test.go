@@ -177,6 +177,8 @@ func samples(t testing.TB) map[string]Message {
 			Matrix(TensorChanged, 1, 2, []float32{0, 3}), Matrix(TensorChange, 2, 2, numbered[float32](4)), Matrix(TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
 		"weights-ridge": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
 			Ridge: 0.003}).Record(),
+		"weights-pass": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: Tensors[float32]{Matrix(TensorW, 3, 2, numbered[float32](6))},
+			Final: &Final{Visit: 1}, Weight: new(Weight(0.5)), Pass: &PassReport{Pass: 1, Objective: 0.25, Accepted: true, TrainError: 0.5, TrainLoss: 0.0625, TestError: new(2.5), TestLoss: new(0.125)}}).Record(),
 	} {
 		all[name] = must(r.Encode(mem))(t)[0]
 	}

@@ -105,6 +105,8 @@ func layouts() []layout {
 				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
 				{notePasses, "with `final`: how many passes of Algorithm 2 count; 0 unless the link is learnt"},
 				{noteRidge, "the ridge of the stage, if it is auto in the plan"},
+				{noteWeight, "with `final`, stage of the kind `class_counts`: by what the logarithms are multiplied"},
+				{notePass, "how the pass went that the visit before has ended, as JSON: an entry of `by_pass` of the report; absent if it has ended none"},
 			},
 		},
 		{

@@ -13,7 +13,7 @@ type StageReport struct {
 	Link         string   `json:"link"`                    // see Stage
 	Passes       int      `json:"passes"`                  // of its fit
 	Ridge        Ridge    `json:"ridge"`                   // of its fit
-	Weight       *Weight  `json:"weight,omitempty"`        // of features that are counted; absent if another solver has fitted the stage
+	Weight       *Weight  `json:"weight,omitempty"`        // of features that are counted
 	Seconds      float64  `json:"seconds"`                 // that the stage took
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows
@@ -23,7 +23,7 @@ type StageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
 	// Average measures the mean of the members so far, after the last stage of a member. Other errors and losses here are of the member alone.
 	Average *AverageReport `json:"average,omitempty"`
-	// ByPass are the passes, in order. Absent if another solver has fitted the stage than the one that reports it.
+	// ByPass are the passes, in order.
 	ByPass []PassReport `json:"by_pass,omitempty"`
 }
 

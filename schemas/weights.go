@@ -1,6 +1,9 @@
 package schemas
 
-import "strconv"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // KindWeights is the kind of a [Weights] record.
 const KindWeights Kind = "weights"
@@ -11,6 +14,8 @@ type Weights struct {
 	Tensors Tensors[float32] // W, or a calibration, or both
 	Final   *Final           // set if the record ends a stage
 	Ridge   Ridge            // of the stage, if the solver has chosen it; otherwise 0
+	Weight  *Weight          // of the stage, if its features are counted and the record ends it; otherwise nil
+	Pass    *PassReport      // how the pass went that the visit before has ended; nil if it has ended none
 }
 
 // Final says which weights a stage ends with.
@@ -19,11 +24,12 @@ type Final struct {
 	Passes int // of a learnt link: how many passes of Algorithm 2 count; 0 for other links
 }
 
-// Notes of weights: of those that end a stage, and of those of a stage whose ridge the solver has chosen.
+// Notes of weights: of those that end a stage, of those of a stage whose ridge the solver has chosen, and of those that follow a pass.
 const (
 	noteFinal  = "final"
 	notePasses = "links"
 	noteRidge  = "ridge"
+	notePass   = "pass"
 )
 
 // Record makes the record of the weights.
@@ -34,6 +40,12 @@ func (w *Weights) Record() *Record[float32] {
 	}
 	if w.Ridge != 0 {
 		r.Notes = append(r.Notes, Header{noteRidge, w.Ridge.String()})
+	}
+	if w.Weight != nil {
+		r.Notes = append(r.Notes, Header{noteWeight, w.Weight.String()})
+	}
+	if w.Pass != nil {
+		r.Notes = append(r.Notes, Header{notePass, string(mustJSON(w.Pass))})
 	}
 	return r
 }
@@ -46,6 +58,21 @@ func WeightsOf(r *Record[float32]) (w *Weights, err error) {
 			err = errRidge
 		}
 		if err != nil {
+			return nil, r.damaged(err)
+		}
+	}
+	if weight := r.Note(noteWeight); weight != "" {
+		parsed, err := ParseRidge(weight)
+		if err == nil && parsed == WeightAuto {
+			err = errWeight
+		}
+		if err != nil {
+			return nil, r.damaged(err)
+		}
+		w.Weight = &parsed
+	}
+	if pass := r.Note(notePass); pass != "" {
+		if err := json.Unmarshal([]byte(pass), &w.Pass); err != nil {
 			return nil, r.damaged(err)
 		}
 	}

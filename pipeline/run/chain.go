@@ -301,6 +301,16 @@ func (c *Chain) InitialRidge(stage int) (schemas.Ridge, bool) {
 	return ridge, ok
 }
 
+// Passes returns how the passes of a stage went, in order, as its accepted weights say.
+func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
+	for _, w := range c.weightsOf(stage) {
+		if w.Pass != nil {
+			passes = append(passes, *w.Pass)
+		}
+	}
+	return passes
+}
+
 // Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.initial[stage], c.weightsOf(stage))

@@ -22,10 +22,10 @@ type fitting struct {
 	observed int // visits that the fit has seen
 	passes   int // visits with a gradient that the fit has seen
 	began    time.Time
-	gathered time.Time       // when the statistics of the last visit were complete
-	waited   time.Duration   // for the statistics of the last visit
-	sum      *accumulate.Sum // of the last visit
-	byPass   []schemas.PassReport
+	gathered time.Time           // when the statistics of the last visit were complete
+	waited   time.Duration       // for the statistics of the last visit
+	sum      *accumulate.Sum     // of the last visit
+	pass     *schemas.PassReport // that the last visit has ended; nil: none
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -118,7 +118,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	if s.plan.Update() != nil {
 		s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes)
 	}
-	f.sum = sum
+	f.sum, f.pass = sum, nil
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	s.chain.Forget(v)
 	if err != nil || evaluation == nil {
@@ -126,7 +126,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	f.passes = evaluation.Number
 	metrics := event.MetricsOf(sum.Tensors())
-	f.byPass = append(f.byPass, passReport(evaluation, metrics))
+	f.pass = passReport(evaluation, metrics)
 	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
@@ -171,13 +171,16 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) er
 	// The parent is the visit that was observed, not whatever is newest: another solver's weights may be accepted by now.
 	w := schemas.Weights{
 		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
-		Tensors:  step.Tensors(f.shape),
+		Tensors:  step.Tensors(f.shape), Pass: f.pass,
 	}
 	if s.plan.Stages[f.number].Ridge == schemas.RidgeAuto {
 		w.Ridge = f.fit.Ridge()
 	}
 	if step.Final {
 		w.Final = &schemas.Final{Visit: step.Of, Passes: step.Passes}
+		if weight := f.fit.Weight(); f.shape.Counted {
+			w.Weight = &weight
+		}
 	}
 	if err := s.publishWeights(ctx, w.Record()); err != nil {
 		return err
@@ -203,7 +206,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 	if err := s.endChained(f, sealed); err != nil {
 		return err
 	}
-	report := stageReport(f, sealed)
+	report := s.stageReport(f, sealed)
 	if s.plan.Members() > 1 {
 		report.Member = s.plan.Member(f.number) + 1
 		if s.plan.EndsMember(f.number) {
@@ -218,11 +221,13 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest
 	return nil
 }
 
-// stageReport returns the report of a stage, given the reduced seals.
-func stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
-	r := schemas.StageReport{Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Seconds: time.Since(f.began).Seconds(), ByPass: f.byPass}
-	if weight := f.fit.Weight(); f.shape.Counted && weight != schemas.WeightAuto {
-		r.Weight = &weight
+// stageReport returns the report of a stage, given the reduced seals. Of the fit it says what the accepted weights say, as another solver may have
+// fitted the stage.
+func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
+	final, _ := s.chain.Final(f.number)
+	r := schemas.StageReport{
+		Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Weight: final.Weight, Seconds: time.Since(f.began).Seconds(),
+		ByPass: s.chain.Passes(f.number),
 	}
 	metrics := event.MetricsOf(sealed.Tensors())
 	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
@@ -240,8 +245,8 @@ func averageReport(members int, metrics map[schemas.Split]event.Metrics) *schema
 }
 
 // passReport returns the report of a pass, given how its fit went and what its visit measured.
-func passReport(e *solve.Evaluation, metrics map[schemas.Split]event.Metrics) schemas.PassReport {
-	r := schemas.PassReport{Pass: e.Number, Objective: event.Finite(e.Objective), Accepted: e.Accepted}
+func passReport(e *solve.Evaluation, metrics map[schemas.Split]event.Metrics) *schemas.PassReport {
+	r := &schemas.PassReport{Pass: e.Number, Objective: event.Finite(e.Objective), Accepted: e.Accepted}
 	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
 	r.TestError, r.TestLoss = of(metrics, schemas.Test)
 	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
