@@ -246,6 +246,9 @@ func (r *runner) endOvertaken(ctx context.Context, l *run.Ledger) error {
 
 // submit submits a run and works on it until it has ended, unless another runner was faster.
 func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
+	if err := r.growFor(ctx, plan, &r.job); err != nil {
+		return err
+	}
 	messages, err := plan.Messages()
 	if err != nil {
 		return err

@@ -91,6 +91,9 @@ func (p *pipeline) submitJob(ctx context.Context, blas *kernel.BLAS, job Job, fi
 	if err != nil {
 		return nil, err
 	}
+	if err := p.growFor(ctx, plan, &job); err != nil {
+		return nil, err
+	}
 	plan.Trigger = o.Trigger
 	s.plan, s.ledger, err = p.submit(ctx, plan, l, o.Supersede || p.admin.Embedded(), rec)
 	if err != nil {

@@ -203,18 +203,56 @@ func Topics(job Job) []kafkalog.Topic {
 	return topics
 }
 
-// PartitionsError says that the residuals topic has fewer partitions than the examples topic. Residuals are in the same partition
-// as their examples.
+// PartitionsError says that the residuals topic has fewer partitions than the examples topic, and that this process can't add them.
+// Residuals are in the same partition as their examples.
 type PartitionsError struct {
 	Residuals  string // the topic's name
 	Have, Want int    // numbers of partitions
+	Err        error  // why none are added
 }
 
+// Error returns what to do.
 func (e *PartitionsError) Error() string {
-	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it", e.Residuals, e.Have, e.Want)
+	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %v", e.Residuals, e.Have, e.Want, e.Err)
 }
 
-// create creates the topics that are missing. If the examples topic exists, the job takes over its number of partitions.
+// Unwrap returns Err.
+func (e *PartitionsError) Unwrap() error { return e.Err }
+
+// growResiduals makes sure that the residuals topic has as many partitions as the examples topic: somebody may have added some there.
+func (p *pipeline) growResiduals(ctx context.Context, partitions int) error {
+	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
+	if err != nil || have >= partitions {
+		return err
+	}
+	err = p.admin.AddPartitions(ctx, p.Topics.Residuals, partitions)
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		return &PartitionsError{p.Topics.Residuals, have, partitions, err}
+	}
+	return err
+}
+
+// growFor does that for a plan, which may have partitions that were added since the job's topics were created.
+func (p *pipeline) growFor(ctx context.Context, plan *schemas.Plan, job *Job) error {
+	n := partitionsFor(plan)
+	if n <= job.Examples.Partitions {
+		return nil
+	}
+	job.Examples.Partitions = n
+	return p.growResiduals(ctx, n)
+}
+
+// partitionsFor returns how many partitions a topic has that has all of a plan's.
+func partitionsFor(plan *schemas.Plan) int {
+	all := plan.Partitions()
+	if len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1] + 1
+}
+
+// create creates the topics that are missing. If the examples topic exists, the job takes over its number of partitions, and so does the
+// residuals topic.
 func (p *pipeline) create(ctx context.Context, job *Job) error {
 	if p.archive == nil {
 		if err := p.admin.Create(ctx, Topics(*job)[0]); err != nil {
@@ -232,11 +270,7 @@ func (p *pipeline) create(ctx context.Context, job *Job) error {
 	if err := p.admin.Create(ctx, p.topics(*job)...); err != nil {
 		return err
 	}
-	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
-	if err == nil && have < job.Examples.Partitions && !p.admin.Embedded() {
-		return &PartitionsError{p.Topics.Residuals, have, job.Examples.Partitions}
-	}
-	return err
+	return p.growResiduals(ctx, job.Examples.Partitions)
 }
 
 // CreateTopics creates the topics of a job that are missing. It returns a *[PolicyError] if one that exists deletes what must stay.

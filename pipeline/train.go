@@ -162,6 +162,9 @@ func (m *members) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger
 	if l.End(plan.Run()) != nil { // other processes were faster
 		return m.follow(ctx, plan, l, m.rec)
 	}
+	if _, alone := m.works.(run.SoleOwner); alone { // there may be more partitions than when this process joined
+		m.works = run.NewSoleOwner(partitionsFor(plan))
+	}
 	roles, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)
 	defer stop()

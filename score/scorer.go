@@ -51,7 +51,8 @@ type Options struct {
 	Memory memory.Allocator
 }
 
-// Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end.
+// Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. It returns an *[AddedError] once the
+// topic has more partitions than when scoring began, unless that is where scoring ends: whoever calls it again goes on with all of them.
 func Run(ctx context.Context, client *run.Client, o Options, versions Versions, owner run.Owner, blas *kernel.BLAS, rec event.Recorder) error {
 	bounds, err := client.Log.Spans(ctx, o.From)
 	if err != nil {
@@ -102,6 +103,17 @@ type PartitionsError struct {
 // Error says what to do.
 func (e *PartitionsError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", e.To, e.Have, e.From, e.Want)
+}
+
+// AddedError says that the topic of the examples has got more partitions since scoring began.
+type AddedError struct {
+	From      string // the topic
+	Have, Had int    // numbers of partitions, now and when scoring began
+}
+
+// Error says what to do.
+func (e *AddedError) Error() string {
+	return fmt.Sprintf("%s has %d partitions, and had %d when scoring began: start again", e.From, e.Have, e.Had)
 }
 
 // unknown says of a partition that its predictions were not read yet, or that another process has it.
@@ -197,7 +209,7 @@ func (s *scorer) watch(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", s.From, err)
 		case len(spans) > len(s.bounds) && !s.UntilEnd:
-			return fmt.Errorf("%s has %d partitions, and had %d when scoring began: start again", s.From, len(spans), len(s.bounds))
+			return &AddedError{s.From, len(spans), len(s.bounds)}
 		}
 		lag := event.ScoringLag{Offsets: map[int]int64{}}
 		for _, n := range s.owner.Owned() {

@@ -127,13 +127,27 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 		defer func() { err = errors.Join(err, follower.Close()) }()
 		versions = follower
 	}
-	var owner run.Owner = run.NewSoleOwner(partitions)
+	var group *kafkalog.Member // of those who write there
 	if !log.Embedded() {
-		group := log.Join(o.To, o.From) // the group of those who write there
+		group = log.Join(o.To, o.From)
 		defer func() { err = errors.Join(err, group.Leave()) }()
-		owner = group
 	}
-	return score.Run(ctx, topics, o, versions, owner, blas, recorder)
+	for {
+		if err := log.AddPartitions(ctx, o.To, partitions); err != nil {
+			return err
+		}
+		var owner run.Owner = group
+		if group == nil {
+			owner = run.NewSoleOwner(partitions)
+		}
+		err := score.Run(ctx, topics, o, versions, owner, blas, recorder)
+		added, grown := errors.AsType[*score.AddedError](err)
+		if !grown {
+			return err
+		}
+		event.Notice(recorder, "%s has %d partitions now, and had %d: %s gets as many, and predictions for all of them", added.From, added.Have, added.Had, o.To)
+		partitions = added.Have
+	}
 }
 
 // scoreCounts counts what this process has predicted.

@@ -2,16 +2,20 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -186,6 +190,70 @@ func TestSignalsToScore(t *testing.T) {
 			t.Errorf("%d rows have predictions, expected 330", rows)
 		}
 		deleteTopic(t, "blobs.predictions")
+	}
+}
+
+// A service goes on with partitions that are added to the examples: the topic of predictions gets as many.
+func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
+	trained(t)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	lines, log := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		code := execute(ctx, []string{"score", "-c", "good.yaml", "--log", "text", "--set", "listen=" + address, "--set", "metrics.listen=127.0.0.1:0"}, io.Discard, log)
+		log.Close()
+		ended <- code
+	}()
+	rows, scanner := 0, bufio.NewScanner(lines)
+	until := func(want int) {
+		t.Helper()
+		for rows < want && scanner.Scan() {
+			if _, of, found := strings.Cut(scanner.Text(), " rows="); found {
+				var n int
+				_, _ = fmt.Sscan(of, &n) // 0 is not counted
+				rows += n
+			}
+		}
+		if rows != want {
+			t.Fatalf("%d rows have predictions, expected %d", rows, want)
+		}
+	}
+	until(330)
+	client, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	message, err := client.Range("blobs.examples", 0, 0, 1).Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := schemas.DecodeExamples(message.Value, memory.DefaultAllocator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.AddPartitions(t.Context(), "blobs.examples", 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Append(t.Context(), "blobs.examples", 5, message); err != nil {
+		t.Fatal(err)
+	}
+	until(330 + examples.Rows)
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // it ends with the program
+	stop()
+	<-ended
+	if _, counted := scored(t, "blobs.predictions"); counted != 330+examples.Rows {
+		t.Errorf("%d rows have predictions that count, expected %d", counted, 330+examples.Rows)
 	}
 }
 

@@ -36,6 +36,7 @@ func testLog(t *testing.T, open func(testing.TB) *Log, compact func(t *testing.T
 		"a follower sees what is appended":         testFollow,
 		"partitions do not disturb each other":     testPartitions,
 		"topics":                                   testTopics,
+		"partitions are added":                     testAddPartitions,
 		"bounds of all partitions":                 testAllBounds,
 		"offsets at a time":                        testOffsetsAt,
 		"messages have the times of producers":     testTimes,
@@ -487,6 +488,35 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	noError(t, l.Create(ctx, plain))
 	if first, end, err := l.Bounds(ctx, plain.Name, 3); first != 0 || end != 0 || err != nil {
 		t.Fatalf("bounds of a topic created again: %d, %d, %v", first, end, err)
+	}
+}
+
+// Several processes may add partitions at once, or ask for fewer than there are; what is written to those that are added can be read.
+func testAddPartitions(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 2}))
+	must(l.Append(ctx, topic, 1, Message{Value: []byte("before")}))(t)
+	errs := make(chan error)
+	for range 3 {
+		go func() { errs <- l.AddPartitions(ctx, topic, 5) }()
+	}
+	for range 3 {
+		noError(t, <-errs)
+	}
+	noError(t, l.AddPartitions(ctx, topic, 3))
+	if n := must(l.Partitions(ctx, topic))(t); n != 5 {
+		t.Fatalf("%d partitions, expected 5", n)
+	}
+	must(l.Append(ctx, topic, 4, Message{Value: []byte("after")}))(t)
+	for partition, want := range map[int]string{1: "before", 4: "after"} {
+		r := l.Range(topic, partition, 0, 1)
+		if m, err := r.Next(ctx); err != nil || string(m.Value) != want {
+			t.Errorf("partition %d has %q, error %v; expected %q", partition, m.Value, err, want)
+		}
+		noError(t, r.Close())
+	}
+	if err := l.AddPartitions(ctx, topic+"-missing", 2); !errors.Is(err, ErrUnknownTopic) {
+		t.Errorf("a topic that is missing: %v", err)
 	}
 }
 
