@@ -27,6 +27,8 @@ func Keys() []schemas.Key {
 			"`\"-\"` is the standard input; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "a file to test on, or a list of files, as for `train`"},
 		{Name: "from_topic", Meaning: "a topic that `ingest` follows: each message has an example or several in its value, in the format that `format` says; not beside `train` and `test`; none: no topic"},
+		{Name: "on_changed_topic", Meaning: "what `ingest` does if `from_topic` no longer has the message that was read last, by its offset, time and content: `stop` (with an error), " +
+			"`behind` (go on where reading had got to, or where the topic ends now: no offset is read twice, as after the loss of messages) or `anew` (read it from its beginning, as another topic)"},
 		{Name: "topic", Meaning: "the examples topic of another pipeline, as `mnist.examples`, or any topic with examples: `train` and `run` read it and never write there; what that pipeline says of its sources, and of rows to forget, " +
 			"counts here too; not beside `train`, `test` and `from_topic`; none: the pipeline's own"},
 		{Name: "from", Meaning: "where a run of the topic begins: a time, as `2026-11-01T00:00:00Z`, an offset of every partition, or a list with an offset for each; none: where the topic begins"},

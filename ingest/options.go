@@ -21,6 +21,9 @@ type Options struct {
 	// FromTopic is the name of a topic that ingest follows, whose messages have
 	// values in the format Format; "": none. There are no files then.
 	FromTopic string `mapstructure:"from_topic" yaml:"from_topic"`
+	// OnChangedTopic says what to do if FromTopic no longer has what was read last:
+	// ChangedTopicStop, which "" is too, ChangedTopicBehind or ChangedTopicAnew.
+	OnChangedTopic string `mapstructure:"on_changed_topic" yaml:"on_changed_topic"`
 	// Topic is the name of a topic that runs read: the examples of another
 	// pipeline, or any topic with examples. Nothing is written there; "": the
 	// pipeline's own. There are no files otherwise.
@@ -124,10 +127,16 @@ const (
 	MissingMean  = "mean"  // Options.Missing: the mean of the feature replaces a missing value
 )
 
+const (
+	ChangedTopicStop   = "stop"   // Options.OnChangedTopic: it is an error
+	ChangedTopicBehind = "behind" // Options.OnChangedTopic: go on behind what was read, or where the topic ends now
+	ChangedTopicAnew   = "anew"   // Options.OnChangedTopic: read it from its beginning, as another topic
+)
+
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{
-		Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText(),
+		OnChangedTopic: ChangedTopicStop, Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), Partitions: 4, BatchRows: 1024, Words: DefaultText(),
 	}
 }
 
@@ -186,6 +195,11 @@ func (o Options) check(files []string) []schemas.Problem {
 	var problems []schemas.Problem
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+	switch o.OnChangedTopic {
+	case "", ChangedTopicStop, ChangedTopicBehind, ChangedTopicAnew:
+	default:
+		wrong("on_changed_topic", strconv.Quote(o.OnChangedTopic), "stop, behind or anew")
 	}
 	if o.FromTopic != "" {
 		problems = append(problems, o.checkFromTopic()...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -189,16 +190,22 @@ func (r *Replay) Accept(m schemas.Message) schemas.PassOverReason {
 
 // acceptTopic is Accept for a message of a topic that ingest follows. Whoever
 // wrote it had seen what was counted before it, or it is a repetition. So it
-// begins where the one before ended, or earlier.
+// begins where the one before ended, or earlier. Once an attempt to read the topic
+// counts, no earlier one does.
 func (r *Replay) acceptTopic(o schemas.Origin) schemas.PassOverReason {
-	source := schemas.Origin{Source: o.Source, Attempt: o.Attempt}
-	switch {
-	case !r.plan.Foreign:
+	if !r.plan.Foreign {
 		return schemas.OtherSource
-	case o.Sequence < r.topics[source]:
+	}
+	attempt, next := 0, int64(0) // of what counted last
+	for counted, end := range r.topics {
+		if n, err := strconv.Atoi(counted.Attempt); err == nil && counted.Source == o.Source && n > attempt {
+			attempt, next = n, end
+		}
+	}
+	if !o.CountsAfter(attempt, next, attempt > 0) {
 		return schemas.Repeated
 	}
-	r.topics[source] = o.Next
+	r.topics[schemas.Origin{Source: o.Source, Attempt: o.Attempt}] = o.Next
 	return ""
 }
 

@@ -22,6 +22,11 @@ func TestReplayPassesOver(t *testing.T) {
 		m.Headers = append(m.Headers, schemas.Header{Key: "stagewise-next", Value: strconv.Itoa(next)})
 		return m
 	}
+	after := func(source string, next int, turn string) schemas.Message {
+		m := topic(source, 0, next)
+		m.Headers = append(m.Headers, schemas.Header{Key: "stagewise-after", Value: turn})
+		return m
+	}
 	common := schemas.Message{Headers: []schemas.Header{{Key: "source", Value: "shop/1"}, {Key: "sequence", Value: "0"}}}
 	const counts schemas.PassOverReason = ""
 	type step struct {
@@ -63,8 +68,11 @@ func TestReplayPassesOver(t *testing.T) {
 			schemas.Plan{Foreign: true}, schemas.Span{From: 0, To: 20},
 			[]step{
 				{topic("topic:t/1", 4, 9), counts}, {topic("topic:t/1", 4, 9), schemas.Repeated}, {topic("topic:t/1", 4, 12), schemas.Repeated},
-				{topic("topic:t/1", 9, 12), counts}, {topic("topic:u/1", 0, 1), counts}, {topic("topic:t/2", 0, 3), counts}, {topic("topic:t/1", 14, 15), counts},
-				{of("topic:t/1", 15), counts}, // without what comes next it is of another producer
+				{topic("topic:t/1", 9, 12), counts}, {topic("topic:u/1", 0, 1), counts}, {topic("topic:t/2", 0, 3), counts},
+				{topic("topic:t/1", 14, 15), schemas.Repeated}, // of an earlier attempt
+				{after("topic:t/3", 3, "1/12"), schemas.Repeated}, {after("topic:t/3", 3, "2/9"), schemas.Repeated}, {after("topic:t/3", 3, "2/3"), counts}, {after("topic:t/3", 3, "2/3"), schemas.Repeated},
+				{after("topic:v/2", 3, "1/7"), counts}, // what it comes after is not in the span
+				{of("topic:t/1", 15), counts},          // without what comes next it is of another producer
 			}, nil, false,
 		},
 		"topics that ingest follows, in a run of files": {

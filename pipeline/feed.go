@@ -22,16 +22,21 @@ import (
 type feed struct {
 	*follow
 	partition int        // of the examples
-	state     topicState // up to end
-	end       int64      // of what the state has seen
+	seen      topicState // what the partition says up to end
+	state     topicState // what the next message begins with: what was seen, or an attempt that has written nothing here
+	end       int64      // of what was seen
 	values    *ingest.Values
 	read      map[int]run.Message // by partition of the topic: the message that was read last since the state
 	bad       []schemas.Quarantined
 	since     time.Time // when the first message was read that is not written
 }
 
-// errOvertaken says that another process has read the same messages and written them first.
-var errOvertaken = errors.New("another process was faster")
+var (
+	// errOvertaken says that another process has read the same messages and written them first.
+	errOvertaken = errors.New("another process was faster")
+	// errNoLongerFirst says that an attempt can't begin here: a process has gone on with the one before it.
+	errNoLongerFirst = errors.New("another process ingests the topic too, and does not know yet that it has changed: looking again how far it was read")
+)
 
 // waitForRows is how long an example waits for others, to be in a message with them.
 const waitForRows = time.Second
@@ -41,10 +46,18 @@ const maxBad = 100
 
 func (f *feed) run(ctx context.Context) error {
 	for {
-		if err := f.feed(ctx); !errors.Is(err, errOvertaken) {
+		err := f.feed(ctx)
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		switch {
+		case errors.Is(err, errOvertaken):
+			event.Notice(f.rec, "another process ingests %s too: this one goes on behind it", f.topic)
+		case !ok || deleted.Topic != f.topic:
 			return err
+		case deleted.Wanted >= deleted.First:
+			return &ChangedTopicError{Topic: f.topic, Partition: deleted.Partition, Last: deleted.Wanted - 1, Why: fmt.Sprintf("it ends at offset %d", deleted.End)}
+		default: // before they were read: what there is now is read again
+			f.bounds[deleted.Partition].To = max(f.bounds[deleted.Partition].To, deleted.End)
 		}
-		event.Notice(f.rec, "another process ingests %s too: this one goes on behind it", f.topic)
 	}
 }
 
@@ -53,11 +66,11 @@ func (f *feed) feed(ctx context.Context) error {
 	f.values.Take()
 	f.read, f.bad, f.since = map[int]run.Message{}, nil, time.Time{}
 	var follow []run.Position
-	for q := f.partition; q < len(f.bounds); q += f.job.Examples.Partitions {
+	for q := f.partition; q < len(f.bounds); q += f.partitions {
 		if err := f.catchUp(ctx, q); err != nil {
 			return err
 		}
-		follow = append(follow, run.Position{Topic: f.topic, Partition: q, Offset: max(f.state.of(q), f.bounds[q].To), Compacted: true})
+		follow = append(follow, run.Position{Topic: f.topic, Partition: q, Offset: max(f.state.position(q).Next, f.bounds[q].To)})
 	}
 	if err := f.flush(ctx); err != nil || f.untilEnd {
 		return err
@@ -71,6 +84,8 @@ func (f *feed) feed(ctx context.Context) error {
 		}
 		d, late, err := subscription.Next(ctx, timeout)
 		switch {
+		case errors.As(err, new(*kafkalog.DeletedError)):
+			return errors.Join(f.flush(ctx), err) // what was read may be gone too
 		case err != nil:
 			return err
 		case late:
@@ -89,20 +104,20 @@ func (f *feed) feed(ctx context.Context) error {
 
 // catchUp reads what a partition of the topic had when following began.
 func (f *feed) catchUp(ctx context.Context, partition int) error {
-	for next := f.state.of(partition); next < f.bounds[partition].To; {
+	for next := f.state.position(partition).Next; next < f.bounds[partition].To; {
 		first, _, err := f.Log.Bounds(ctx, f.topic, partition)
 		if err != nil {
 			return err
 		}
 		if first > next && next > 0 {
-			event.Notice(f.rec, "the offsets %d to %d of %s[%d] were deleted before they were read", next, first-1, f.topic, partition)
+			event.Notice(f.rec, "%d offsets of %s[%d] were deleted before they were read: %d to %d. What they had is not learnt", first-next, f.topic, partition, next, first-1)
 		}
 		next = max(next, first)
 		err = f.Between(ctx, f.topic, partition, next, f.bounds[partition].To, func(m run.Message) error {
 			next = m.Offset + 1
 			return f.add(ctx, partition, m)
 		})
-		if deleted := (*kafkalog.DeletedError)(nil); !errors.As(err, &deleted) || deleted.Topic != f.topic {
+		if deleted := (*kafkalog.DeletedError)(nil); !errors.As(err, &deleted) || deleted.Topic != f.topic || deleted.Wanted >= deleted.First {
 			return err
 		}
 	}
@@ -147,11 +162,17 @@ func (f *feed) flush(ctx context.Context) error {
 		return nil // what was read has no examples, and is read again if this process ends before there are some
 	}
 	after := f.state
+	after.after = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
+		if err := f.checkLast(ctx, f.state.position(q)); err != nil { // the topic may have been made anew meanwhile
+			return err
+		}
 		after.raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: digestOf(f.read[q])})
 	}
 	clear(f.read)
-	origin := schemas.Origin{Source: schemas.TopicSource(f.topic), Attempt: strconv.Itoa(f.state.attempt), Sequence: f.state.next}
+	origin := schemas.Origin{
+		Source: schemas.TopicSource(f.topic), Attempt: strconv.Itoa(f.state.attempt), Sequence: f.state.next, Partitions: f.partitions, After: f.state.after,
+	}
 	m, err := origin.TopicMessage(after.positions, rows, f.memory)
 	if err != nil {
 		return err
@@ -163,6 +184,10 @@ func (f *feed) flush(ctx context.Context) error {
 	if err := f.see(ctx, at, m); err != nil {
 		return err
 	}
+	if f.seen.attempt < f.state.attempt {
+		return errNoLongerFirst
+	}
+	f.state = f.seen
 	if f.state.attempt != after.attempt || !slices.Equal(f.state.positions, after.positions) {
 		return errOvertaken
 	}
@@ -177,11 +202,11 @@ func (f *feed) see(ctx context.Context, at int64, m schemas.Message) error {
 	case at < f.end:
 		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: the topic was made anew; ingest again", f.Topics.Examples, f.partition, f.end, at)
 	case at == f.end:
-		if err := f.state.add(f.topic, m); err != nil {
+		if err := f.seen.add(f.topic, m); err != nil {
 			return err
 		}
 	default:
-		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1, func(m run.Message) error { return f.state.add(f.topic, m.Message) })
+		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1, func(m run.Message) error { return f.seen.add(f.topic, m.Message) })
 		if err != nil {
 			return fmt.Errorf("read what others have written to %s[%d]: %w", f.Topics.Examples, f.partition, err)
 		}

@@ -18,10 +18,10 @@ import (
 
 // Follow writes the examples in the messages of the topic examples.from_topic to the examples topic of the job, and creates topics that
 // are missing. It goes on where the examples topic says that the topic was read last, until ctx ends; with untilEnd until the end that
-// the topic has now.
+// the topic has now. If the topic no longer has what was read last, the job says what to do, and the error may be a *[ChangedTopicError].
 //
-// Partition q of the topic goes to partition q mod P of the examples, of which there are P. Several processes may follow a topic:
-// what one has written the others don't count again.
+// Partition q of the topic goes to partition q mod P of the examples, of which there were P when the topic was followed first. Several
+// processes may follow a topic: what one has written the others don't count again.
 func Follow(ctx context.Context, log *kafkalog.Log, job Job, untilEnd bool, rec event.Recorder) error {
 	return open(log, job.Name, nil).followTopic(ctx, job, untilEnd, event.Serialised(rec))
 }
@@ -39,41 +39,50 @@ func (p *pipeline) followTopic(ctx context.Context, job Job, untilEnd bool, rec 
 	if slices.ContainsFunc(Topics(job), func(own kafkalog.Topic) bool { return own.Name == topic }) {
 		return &OwnTopicError{topic}
 	}
-	bounds, err := p.Log.Spans(ctx, topic)
-	if err != nil {
+	if _, err := p.Log.Partitions(ctx, topic); err != nil {
 		return fmt.Errorf("examples.from_topic: %w", err)
 	}
 	if err := p.create(ctx, &job); err != nil {
 		return err
 	}
-	f := &follow{pipeline: p, topic: topic, bounds: bounds, job: job, untilEnd: untilEnd, rec: rec}
-	feeds, err := f.begin(ctx)
-	if err != nil {
-		return fmt.Errorf("find how far %s was read: %w", topic, err)
+	f := &follow{pipeline: p, topic: topic, job: job, untilEnd: untilEnd, rec: rec}
+	for following := false; ; {
+		feeds, err := f.begin(ctx)
+		if err != nil {
+			return err
+		}
+		if !untilEnd && !following {
+			rec.Record(event.Following{Topic: topic})
+			following = true
+		}
+		group, running := errgroup.WithContext(ctx)
+		for _, feed := range feeds {
+			group.Go(func() error { return feed.run(running) })
+		}
+		err = group.Wait()
+		decided := job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
+		switch {
+		case decided && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst):
+			event.Notice(rec, "%v", err)
+		case err != nil:
+			return err
+		default:
+			rec.Record(f.ingested(true))
+			return nil
+		}
 	}
-	if !untilEnd {
-		rec.Record(event.Following{Topic: topic})
-	}
-	group, running := errgroup.WithContext(ctx)
-	for _, feed := range feeds {
-		group.Go(func() error { return feed.run(running) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	rec.Record(f.ingested(true))
-	return nil
 }
 
 // follow is a topic whose messages become examples.
 type follow struct {
 	*pipeline
-	topic    string
-	bounds   []schemas.Span // of the topic, when following began
-	job      Job
-	untilEnd bool
-	rec      event.Recorder
-	rows     atomic.Int64 // that were written
+	topic      string
+	bounds     []schemas.Span // of the topic, when following began
+	job        Job
+	partitions int // partition q of the topic goes to partition q mod partitions of the examples
+	untilEnd   bool
+	rec        event.Recorder
+	rows       atomic.Int64 // that were written
 }
 
 func (f *follow) ingested(done bool) event.Ingested {
@@ -82,53 +91,87 @@ func (f *follow) ingested(done bool) event.Ingested {
 
 // begin returns a feed for each partition of the examples to which partitions of the topic go.
 func (f *follow) begin(ctx context.Context) (feeds []*feed, err error) {
+	if f.bounds, err = f.Log.Spans(ctx, f.topic); err != nil {
+		return nil, fmt.Errorf("examples.from_topic: %w", err)
+	}
 	examples, err := f.Log.Spans(ctx, f.Topics.Examples)
 	if err != nil {
 		return nil, err
 	}
-	states, attempt := make([]topicState, len(examples)), 1
+	states := make([]topicState, len(examples))
+	attempt := topicState{attempt: 1} // the last one, and how far it has read each partition of the topic, whichever of the examples has it
 	for n, span := range examples {
 		if states[n], err = f.lastState(ctx, span); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("find how far %s was read: %w", f.topic, err)
 		}
-		attempt = max(attempt, states[n].attempt)
-	}
-	next := make([]schemas.TopicPosition, len(f.bounds)) // how far each partition of the topic was read, whichever partition of the examples has it
-	for q := range next {
-		next[q].Partition = q
+		attempt.attempt = max(attempt.attempt, states[n].attempt)
 	}
 	for n := range states {
-		if states[n].attempt < attempt {
-			states[n] = topicState{attempt: attempt}
+		if states[n].attempt < attempt.attempt {
+			continue
 		}
 		for _, p := range states[n].positions {
-			if p.Partition < len(next) && p.Next > next[p.Partition].Next {
-				next[p.Partition] = p
-			}
+			attempt.raise(p)
 		}
+		attempt.partitions = max(attempt.partitions, states[n].divisor(n))
 	}
-	anew, err := f.anew(ctx, next)
-	if err != nil {
+	if attempt, err = f.unlessChanged(ctx, attempt); err != nil {
 		return nil, err
 	}
-	if anew {
-		event.Notice(f.rec, "%s was made anew since it was read last: it is read from its beginning", f.topic)
-		attempt++
+	if f.partitions = attempt.partitions; f.partitions == 0 || f.partitions > len(examples) {
+		f.partitions = len(examples)
 	}
-	for n := range min(len(states), len(f.bounds)) {
-		state := states[n]
-		if anew {
-			state = topicState{attempt: attempt}
-		}
-		for q := n; q < len(f.bounds); q += len(states) {
-			if anew {
-				next[q] = schemas.TopicPosition{Partition: q}
+	if f.partitions < len(examples) {
+		event.Notice(f.rec, "%s goes to the first %d of %d partitions of %s, as there were so many when it was followed first: rows keep their partitions", f.topic, f.partitions, len(examples), f.Topics.Examples)
+	}
+	for n := range min(f.partitions, len(f.bounds)) {
+		from := states[n]
+		if from.attempt < attempt.attempt {
+			from = topicState{attempt: attempt.attempt}
+			if attempt.attempt > 1 {
+				from.after = schemas.Turn(states[n].attempt, states[n].next)
 			}
-			state.raise(next[q])
 		}
-		feeds = append(feeds, &feed{follow: f, partition: n, state: state, end: examples[n].To, values: ingest.NewValues(f.job.Examples)})
+		for q := n; q < len(f.bounds); q += f.partitions {
+			from.raise(attempt.position(q))
+		}
+		feeds = append(feeds, &feed{follow: f, partition: n, seen: states[n], state: from, end: examples[n].To, values: ingest.NewValues(f.job.Examples)})
 	}
 	return feeds, nil
+}
+
+// unlessChanged returns what reading goes on from: what was read last, if the topic still has it, or what the job says.
+func (f *follow) unlessChanged(ctx context.Context, last topicState) (topicState, error) {
+	from := topicState{attempt: last.attempt + 1, partitions: last.partitions} // behind what has changed
+	var changed *ChangedTopicError                                             // the first
+	for _, read := range last.positions {
+		err := f.checkUnchanged(ctx, read)
+		different, ok := errors.AsType[*ChangedTopicError](err)
+		if err != nil && !ok {
+			return from, err
+		}
+		if changed == nil {
+			changed = different
+		}
+		if ok && f.job.Examples.OnChangedTopic == ingest.ChangedTopicBehind {
+			was := read.Next
+			if read, err = f.behind(ctx, read); err != nil {
+				return from, err
+			}
+			event.Notice(f.rec, "%s[%d] has changed: %s. It is read from offset %d on; what has come to offsets before %d meanwhile is not read", f.topic, read.Partition, different.Why, read.Next, was)
+		}
+		from.raise(read)
+	}
+	switch {
+	case changed == nil:
+		return last, nil
+	case f.job.Examples.OnChangedTopic == ingest.ChangedTopicBehind:
+		return from, nil
+	case f.job.Examples.OnChangedTopic == ingest.ChangedTopicAnew:
+		event.Notice(f.rec, "%s[%d] has changed: %s. The topic is read from its beginning as another one", f.topic, changed.Partition, changed.Why)
+		return topicState{attempt: last.attempt + 1}, nil
+	}
+	return from, changed
 }
 
 // lookBack is how many messages of a partition of the examples are read to find the last that counts. Behind it are at most the
@@ -147,33 +190,4 @@ func (f *follow) lastState(ctx context.Context, examples schemas.Span) (state to
 			return state, err
 		}
 	}
-}
-
-// anew reports whether the topic is another one than that which was read: it ends before, or has another message where the last was that
-// was read.
-func (f *follow) anew(ctx context.Context, read []schemas.TopicPosition) (anew bool, err error) {
-	for q, p := range read {
-		switch bounds := f.bounds[q]; {
-		case p.Next > bounds.To:
-			return true, nil
-		case p.Next <= bounds.From: // nothing was read, or it has expired
-			continue
-		}
-		err := f.Between(ctx, f.topic, q, p.Next-1, p.Next, func(m run.Message) error {
-			anew = anew || digestOf(m) != p.Last
-			return nil
-		})
-		if errors.As(err, new(*kafkalog.DeletedError)) {
-			continue // it has expired meanwhile
-		}
-		if err != nil || anew {
-			return anew, err
-		}
-	}
-	return false, nil
-}
-
-// digestOf returns a digest of a message of the topic, to recognise it by.
-func digestOf(m run.Message) schemas.Digest {
-	return schemas.Digest(schemas.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
 }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -237,26 +239,318 @@ func TestFollowQuarantines(t *testing.T) {
 	}
 }
 
-// A topic that was made anew is read from its beginning, and so is one of a name that the pipeline has not read.
-func TestFollowTopicMadeAnew(t *testing.T) {
-	for name, rows := range map[string]int{"longer": 150, "shorter": 30} {
-		t.Run(name, func(t *testing.T) {
-			log := openEmbedded(t)
-			job := clicks(t, log, 100)
-			followToEnd(t, log, job)
-			if err := log.Delete(t.Context(), "clicks"); err != nil {
+// clicksAt makes the topic of clicks anew, with a message for each of the rows from 0 to before, written at a second of its own, and for the
+// rows from from to to, written later.
+func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
+	t.Helper()
+	if err := log.Delete(t.Context(), "clicks"); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	write := func(from, to int, at time.Time) {
+		for i := from; i < to; i++ {
+			r := &kgo.Record{Topic: "clicks", Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i), Timestamp: at.Add(time.Duration(i) * time.Second)}
+			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			clicks(t, log, rows)
-			for range 2 {
+		}
+	}
+	write(0, before, time.UnixMilli(1_700_000_000_000))
+	write(from, to, time.UnixMilli(1_800_000_000_000))
+}
+
+// If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or to read another topic.
+// No row counts twice unless it is another topic.
+func TestFollowTopicThatHasChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, from, to int    // of clicksAt, after 100 rows were read
+		why              string // "" if it is the same topic
+		behind           []int  // the rows that count then beside the first 100, if reading goes on behind, first and end
+	}{
+		"it has more":                    {before: 100, from: 100, to: 130, behind: []int{100, 130}},
+		"it has lost the last":           {before: 99, why: "it ends at offset 99"},
+		"it has lost some":               {before: 40, why: "it ends at offset 40"},
+		"it has lost all":                {why: "it ends at offset 0"},
+		"it has lost some and got more":  {before: 80, from: 100, to: 150, why: "another message is there", behind: []int{120, 150}},
+		"it has lost some and got fewer": {before: 80, from: 100, to: 110, why: "it ends at offset 90"},
+		"it was made anew":               {from: 200, to: 300, why: "another message is there"},
+		"it was made anew with more":     {from: 200, to: 310, why: "another message is there", behind: []int{300, 310}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, choice := range []string{ingest.ChangedTopicBehind, ingest.ChangedTopicAnew} {
+				log := openEmbedded(t)
+				job := clicks(t, log, 0)
+				job.Examples.Partitions = 1
+				clicksAt(t, log, 100, 0, 0)
 				followToEnd(t, log, job)
-			}
-			want := 100 + rows
-			if got := countedRows(t, log, job); len(got) != want {
-				t.Errorf("%d rows count, expected %d", len(got), want)
+				checkCounted(t, log, job, 100)
+				clicksAt(t, log, test.before, test.from, test.to)
+				err := Follow(t.Context(), log, job, true, event.Ignore{})
+				changed, ok := errors.AsType[*ChangedTopicError](err)
+				if ok != (test.why != "") || err != nil && !ok {
+					t.Fatalf("got error %v, expected one because of %q", err, test.why)
+				}
+				if ok && (changed.Why != test.why || changed.Last != 99 || !strings.Contains(err.Error(), "examples.on_changed_topic to behind")) {
+					t.Errorf("got error %v, expected %s", err, test.why)
+				}
+				job.Examples.OnChangedTopic = choice
+				var want []int
+				for i := range 100 {
+					want = append(want, i)
+				}
+				switch {
+				case choice == ingest.ChangedTopicAnew && ok:
+					for i := range test.before {
+						want = append(want, i)
+					}
+					for i := test.from; i < test.to; i++ {
+						want = append(want, i)
+					}
+				case len(test.behind) > 0:
+					for i := test.behind[0]; i < test.behind[1]; i++ {
+						want = append(want, i)
+					}
+				}
+				for range 2 {
+					followToEnd(t, log, job)
+				}
+				job.Examples.OnChangedTopic = ingest.ChangedTopicStop
+				if len(want) > 100 { // the choice is on the topic
+					followToEnd(t, log, job)
+				}
+				slices.Sort(want)
+				if got := countedRows(t, log, job); !slices.Equal(got, want) {
+					t.Errorf("%s: the rows %v count, expected %v", choice, got, want)
+				}
 			}
 		})
 	}
+}
+
+// What is written to a topic after it has lost messages counts once, if ingest goes on behind them.
+func TestFollowBehindWhatWasLost(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	job.Examples.Partitions = 1
+	clicksAt(t, log, 100, 0, 0)
+	followToEnd(t, log, job)
+	clicksAt(t, log, 90, 0, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	written, ended := make(chan int64, 100), make(chan error, 1)
+	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
+	go func() {
+		ended <- Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
+			switch e := e.(type) {
+			case event.Following:
+				written <- 0
+			case event.Ingested:
+				written <- e.Rows
+			}
+		}})
+	}()
+	<-written
+	for i := range 20 {
+		if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rows := int64(0); rows < 20; rows = <-written {
+	}
+	stop()
+	<-ended
+	checkCounted(t, log, job, 120)
+}
+
+// What retention has deleted of a topic, read or not, is no change of the topic. What was not read is said.
+func TestFollowTopicThatForgets(t *testing.T) {
+	for first, want := range map[int64]int{50: 130, 100: 130, 110: 120} {
+		log := openEmbedded(t)
+		job := clicks(t, log, 0)
+		job.Examples.Partitions = 1
+		clicksAt(t, log, 100, 0, 0)
+		followToEnd(t, log, job)
+		for i := range 30 {
+			if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deleteRecords(t, log, "clicks", 0, first)
+		rec := followToEnd(t, log, job)
+		if rows := countedRows(t, log, job); len(rows) != want {
+			t.Errorf("without the offsets before %d: %d rows count, expected %d", first, len(rows), want)
+		}
+		said := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
+			return strings.HasPrefix(n.Text, "10 offsets of clicks[0] were deleted before they were read: 100 to 109")
+		})
+		if said != (first == 110) {
+			t.Errorf("without the offsets before %d: notices %v", first, eventsOf[event.Noticed](rec))
+		}
+	}
+}
+
+// following follows a topic in a goroutine until stop, which checks how it has ended. begun is closed once it has found how far the topic
+// was read.
+func following(t *testing.T, log *kafkalog.Log, job Job) (begun <-chan struct{}, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	found, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
+			if _, ok := e.(event.Following); ok {
+				close(found)
+			}
+		}})
+	}()
+	return found, func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("following ended with %v", err)
+		}
+	}
+}
+
+// awaitRows reads the examples until as many messages of the followed topic count as have rows up to want, in any partition.
+func awaitRows(t *testing.T, log *kafkalog.Log, job Job, want int) {
+	t.Helper()
+	examples, from := run.TopicsOf(job.Name).Examples, []run.Position(nil)
+	spans, err := open(log, job.Name, nil).Log.Spans(t.Context(), examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range spans {
+		from = append(from, run.Position{Topic: examples, Partition: s.Partition, Offset: s.To})
+	}
+	subscription := open(log, job.Name, nil).Log.Subscribe(t.Context(), nil, from...)
+	defer subscription.Close()
+	for len(countedRows(t, log, job)) < want {
+		if _, _, err := subscription.Next(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A topic keeps its partitions of the examples when these get more, also while processes that have begun before and after that share it. Rows are
+// neither lost nor doubled, whatever they take to be the number of partitions.
+func TestFollowWhilePartitionsAreAdded(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 20)
+	begun, stop := following(t, log, job)
+	<-begun
+	awaitRows(t, log, job, 20)
+	addPartitions(t, log, run.TopicsOf(job.Name).Examples, 4)
+	click(t, log, 20, 40)
+	other := connect(t, log)
+	begun, stopOther := following(t, other, job) // the next process of a rolling restart
+	<-begun
+	click(t, log, 40, 100)
+	awaitRows(t, log, job, 100)
+	stop()
+	click(t, log, 100, 140)
+	awaitRows(t, log, job, 140)
+	stopOther()
+	addPartitions(t, log, run.TopicsOf(job.Name).Examples, 7)
+	click(t, log, 140, 200)
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 200)
+	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
+		if o, ok := schemas.OriginOf(run.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
+			t.Fatalf("a message in partition %d has the origin %+v, expected one of the first two partitions, of 2", m.Partition, o)
+		}
+	}
+}
+
+// Messages of a program that did not write over how many partitions a topic is divided tell it by the partitions that they have.
+func TestFollowKeepsThePartitionsOfEarlierPrograms(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 60)
+	followToEnd(t, log, job)
+	examples := run.TopicsOf(job.Name).Examples
+	written := readTopic(t, log, examples)
+	if err := log.Delete(t.Context(), examples); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range written {
+		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-partitions" })
+		produce(t, log, job, m.Partition, m)
+	}
+	checkCounted(t, log, job, 60)
+	addPartitions(t, log, examples, 3)
+	click(t, log, 60, 120)
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 120)
+}
+
+// A process that does not know yet that the topic has changed writes behind one that goes on behind the change: what it has read counts, and
+// counts once.
+func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	job.Examples.Partitions = 1
+	clicksAt(t, log, 100, 0, 0)
+	followToEnd(t, log, job)
+	examples := run.TopicsOf(job.Name).Examples
+	clicksAt(t, log, 98, 100, 102) // the last two are others now
+	stale := readTopic(t, log, "clicks")[99]
+	p := open(log, job.Name, nil)
+	f := &feed{follow: &follow{pipeline: p, topic: "clicks", job: job, partitions: 1, rec: event.Ignore{}, bounds: []schemas.Span{{To: 100}}}}
+	var err error
+	if f.seen, err = f.lastState(t.Context(), schemas.Span{To: int64(len(readTopic(t, log, examples)))}); err != nil {
+		t.Fatal(err)
+	}
+	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
+	faults := &writesFirst{Log: p.Log, topic: examples, write: func(ctx context.Context) error {
+		origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1", Sequence: f.seen.next, Partitions: 1}
+		positions := []schemas.TopicPosition{{Next: 105, Last: digestOf(run.Message{Message: run.FromKafka(stale), Time: stale.Time})}}
+		rows := &schemas.ExampleRows{Rows: 5, Cols: 2, Words: slices.Repeat([]string{"a"}, 5)}
+		for i := range 5 {
+			rows.Floats = append(rows.Floats, 0, float32(102+i))
+		}
+		m, err := origin.TopicMessage(positions, rows, p.memory)
+		if err == nil {
+			_, err = p.Log.Append(ctx, examples, 0, m)
+		}
+		return err
+	}}
+	for i := range 5 { // at the offsets 100 to 104, which the process that knows no change reads too
+		if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 102+i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := open(log, job.Name, nil)
+	other.Log = faults
+	if err := other.followTopic(t.Context(), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	rows := countedRows(t, log, job)
+	if twice := len(rows) - len(slices.Compact(slices.Clone(rows))); twice > 0 || len(rows) != 105 {
+		t.Errorf("%d rows count, %d of them twice, expected 105", len(rows), twice)
+	}
+}
+
+// writesFirst is a log to a topic of which another process writes once before the first write.
+type writesFirst struct {
+	run.Log
+	topic string
+	write func(context.Context) error
+}
+
+func (w *writesFirst) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	if topic == w.topic && w.write != nil {
+		write := w.write
+		w.write = nil
+		if err := write(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return w.Log.Append(ctx, topic, partition, messages...)
 }
 
 // A pipeline does not follow a topic that is missing, or one of its own.

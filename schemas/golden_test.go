@@ -722,6 +722,14 @@ func TestOrigin(t *testing.T) {
 	if read, err := TopicPositionsOf(topic); err != nil || !slices.Equal(read, positions()) {
 		t.Errorf("the golden of a topic has the positions %v, %v", read, err)
 	}
+	behind := Origin{Source: "topic:clicks", Attempt: "2", Partitions: 3, After: Turn(1, 9)}
+	m, err := behind.TopicMessage(positions(), &ExampleRows{Rows: 1, Cols: 1, Floats: []float32{1}}, memory.DefaultAllocator)
+	if behind.Next = 9; err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := OriginOf(m); !ok || o != behind {
+		t.Errorf("the origin %+v is read as %+v, %v", behind, o, ok)
+	}
 	for _, text := range []string{"", "[", `[{"partition":-1}]`, `[{"next":-1}]`} {
 		if _, err := TopicPositionsOf(Message{Headers: []Header{{headerPositions, text}}}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("positions %s: %v", text, err)

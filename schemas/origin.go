@@ -14,6 +14,12 @@ type Origin struct {
 	Attempt  string // of the source's ingest
 	Sequence int64  // 0, 1, …: its number in the source; of a topic that ingest follows, see [TopicSequence]
 	Next     int64  // of a topic that ingest follows: the sequence after the message; 0 for a file
+	// Partitions is of a topic that ingest follows: its partition q goes to partition q mod Partitions of the examples, however many there
+	// are by now. 0: the message does not say.
+	Partitions int
+	// After is of the first message of an attempt to read a topic in its partition of the examples: the [Turn] of the last message there that
+	// counts. The message counts only behind that one. Empty: the message does not say.
+	After string
 }
 
 // The headers of a message that was ingested. Other producers write to the same topic, with headers of their own: these names
@@ -60,6 +66,10 @@ func OriginOf(m Message) (o Origin, ok bool) {
 		o.Next, err = strconv.ParseInt(m.Get(headerNext), 10, 64)
 		if err != nil || o.Next <= o.Sequence {
 			return Origin{}, false
+		}
+		o.After = m.Get(headerAfter)
+		if o.Partitions, err = strconv.Atoi(m.Get(headerPartitions)); err != nil || o.Partitions < 0 {
+			o.Partitions = 0 // an earlier program wrote it
 		}
 	}
 	return o, true

@@ -21,7 +21,28 @@ const (
 	headerNext = "stagewise-next"
 	// headerPositions says how far the topic was read.
 	headerPositions = "stagewise-positions"
+	// headerPartitions and headerAfter are Partitions and After of an [Origin].
+	headerPartitions = "stagewise-partitions"
+	headerAfter      = "stagewise-after"
 )
+
+// Turn names what an attempt to read a topic has written to a partition of the examples up to a sequence; 0, 0: nothing was written.
+func Turn(attempt int, next int64) string { return fmt.Sprintf("%d/%d", attempt, next) }
+
+// CountsAfter reports whether a message of a topic counts in a partition of the examples whose last message of the topic that counts is of an
+// attempt and ends before the sequence next. known is false if it is not known which message that is, or whether there is one.
+func (o Origin) CountsAfter(attempt int, next int64, known bool) bool {
+	own, err := strconv.Atoi(o.Attempt)
+	switch {
+	case err != nil, own < 1:
+		return false
+	case !known:
+		return true
+	case own < attempt, own == attempt && o.Sequence < next:
+		return false
+	}
+	return own == attempt || o.After == "" || o.After == Turn(attempt, next)
+}
 
 // TopicSource returns the ID of the source that is a topic.
 func TopicSource(topic string) string { return topicSource + topic }
@@ -42,7 +63,7 @@ func TopicOf(m Message) (topic string, ok bool) {
 type TopicPosition struct {
 	Partition int    `json:"partition"`
 	Next      int64  `json:"next"` // the offset after the last that was read
-	Last      Digest `json:"last"` // of the message that was read last, to recognise the topic by
+	Last      Digest `json:"last"` // of the message that was read last, its time included, to recognise the topic by; empty: not known
 }
 
 // TopicSequence returns the sequence of the message that comes after those that have these positions: the sum of the offsets, as each
@@ -62,6 +83,12 @@ func (o Origin) TopicMessage(positions []TopicPosition, rows *ExampleRows, mem m
 		return Message{}, err
 	}
 	m.Headers = append(m.Headers, Header{headerNext, strconv.FormatInt(TopicSequence(positions), 10)}, Header{headerPositions, string(mustJSON(positions))})
+	if o.Partitions > 0 {
+		m.Headers = append(m.Headers, Header{headerPartitions, strconv.Itoa(o.Partitions)})
+	}
+	if o.After != "" {
+		m.Headers = append(m.Headers, Header{headerAfter, o.After})
+	}
 	return m, nil
 }
 

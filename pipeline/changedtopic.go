@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// ChangedTopicError says that a topic that ingest follows no longer has the message that was read last. It has lost messages, as after the
+// election of a leader that lacked them, or another topic has its name now. Only the operator knows which.
+type ChangedTopicError struct {
+	Topic     string
+	Partition int
+	Last      int64  // the offset that was read last
+	Why       string // how the topic shows it
+}
+
+// Error names the choice.
+func (e *ChangedTopicError) Error() string {
+	return fmt.Sprintf("%s[%d] no longer has what was read last, at offset %d: %s. It has lost messages, or was made anew. "+
+		"Set examples.on_changed_topic to %s to go on behind what was read, or to %s to read it from its beginning as another topic. Until then nothing of it is ingested",
+		e.Topic, e.Partition, e.Last, e.Why, ingest.ChangedTopicBehind, ingest.ChangedTopicAnew)
+}
+
+// checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the message that was read last. That retention has
+// deleted it is no change.
+func (f *follow) checkUnchanged(ctx context.Context, read schemas.TopicPosition) error {
+	if read.Next == 0 {
+		return nil
+	}
+	changed := &ChangedTopicError{Topic: f.topic, Partition: read.Partition, Last: read.Next - 1}
+	if read.Partition >= len(f.bounds) {
+		changed.Why = fmt.Sprintf("it has %d partitions", len(f.bounds))
+		return changed
+	}
+	if end := f.bounds[read.Partition].To; end < read.Next {
+		changed.Why = fmt.Sprintf("it ends at offset %d", end)
+		return changed
+	}
+	return f.checkLast(ctx, read)
+}
+
+// checkLast is checkUnchanged for a partition that has more than what was read last, or has lost that by retention.
+func (f *follow) checkLast(ctx context.Context, read schemas.TopicPosition) error {
+	if read.Next == 0 || read.Last == "" {
+		return nil
+	}
+	digest, err := f.digestAt(ctx, read.Partition, read.Next-1)
+	if err == nil && digest != "" && digest != read.Last {
+		return &ChangedTopicError{Topic: f.topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
+	}
+	return err
+}
+
+// digestAt returns a digest of the message of the topic at an offset, to recognise it by; "" if there is none: it has expired or was compacted.
+func (f *follow) digestAt(ctx context.Context, partition int, offset int64) (digest schemas.Digest, err error) {
+	err = f.Between(ctx, f.topic, partition, offset, offset+1, func(m run.Message) error {
+		digest = digestOf(m)
+		return nil
+	})
+	if errors.As(err, new(*kafkalog.DeletedError)) {
+		return "", nil
+	}
+	return digest, err
+}
+
+// digestOf returns a digest of a message of the topic.
+func digestOf(m run.Message) schemas.Digest {
+	return schemas.Digest(schemas.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
+}
+
+// behind returns from where a partition of the topic is read that has changed: no offset that was read is read again.
+func (f *follow) behind(ctx context.Context, read schemas.TopicPosition) (_ schemas.TopicPosition, err error) {
+	end := int64(0) // of a partition that is gone
+	if read.Partition < len(f.bounds) {
+		end = f.bounds[read.Partition].To
+	}
+	read.Next, read.Last = min(read.Next, end), ""
+	if read.Next > 0 {
+		read.Last, err = f.digestAt(ctx, read.Partition, read.Next-1)
+	}
+	return read, err
+}
