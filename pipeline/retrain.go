@@ -664,7 +664,12 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 	}
 	plan.Chain.Progress = progressOf(r.progress(), plan.Sources)
 	plan.Forgotten = r.forgotten.rows.Within(r.windowWith(spans))
-	plan.Since, err = r.Now(ctx)
+	if plan.Since, err = r.Now(ctx); err != nil {
+		return nil, err
+	}
+	if r.window != nil && r.attempt == 0 { // an attempt that has failed may have surveyed the same
+		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
+	}
 	return plan, err
 }
 

@@ -75,6 +75,9 @@ type Since struct {
 	Plans      int64   `json:"plans,omitempty"`
 	Weights    int64   `json:"weights"`    // offset of the weights topic
 	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
+	// Quarantine is an offset of the quarantine topic: messages before it tell the run nothing. Runs of a chain have it that go on from what the
+	// runs before have looked at. An end does not have it.
+	Quarantine int64 `json:"quarantine,omitempty"`
 }
 
 // Input says how files of examples are read.

@@ -4,19 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // quarantine puts the messages that one survey can't use onto the quarantine topic. It is safe for concurrent use.
 //
-// It does not put a message there that an earlier survey has put there. To know these messages, the first bad message of a survey
-// makes it read the whole topic once. It keeps one bit for each offset of the plan. The topic is not compacted, because people
-// read the reasons on it, so each must stay until retention deletes it. If two workers survey a partition at the same time, as
-// one does not know yet that it has lost the partition, a message may come there twice, under the same key.
+// It does not put a message there that an earlier survey has put there. The runs of a chain know that of each other: what an increment of an
+// earlier run skips, that run has put there, see [quarantine.choose]. So a run need know only what was put there since its plan was made. It
+// reads that at the first bad message, whatever came before it. A run that no version of a chain is behind reads the whole topic instead. It
+// keeps one bit for each offset. The topic is not compacted, because people read the reasons on it, so each must stay until retention deletes
+// it. If two workers survey a partition at the same time, as one does not know yet that it has lost the partition, a message may come there
+// twice, under the same key.
 type quarantine struct {
 	client *run.Client
 	plan   *schemas.Plan
@@ -25,14 +30,28 @@ type quarantine struct {
 	there map[int]offsets // by partition; nil: the topic is not read yet
 }
 
+// choose returns those messages of a segment that belong onto the topic: bad ones, and usable ones with labels that are no class. In a full run
+// of a chain most increments are of earlier runs, which have put there what they skip, and what had such labels.
+func (q *quarantine) choose(s *partition.Segment, bad, unknown []schemas.Quarantined) []schemas.Quarantined {
+	chain := q.plan.Chain
+	if chain == nil || chain.Update != nil || len(chain.Increments) == 0 {
+		return append(bad, unknown...)
+	}
+	of := &chain.Increments[s.Increment]
+	if of.Number == chain.Number {
+		return append(bad, unknown...)
+	}
+	return slices.DeleteFunc(bad, func(m schemas.Quarantined) bool { return of.Skips(m.Partition, m.Offset) })
+}
+
 // put puts the bad messages of a segment onto the topic, and returns when all are there. So memory holds the bad messages of no
 // more segments than there are processors.
-func (q *quarantine) put(ctx context.Context, partition int, bad []schemas.Quarantined) error {
+func (q *quarantine) put(ctx context.Context, number int, bad []schemas.Quarantined) error {
 	if len(bad) == 0 {
 		return nil
 	}
 	topics := q.client.Topics
-	missing, err := q.missing(ctx, partition, bad)
+	missing, err := q.missing(ctx, number, bad)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", topics.Quarantine, err)
 	}
@@ -41,13 +60,13 @@ func (q *quarantine) put(ctx context.Context, partition int, bad []schemas.Quara
 		messages[i] = m.Message()
 	}
 	if _, err := q.client.Log.Append(ctx, topics.Quarantine, 0, messages...); err != nil {
-		return fmt.Errorf("put %d messages of %s[%d] into quarantine: %w", len(messages), topics.Examples, partition, err)
+		return fmt.Errorf("put %d messages of %s[%d] into quarantine: %w", len(messages), topics.Examples, number, err)
 	}
 	return nil
 }
 
 // missing returns which of the messages are not on the topic yet.
-func (q *quarantine) missing(ctx context.Context, partition int, bad []schemas.Quarantined) (missing []schemas.Quarantined, err error) {
+func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quarantined) (missing []schemas.Quarantined, err error) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	for q.there == nil {
@@ -60,24 +79,31 @@ func (q *quarantine) missing(ctx context.Context, partition int, bad []schemas.Q
 		}
 	}
 	for _, m := range bad {
-		if !q.there[partition].has(m.Offset) {
+		if !q.there[number].has(m.Offset) {
 			missing = append(missing, m)
 		}
 	}
 	return missing, nil
 }
 
-// read notes which messages of the plan's spans are on the topic.
+// read notes which messages of the plan's spans were put onto the topic since the plan was made.
 func (q *quarantine) read(ctx context.Context) error {
 	there, spans := map[int]offsets{}, map[int]schemas.Span{}
 	for _, span := range q.plan.Spans.Hulls() {
 		there[span.Partition], spans[span.Partition] = offsets{}, span
 	}
-	topics := q.client.Topics
-	err := q.client.Each(ctx, topics.Quarantine, 0, func(m run.Message) error {
-		topic, partition, offset, ok := schemas.QuarantineKey(m.Key)
-		if span, known := spans[partition]; ok && topic == topics.Examples && known && span.From <= offset && offset < span.To {
-			there[partition].add(offset)
+	topics, from := q.client.Topics, q.plan.Since.Quarantine
+	_, end, err := q.client.Log.Bounds(ctx, topics.Quarantine, 0)
+	if err != nil {
+		return err
+	}
+	if end < from { // the topic was made anew
+		from = 0
+	}
+	err = q.client.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m run.Message) error {
+		topic, number, offset, ok := schemas.QuarantineKey(m.Key)
+		if span, known := spans[number]; ok && topic == topics.Examples && known && span.From <= offset && offset < span.To {
+			there[number].add(offset)
 		}
 		return nil
 	})

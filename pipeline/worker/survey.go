@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -320,12 +321,11 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 			}
 		}
 	}
-	bad = append(bad, unknown...)
-	if err := p.quarantine.put(ctx, number, bad); err != nil {
-		return nil, err
-	}
-	for _, q := range bad {
+	for _, q := range slices.Concat(bad, unknown) {
 		found.quarantined = append(found.quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+	}
+	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.segment(), bad, unknown)); err != nil {
+		return nil, err
 	}
 	clear(l.messages[len(good):])
 	l.messages = good
