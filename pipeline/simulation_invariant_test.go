@@ -28,7 +28,7 @@ func keyOf(m schemas.Message) (key recordKey, fixed bool) {
 		return recordKey{}, false // a tombstone
 	}
 	switch m.Kind() {
-	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights, schemas.KindLeave, schemas.KindTerms, schemas.KindMoments:
+	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights, schemas.KindLeave, schemas.KindIncrement, schemas.KindTerms, schemas.KindMoments:
 		id, err := schemas.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:

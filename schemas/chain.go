@@ -121,6 +121,46 @@ func (c *Chain) Merged() (groups [][]int) {
 	return groups
 }
 
+// TermsPlaces returns for each increment of a full run the place of that whose terms its rows are summed into: its own, or that of the first of the
+// increments that the run merges it with. A sum is kept at weight 1, so increments of different weights stay apart.
+func (c *Chain) TermsPlaces() []int {
+	places, of := make([]int, max(len(c.Increments), 1)), map[int]int{}
+	for i := range c.Increments {
+		places[i], of[c.Increments[i].Number] = i, i
+	}
+	first := func(i int) int {
+		for places[i] != i {
+			i = places[i]
+		}
+		return i
+	}
+	for _, pair := range c.Merge {
+		a, known := of[pair[0]]
+		b, also := of[pair[1]]
+		if a, b = first(a), first(b); known && also && c.Increments[a].Weight == c.Increments[b].Weight {
+			places[max(a, b)] = min(a, b)
+		}
+	}
+	for i := range places {
+		places[i] = first(i)
+	}
+	return places
+}
+
+// TermsOn returns which of these places a partition has increments of, in order. A run without a list of increments has one, on all partitions.
+func (c *Chain) TermsOn(partition int, places []int) (on []int) {
+	if len(c.Increments) == 0 {
+		return places
+	}
+	for i := range c.Increments {
+		if covered, any := c.Increments[i].On(partition); any && slices.ContainsFunc(covered.Spans, func(s Span) bool { return !s.Empty() }) {
+			on = append(on, places[i])
+		}
+	}
+	slices.Sort(on)
+	return slices.Compact(on)
+}
+
 // Newest returns the place of the newest increment among those that the run visits: the new one of an update, the last of a full run.
 func (c *Chain) Newest() int {
 	if c.Update != nil {

@@ -140,6 +140,7 @@ func samples(t testing.TB) map[string]Message {
 		"leave-forgotten": (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3), Weight: 2.5}).ExactRecord(),
 		"leave":           (&Gram{Identity: id(KindLeave, 0, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"moments":         (&Moments{Identity: id(KindMoments, 0, 0, 0), Gram: numbered[float64](3), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
+		"increment":       (&IncrementTerms{Identity: id(KindIncrement, 0, 1, 1), Terms: numbered[float64](8), Columns: 2, Classes: 2}).Record(),
 		"terms":           (&Terms{Identity: id(KindTerms, 0, 1, 0), Scores: numbered[float64](4), Gradient: numbered[float64](4), Columns: 2, Classes: 2}).Record(),
 		"gram-exact":      (&Gram{Identity: id(KindGram, Survey, 0, 1), Matrix: numbered[float64](3)}).ExactRecord(),
 		"seal":            (&Seal{Identity: id(KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest", Covered: covered, Sums: final}).Record(),
@@ -337,7 +338,7 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 		return p.Encode(mem)
 	case KindWindow:
 		return documentReencode(m, (*Window).Messages)
-	case KindVisit, KindSeal, KindGram, KindLeave, KindMoments, KindTerms:
+	case KindVisit, KindSeal, KindGram, KindLeave, KindMoments, KindTerms, KindIncrement:
 		return recordReencode(m, mem, func(r *Record[float64]) ([]Message, error) {
 			var decoded interface{ Record() *Record[float64] }
 			var err error
@@ -350,6 +351,8 @@ func reencode(m Message, mem memory.Allocator) (Message, error) {
 				return g.ExactRecord().Encode(mem)
 			case r.Kind == KindMoments:
 				decoded, err = MomentsOf(r, 2, 2)
+			case r.Kind == KindIncrement:
+				decoded, err = IncrementTermsOf(r, 2, 2)
 			case r.Kind == KindTerms:
 				decoded, err = TermsOf(r, 2, 2)
 			case r.Kind == KindSeal:

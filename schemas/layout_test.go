@@ -67,12 +67,16 @@ func layouts() []layout {
 			tensors: []part{{FieldSample, "[n, d]: raw rows of the survey of a plan without `warm`, a missing value as NaN"}, {FieldDraws, "text: each row's hash, 16 hexadecimal digits"}},
 		},
 		{
+			kind: KindIncrement, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{FieldTerms, "[2, p, k], full run of a chain: Σ w x (xᵀV)ᵀ at the stage's final weights V, and Σ w x (y − g)ᵀ, of the increment at place `visit` among those of the plan, and of those that the run merges with it, if their weights are the same. The partition's seal comes after all of them"}},
+		},
+		{
 			kind: KindSeal, topic: "statistics", writer: "worker", reader: "worker, solver",
 			tensors: []part{
 				{FieldSplits, "[3, 4]: as in `visit`, of the stage's final predictions"}, {FieldQuality, "[3, 2]"},
 				{FieldBins, "[3, 15, 3]"}, {FieldDistances, "[3, k, 4], plan with targets, in place of these two: as in `visit`"},
 				{FieldHits, "[3, 100, 2, k], last stage, several labels: as in `visit`"}, {FieldSubset, "[3, 101], as that"}, {FieldRanks, "[3, 3], as that"}, {FieldConfusion, "[3, k, k], absent with very many classes"},
-				{FieldTerms, "[m, 2, p, k], chain: as in `visit`, at the final weights, for each increment of the window"}, {FieldVisited, "[m, 5], chain: as in `visit`"},
+				{FieldTerms, "[m, 2, p, k], chain: what records of the kind `increment` have now; releases that had none of these wrote it, and solvers refuse it"}, {FieldVisited, "[m, 5], chain: as in `visit`, for each increment of the window that the partition has"},
 				{PartAverage + "/FIELD", "last stage of a member, of a plan that averages: `splits`, `quality` and the others once more, of the mean of what the members so far predict"},
 			},
 			notes: []part{

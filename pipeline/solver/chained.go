@@ -83,27 +83,28 @@ func (s *Store) put(h *head) {
 
 // chained is what a solver keeps of a run of a chain, beside what it keeps of any run.
 type chained struct {
-	before     *head                 // what an update goes on from
-	beforeAt   *schemas.StatePlace   // where its window is
-	refreshed  [][]solve.Terms       // of each increment that is visited again, by stage
-	loaded     map[int][]solve.Terms // of increments that an update merges and does not visit, by number and stage
-	plansFrom  int64                 // of the version before: see schemas.Manifest
-	after      head
-	terms      [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
-	merged     [][]solve.Terms // of each stage, by group of increments that the run merges
-	encodings  []*encoding     // of an update, by stage
-	fitted     []float64       // Σw of the training rows of each visited increment
-	grams      [][]float64     // of each stage of a full run
-	updates    map[int]*solve.Update
-	messages   []partitionMessage
-	increments []schemas.Increment // of a full run
-	covered    []schemas.Coverage  // of the new increment, by partition
-	skipped    schemas.Spans
-	progress   []schemas.SourceProgress
-	unknown    []schemas.LabelRows
-	mostlyBad  *schemas.BadMessages // the messages with the new rows, if most of them can't be used
-	sum        *accumulate.Sum      // of the survey
-	judged     schemas.Losses       // of the rows that the gate is about, with the weights of the version
+	before      *head                 // what an update goes on from
+	beforeAt    *schemas.StatePlace   // where its window is
+	refreshed   [][]solve.Terms       // of each increment that is visited again, by stage
+	loaded      map[int][]solve.Terms // of increments that an update merges and does not visit, by number and stage
+	plansFrom   int64                 // of the version before: see schemas.Manifest
+	after       head
+	terms       [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
+	merged      [][]solve.Terms // of each stage, by group of increments that the run merges
+	encodings   []*encoding     // of an update, by stage
+	fitted      []float64       // Σw of the training rows of each visited increment
+	grams       [][]float64     // of each stage of a full run
+	updates     map[int]*solve.Update
+	messages    []partitionMessage
+	increments  []schemas.Increment // of a full run
+	termsPlaces []int               // of a full run: see [schemas.Chain.TermsPlaces]
+	covered     []schemas.Coverage  // of the new increment, by partition
+	skipped     schemas.Spans
+	progress    []schemas.SourceProgress
+	unknown     []schemas.LabelRows
+	mostlyBad   *schemas.BadMessages // the messages with the new rows, if most of them can't be used
+	sum         *accumulate.Sum      // of the survey
+	judged      schemas.Losses       // of the rows that the gate is about, with the weights of the version
 }
 
 // partitionMessage is how a message was predicted before it was learnt.
@@ -177,6 +178,9 @@ func advance(progress []schemas.SourceProgress, partition int, p schemas.Partiti
 func (c *chained) survey(plan *schemas.Plan, sum *accumulate.Sum, found *findings) {
 	if plan.Chain == nil {
 		return
+	}
+	if plan.Update() == nil {
+		c.termsPlaces = plan.Chain.TermsPlaces()
 	}
 	c.progress, c.unknown, c.mostlyBad = found.progress, found.unknown, nil
 	if found.bad.Most() && len(plan.Added()) > 0 {
@@ -286,28 +290,27 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		return nil // every version is full
 	}
 	p, k, m := f.shape.Columns, f.shape.Classes, len(c.increments)
-	s.stack(sum, true, p, k)
-	both, ok := sum.Take(schemas.FieldTerms)
-	visited, err := sum.Tensors().Shaped(schemas.FieldVisited, m, 2)
-	if err != nil {
-		return err
-	}
-	if !ok || !slices.Equal(both.Shape, []int{m, 2, p, k}) {
-		return &schemas.ShapeError{Tensor: schemas.FieldTerms, Got: both.Shape, Want: []int{m, 2, p, k}}
-	}
-	sum.Take(schemas.FieldVisited)
 	moments := &solve.Moments{Gram: c.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
 	terms := make([]solve.Terms, m)
 	c.fitted = make([]float64, m)
 	for i := range m {
 		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
-		w, at := c.increments[i].Weight, both.Data[2*i*p*k:2*(i+1)*p*k]
-		for j := range at {
-			at[j] /= w
+		w := c.increments[i].Weight
+		if visited := s.takeVisited(sum, i); visited != nil {
+			c.fitted[i] = visited[0] / w
 		}
-		terms[i] = solve.TermsOf(at[:p*k], at[p*k:])
+		if c.termsPlaces[i] != i {
+			continue // those of the increment that it is merged with have them
+		}
+		at, any := sum.Take(termsOf(i))
+		if !any {
+			at.Data = make([]float64, 2*p*k)
+		}
+		for j := range at.Data {
+			at.Data[j] /= w
+		}
+		terms[i] = solve.TermsOf(at.Data[:p*k], at.Data[p*k:])
 		moments.AddTerms(w, terms[i])
-		c.fitted[i] = visited[2*i] / w
 	}
 	c.after.moments, c.terms = append(c.after.moments, moments), append(c.terms, terms)
 	s.mergeTerms()
@@ -436,7 +439,9 @@ func (s *Solver) mergeTerms() {
 	for _, group := range s.plan.Chain.Merged() {
 		sum := solve.Terms{}
 		for _, number := range group {
-			sum.Add(at[number])
+			if terms := at[number]; terms.Scores != nil { // of increments that workers have merged the first has them
+				sum.Add(terms)
+			}
 			if i, visited := place[number]; visited {
 				c.terms[t][i] = solve.Terms{}
 			}

@@ -27,6 +27,7 @@ type gathering struct {
 // part says which records of a span a gathering needs, and makes a sum of them.
 type part struct {
 	kinds []schemas.Kind
+	terms bool                                        // the terms of the increments that the span has too
 	sum   func(schemas.Span) (*accumulate.Sum, error) // called once all records of the span have come
 }
 
@@ -67,12 +68,17 @@ func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 
 // sealSum gathers the sums that the seals of a stage have.
 func (s *Solver) sealSum(v run.Visit) part {
-	return part{[]schemas.Kind{schemas.KindSeal}, func(span schemas.Span) (*accumulate.Sum, error) {
+	terms := s.sealsTerms(v.Stage)
+	return part{kinds: []schemas.Kind{schemas.KindSeal}, terms: terms, sum: func(span schemas.Span) (*accumulate.Sum, error) {
 		seal, err := schemas.SealOf(s.inbox.double(s.identity(schemas.KindSeal, v, span.Partition)))
 		if err != nil {
 			return nil, err
 		}
-		return s.sumOf(seal.Identity, span, seal.Covered, seal.Sums)
+		sum, err := s.sumOf(seal.Identity, span, seal.Covered, seal.Sums)
+		if err != nil || !terms {
+			return sum, err
+		}
+		return s.withTerms(sum, v, span.Partition)
 	}}
 }
 
@@ -82,7 +88,7 @@ func (s *Solver) blockGram(v run.Visit) part {
 	if s.plan.Update().TakesAway() {
 		kinds, leaves = append(kinds, schemas.KindLeave), true
 	}
-	return part{kinds, func(span schemas.Span) (*accumulate.Sum, error) {
+	return part{kinds: kinds, sum: func(span schemas.Span) (*accumulate.Sum, error) {
 		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.scratch.grams.Get)
 		if err != nil {
 			return nil, err
@@ -215,8 +221,8 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 // failure returns the failure of a partition whose records have not come; nil if there is none.
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
-		for _, kind := range g.kinds {
-			if _, come := s.inbox.digests[s.identity(kind, g.Visit, partition)]; !come {
+		for _, id := range s.identities(g, partition) {
+			if _, come := s.inbox.digests[id]; !come {
 				return s.failures[partition]
 			}
 		}
@@ -229,7 +235,7 @@ func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 	for group := range g.reduction.Groups() {
 		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
 			span := g.spans[ordinal]
-			lacking, err := s.missing(g.Visit, span.Partition, g.kinds)
+			lacking, err := s.missing(s.identities(g, span.Partition))
 			if err != nil {
 				return nil, err
 			}
@@ -249,17 +255,28 @@ func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 	return missing, nil
 }
 
+// identities returns those of the records of a partition that a gathering needs.
+func (s *Solver) identities(g *gathering, partition int) (list []schemas.Identity) {
+	for _, kind := range g.kinds {
+		list = append(list, s.identity(kind, g.Visit, partition))
+	}
+	if g.terms && s.sealLacksTerms(list[0]) {
+		list = append(list, s.termsIdentities(g.Visit, partition)...)
+	}
+	return list
+}
+
 // missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if a record
 // will never come.
-func (s *Solver) missing(v run.Visit, partition int, kinds []schemas.Kind) (*schemas.Identity, error) {
-	for _, kind := range kinds {
-		id := s.identity(kind, v, partition)
+func (s *Solver) missing(records []schemas.Identity) (*schemas.Identity, error) {
+	for _, id := range records {
 		if s.inbox.has(id) {
 			continue
 		}
 		// A worker makes the visits of a partition in order, and seals a stage before it visits the next one.
-		last, any := s.inbox.latest[partition]
-		if any && (last.Stage > id.Stage || kind != schemas.KindSeal && id.Before(last)) {
+		last, any := s.inbox.latest[id.Partition]
+		seals := id.Kind == schemas.KindSeal || id.Kind == schemas.KindIncrement
+		if any && (last.Stage > id.Stage || !seals && id.Before(last)) {
 			return nil, &GoneError{id}
 		}
 		return &id, nil

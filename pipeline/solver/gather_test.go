@@ -33,7 +33,9 @@ func TestSealThatIsGone(t *testing.T) {
 	accept(t, s, final(1))
 
 	sealed := run.Visit{Stage: 0, Parent: first}
-	missing := func() (*schemas.Identity, error) { return s.missing(sealed, 0, []schemas.Kind{schemas.KindSeal}) }
+	missing := func() (*schemas.Identity, error) {
+		return s.missing([]schemas.Identity{s.identity(schemas.KindSeal, sealed, 0)})
+	}
 	if id, err := missing(); id == nil || err != nil {
 		t.Fatalf("before anything has come: %v, %v", id, err)
 	}

@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A record has the terms of the increments that its partition has. They are summed by increment.
+// The record of an update's visit has the terms of the increments that its partition has. At the end of a stage of a full run they are in records
+// of their own. Either way they are summed by increment.
 
 // Names of the sums of an increment, given its place among those that are visited.
 func termsOf(place int) string   { return fmt.Sprintf("terms/%d", place) }
@@ -24,7 +26,52 @@ func (s *Solver) places() int {
 // apart reports whether a visit has the terms of each increment.
 func (s *Solver) apart(visit int) bool {
 	u := s.plan.Update()
-	return u == nil || schemas.KeepsTerms(visit, u.Passes)
+	return u != nil && schemas.KeepsTerms(visit, u.Passes)
+}
+
+// sealsTerms reports whether workers send the terms of increments with the seals of a stage.
+func (s *Solver) sealsTerms(stage int) bool {
+	if s.plan.Chain == nil || s.plan.Update() != nil {
+		return false
+	}
+	of, err := s.chain.Stage(stage)
+	return err == nil && !of.Link.Learnt
+}
+
+// termsIdentities returns the identities of the records that have the terms of a partition.
+func (s *Solver) termsIdentities(v run.Visit, partition int) (list []schemas.Identity) {
+	for _, v.Number = range s.plan.Chain.TermsOn(partition, s.chained.termsPlaces) {
+		list = append(list, s.identity(schemas.KindIncrement, v, partition))
+	}
+	return list
+}
+
+// sealLacksTerms reports whether a seal has come, and the terms are in records of their own, which stand before it. Releases before this one wrote
+// them into the seal: withTerms says so.
+func (s *Solver) sealLacksTerms(id schemas.Identity) bool {
+	r := s.inbox.doubles[id]
+	if r == nil {
+		return false
+	}
+	_, any := r.Tensors.Find(schemas.FieldTerms)
+	return !any
+}
+
+// withTerms adds the terms of a partition to the sum of its seal.
+func (s *Solver) withTerms(sum *accumulate.Sum, v run.Visit, partition int) (*accumulate.Sum, error) {
+	if terms, any := sum.Tensors().Find(schemas.FieldTerms); any {
+		return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected them in records of their own: all workers of a run must be of one release", schemas.ErrDamaged, terms.Shape)
+	}
+	p, k := s.shape(v.Stage)
+	fields := sum.Tensors()
+	for _, id := range s.termsIdentities(v, partition) {
+		terms, err := schemas.IncrementTermsOf(s.inbox.double(id), p, k)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, schemas.Tensor[float64]{Name: termsOf(id.Visit), Shape: []int{2, p, k}, Data: terms.Terms})
+	}
+	return accumulate.NewSum(sum.Coverage, fields), nil
 }
 
 // unstacked returns the sum of a visit's record with the sums of each increment apart; the terms are those of all increments if apart is not
@@ -75,11 +122,18 @@ func (s *Solver) stack(sum *accumulate.Sum, apart bool, p, k int) {
 		if field, any := sum.Take(termsOf(i)); any {
 			copy(terms[2*i*p*k:], field.Data)
 		}
-		if field, any := sum.Take(visitedOf(i)); any {
-			copy(visited[2*i:], field.Data[:2])
-			if i == s.plan.Chain.Newest() {
-				s.chained.judged = schemas.Losses{Weight: field.Data[2], Loss: field.Data[3]}
-			}
-		}
+		copy(visited[2*i:], s.takeVisited(sum, i))
 	}
+}
+
+// takeVisited takes the losses of an increment out of a sum, and returns Σw and Σw·loss of its training rows; nil if it has none.
+func (s *Solver) takeVisited(sum *accumulate.Sum, place int) []float64 {
+	field, any := sum.Take(visitedOf(place))
+	if !any {
+		return nil
+	}
+	if place == s.plan.Chain.Newest() {
+		s.chained.judged = schemas.Losses{Weight: field.Data[2], Loss: field.Data[3]}
+	}
+	return field.Data[:2]
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"slices"
+
 	"github.com/dustin/go-humanize"
 
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -20,6 +22,9 @@ const (
 	// solverMoments is how many more the solver takes: of conjugate gradients the minimum, its gradient, the step before and its product, of L-BFGS
 	// at least a pair of steps.
 	solverMoments = 8
+	// termMatrices is how many p × k matrices of float64 take the terms of increments in a full run of a chain: two in each outcome that waits for its
+	// turn, the tiles of both cores, and those of the increment that is summed and of the one that is written.
+	termMatrices = 16
 )
 
 // matrices is how many bytes those of a run take, of the stage that has the largest.
@@ -34,6 +39,8 @@ func (w *Worker) measured() (m matrices, err error) {
 	if w.options.Solves {
 		cross, solver = crossMoments+solverMoments, factors
 	}
+	terms, kept := w.termMatrices()
+	all := int64(0) // that the solver keeps of all stages
 	for t := range w.plan.Stages {
 		stage, err := w.chain.Stage(t)
 		if err != nil {
@@ -44,9 +51,32 @@ func (w *Worker) measured() (m matrices, err error) {
 			m.always = max(m.always, 8*cross*p*k)
 			continue
 		}
-		m.always, m.first = max(m.always, 8*solver*p*p), max(m.first, 8*gramMatrices*p*p)
+		m.always, m.first = max(m.always, 8*(solver*p*p+terms*p*k)), max(m.first, 8*gramMatrices*p*p)
+		all += 8 * kept * p * k
 	}
+	m.always += all
 	return m, nil
+}
+
+// termMatrices returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a stage, and after it until the run
+// has ended.
+func (w *Worker) termMatrices() (stage, kept int64) {
+	u := w.plan.Update()
+	switch {
+	case w.plan.Chain == nil:
+		return 0, 0
+	case u == nil:
+		places := w.plan.Chain.TermsPlaces()
+		slices.Sort(places)
+		stage, kept = termMatrices, 2*int64(len(slices.Compact(places)))
+	default: // a worker has them as sums and as a record, the solver as they were and as they are
+		visited := int64(1 + len(u.Refresh))
+		stage, kept = 4*visited, 4*visited+2*int64(len(u.Leave))
+	}
+	if !w.options.Solves {
+		kept = 0
+	}
+	return stage, kept
 }
 
 // reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages that are not decoded yet go.

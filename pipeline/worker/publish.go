@@ -65,7 +65,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 		p.BeginPublication()
 	}
 	attempt := w.Fresh()
-	sums, open := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}
+	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, map[*partition.State]*incrementTerms{}
 	s := &scan{
 		client: w.Client, store: w.store, counting: w.counting, sequential: w.sequential, scores: w.scoresBefore(stage),
 		maxWrites: 1, // so that residuals stand in the order of their examples
@@ -82,9 +82,27 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 			if err != nil {
 				return nil, err
 			}
+			var ended *accumulate.Sum // the terms of an increment
+			var place int
+			if o.terms != nil {
+				if terms[p] == nil {
+					terms[p] = newIncrementTerms(w.plan.Chain, p)
+				}
+				if ended, place, err = terms[p].add(p.Segments()[o.segment], o.terms); err != nil {
+					return nil, err
+				}
+			}
 			return func(ctx context.Context) error {
-				if err := w.writeResiduals(ctx, seal, o); err != nil || whole == nil {
+				if err := w.writeResiduals(ctx, seal, o); err != nil {
 					return err
+				}
+				if ended != nil {
+					if err := w.publishTerms(ctx, visit, p, place, ended); err != nil {
+						return err
+					}
+				}
+				if whole == nil {
+					return nil
 				}
 				return w.seal(ctx, p, seal, whole)
 			}, nil
@@ -182,7 +200,7 @@ func (p *stageProcessor) residuals(ctx context.Context, l *load, attempt string)
 		o.rows += int64(n)
 	}
 	if chained {
-		p.endTerms(sum, p.accumulator.End(), l.segment().Increment)
+		o.terms = p.termsOfSegment()
 		p.countVisited(sum, l.segment().Increment)
 	}
 	sum.SetPart(schemas.PartAverage, average)

@@ -90,6 +90,7 @@ type outcome struct {
 	round    int
 	rows     int64
 	sum      *accumulate.Sum
+	terms    *accumulate.Sum   // of a chain's increment, when a stage of a full run is published
 	findings *findings         // of the survey
 	messages []schemas.Message // residuals, when a stage is published
 	scores   []scored

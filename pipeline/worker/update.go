@@ -167,8 +167,8 @@ func (p *stageProcessor) countVisited(sum *accumulate.Sum, increment int) {
 	}
 }
 
-// stackTerms makes of the sums of the increments that a partition has two tensors. A visit whose terms do not stay has the sum of all
-// terms, each times the weight of its increment.
+// stackTerms makes of the sums of the increments that a partition has two tensors; of a full run, whose terms are in records of their own, one. A
+// visit whose terms do not stay has the sum of all terms, each times the weight of its increment.
 func (w *Worker) stackTerms(sum *accumulate.Sum, v run.Visit) {
 	s, err := w.chain.Stage(v.Stage)
 	if err != nil || s.Link.Learnt {
@@ -183,10 +183,11 @@ func (w *Worker) stackTerms(sum *accumulate.Sum, v run.Visit) {
 	}
 	visited := sum.Field(schemas.FieldVisited, m, 5)
 	var terms []float64
+	update := w.plan.Update() != nil
 	if !apart {
 		m = min(m, 1)
 	}
-	if apart || m > 0 {
+	if update && (apart || m > 0) {
 		terms = sum.Field(schemas.FieldTerms, m, 2, p, k)
 	}
 	for i, at := range weights {
@@ -197,6 +198,9 @@ func (w *Worker) stackTerms(sum *accumulate.Sum, v run.Visit) {
 		visited[0] = float64(i)
 		copy(visited[1:5], losses.Data)
 		visited = visited[5:]
+		if !update {
+			continue
+		}
 		for j, name := range []string{scoresOf(i), crossOf(i)} {
 			part, _ := sum.Take(name)
 			if to := terms[j*p*k:][:p*k]; apart {

@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"math"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A full run that merges increments has their sums made by workers: of each partition and stage they send the terms of each group, and no
+// others, in records of their own. The next version is the one that terms of each increment give.
+func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
+	const every, partitions, stages, columns, classes = 20, 2, 2, 16, 3
+	list := []schemas.Stage{rffStage("softmax", columns, 3), rffStage("softmax", columns, 3)}
+	job := newJob(t, rings((every+2)*40, 4, classes, 1), table{}, list...)
+	job.Examples.BatchRows, job.Examples.Partitions = 20, partitions
+	job.Topics, job.Retrain = DefaultTopics(), DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 40, 0, FullOptions{Every: every}
+	var scores [2]*model.Model
+	for i, test := range []struct {
+		state Bytes
+		sent  int // terms of a partition and stage
+	}{{4 << 30, every + 1}, {1, 2}} {
+		job.Topics.State = test.state
+		log, sent, full := openEmbedded(t), map[schemas.Identity]int{}, 0
+		rec := &eventRecorder{}
+		rec.on = func(e event.Event) {
+			r, ok := e.(event.Retrained)
+			if !ok || r.Kind != schemas.RunFull || r.Number == 1 {
+				return
+			}
+			full++
+			version, err := LoadModel(t.Context(), log, job.Name, "latest")
+			if err != nil {
+				t.Fatal(err)
+			}
+			collector := schemas.Collector[float64]{}
+			for _, k := range readTopic(t, log, job.Name+".statistics") {
+				m := run.FromKafka(k)
+				if m.Kind() != schemas.KindIncrement && m.Kind() != schemas.KindSeal {
+					continue
+				}
+				if id, err := schemas.IdentityOf(m); err != nil || id.Run != version.Manifest.Run {
+					continue
+				}
+				r, err := collector.Add(m, memory.DefaultAllocator)
+				if err != nil || r == nil {
+					t.Fatal(r, err)
+				}
+				terms, any := r.Tensors.Find(schemas.FieldTerms)
+				if any != (m.Kind() == schemas.KindIncrement) {
+					t.Errorf("%v has terms: %v", r.Identity, any)
+				}
+				if any {
+					sent[r.Identity] = len(terms.Data)
+				}
+			}
+		}
+		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
+			t.Fatal(err)
+		}
+		if full != 1 || len(sent) != test.sent*partitions*stages {
+			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*partitions*stages)
+		}
+		for id, values := range sent {
+			if want := 2 * (columns + 1) * classes; values != want && values != want-2*classes {
+				t.Errorf("%v has %d values, expected %d", id, values, want)
+			}
+		}
+		var err error
+		if scores[i], err = LoadModel(t.Context(), log, job.Name, "latest"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := rings(200, 4, classes, 2)
+	apart, merged := probabilities(t, scores[0], data), probabilities(t, scores[1], data)
+	for i := range apart.Data {
+		if math.Abs(float64(apart.Data[i]-merged.Data[i])) > 1e-4 {
+			t.Fatalf("probability %d is %v with terms of each increment, and %v with merged ones", i, apart.Data[i], merged.Data[i])
+		}
+	}
+}

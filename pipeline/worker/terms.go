@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// incrementTerms sums the terms of a partition's increments, at the end of a stage of a full run of a chain. Those of an increment, and of the ones
+// that the run merges it with, leave memory with the last of the partition's segments that has rows of them. As an increment is a range of
+// offsets, or a few, there are seldom those of more than one.
+type incrementTerms struct {
+	places []int // of each increment: see [schemas.Chain.TermsPlaces]
+	left   map[int]int
+	sums   map[int]*accumulate.Sum
+}
+
+// newIncrementTerms returns the terms of a partition, none of whose segments is there yet.
+func newIncrementTerms(chain *schemas.Chain, p *partition.State) *incrementTerms {
+	t := &incrementTerms{places: chain.TermsPlaces(), left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
+	for _, segment := range p.Segments() {
+		t.left[t.places[segment.Increment]]++
+	}
+	return t
+}
+
+// add adds the terms of the partition's next segment. It returns the sum of its increment once it is whole, with its place; otherwise nil.
+func (t *incrementTerms) add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, place int, err error) {
+	place = t.places[segment.Increment]
+	if t.sums[place] == nil {
+		t.sums[place] = terms
+	} else if err := t.sums[place].Merge(terms); err != nil {
+		return nil, 0, err
+	}
+	if t.left[place]--; t.left[place] > 0 {
+		return nil, 0, nil
+	}
+	whole = t.sums[place]
+	delete(t.sums, place)
+	return whole, place, nil
+}
+
+// publishTerms writes the terms of an increment in a partition.
+func (w *Worker) publishTerms(ctx context.Context, v *stageVisit, p *partition.State, place int, terms *accumulate.Sum) error {
+	r := schemas.IncrementTerms{
+		Identity: w.identity(schemas.KindIncrement, run.Visit{Stage: v.Stage, Number: place, Parent: v.Parent}, p),
+		Columns:  v.stage.Features.Size(), Classes: v.stage.Classes,
+	}
+	both, _ := terms.Take(schemas.FieldTerms)
+	r.Terms = both.Data
+	return publish(ctx, w, r.Record())
+}
+
+// termsOfSegment returns the terms of the segment that the processor has summed.
+func (p *stageProcessor) termsOfSegment() *accumulate.Sum {
+	scores, _ := p.terms.End().Take(schemas.FieldCross)
+	cross, _ := p.accumulator.End().Take(schemas.FieldCross)
+	both := schemas.Tensor[float64]{Name: schemas.FieldTerms, Shape: append([]int{2}, scores.Shape...), Data: slices.Concat(scores.Data, cross.Data)}
+	return accumulate.NewSum(schemas.Coverage{}, schemas.Tensors[float64]{both})
+}
