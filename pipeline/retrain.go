@@ -754,7 +754,9 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []
 	}
 	r.keepWhatCounted(plan.Chain, sources)
 	plan.Chain.Had = r.had
-	plan.Classes = r.classes()
+	if plan.Classes, err = r.classesLeft(ctx, plan); err != nil {
+		return nil, err
+	}
 	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
 }

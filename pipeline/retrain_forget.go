@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -79,6 +81,58 @@ func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
 		}
 	}
 }
+
+// classesLeft returns the classes of a full run over the window: without those that only rows have had which were forgotten since the version before.
+func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
+	classes := r.classes()
+	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.head.Plan.Forgotten)) == 0 {
+		return classes, nil
+	}
+	has := map[string]bool{}
+	for _, class := range classes {
+		has[class] = false
+	}
+	missing := len(has)
+	for _, span := range plan.Spans {
+		err := r.Remaining(ctx, r.Topics.Examples, span.Partition, span.From, span.To, func(m run.Message) error {
+			examples, err := r.Codec.DecodeExamples(m.Value)
+			if err != nil {
+				return nil // it is in quarantine
+			}
+			defer examples.Release()
+			plan.Forgotten.In(span.Partition, m.Offset, examples.Rows, examples.Forget)
+			for row := range examples.Rows {
+				if !examples.Labelled(row) {
+					continue
+				}
+				for label := range examples.Labels(row) {
+					if there, known := has[label]; known && !there {
+						has[label] = true
+						missing--
+					}
+				}
+			}
+			if missing == 0 {
+				return errAllClasses
+			}
+			return nil
+		})
+		if errors.Is(err, errAllClasses) {
+			return classes, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the classes that are left: %w", err)
+		}
+	}
+	left = slices.DeleteFunc(slices.Clone(classes), func(class string) bool { return !has[class] })
+	if len(left) == 0 { // nothing is left to fit, as the run will say
+		return classes, nil
+	}
+	return left, nil
+}
+
+// errAllClasses ends reading.
+var errAllClasses = errors.New("all classes have rows")
 
 // touched returns the places of the increments that have some of these rows.
 func touched(increments []schemas.WindowIncrement, rows schemas.Forgotten) (at []int) {

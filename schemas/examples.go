@@ -220,6 +220,8 @@ type Examples struct {
 	weight  func(row int) float64
 	splits  values
 	targets *targets // nil: there are none
+
+	forgotten []bool // rows that have no values any more; nil: there are none
 }
 
 // MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
@@ -497,7 +499,7 @@ func (e *Examples) Features(dst []float32, width int) {
 			}
 		}
 	case e.bytes != nil:
-		for i, v := range e.Bytes() {
+		for i, v := range e.bytes.Uint8Values()[e.first : e.first+len(dst)] {
 			dst[i] = float32(v)
 		}
 	case e.doubles != nil:
@@ -508,6 +510,11 @@ func (e *Examples) Features(dst []float32, width int) {
 	default:
 		copy(dst, e.floats.Float32Values()[e.first:e.first+len(dst)])
 		e.markMissing(dst, e.floats)
+	}
+	for row, forgotten := range e.forgotten {
+		if forgotten {
+			clear(dst[row*width : (row+1)*width])
+		}
 	}
 }
 
@@ -523,16 +530,19 @@ func (e *Examples) markMissing(dst []float32, column arrow.Array) {
 	}
 }
 
-// Bytes returns the features, Rows × Width, row-major, if they are bytes, or nil if not. The slice is shared with e.
+// Bytes returns the features, Rows × Width, row-major, if they are bytes and no row was forgotten, or nil if not. The slice is shared with e.
 func (e *Examples) Bytes() []uint8 {
-	if e.bytes == nil {
+	if e.bytes == nil || e.forgotten != nil {
 		return nil
 	}
 	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
 }
 
-// Weight returns the weight of a row, or 1 if the message has no weights.
+// Weight returns the weight of a row, or 1 if the message has no weights. That of a forgotten row is 0.
 func (e *Examples) Weight(row int) float32 {
+	if e.forgot(row) {
+		return 0
+	}
 	if e.weights == nil {
 		return 1
 	}
@@ -548,8 +558,11 @@ func (e *Examples) Split(row int) Split {
 	return split
 }
 
-// Labelled reports whether a row has a label.
+// Labelled reports whether a row has a label. A forgotten row has none.
 func (e *Examples) Labelled(row int) bool {
+	if e.forgot(row) {
+		return false
+	}
 	if e.sets != nil {
 		return !e.sets.IsNull(row)
 	}

@@ -115,6 +115,20 @@ func (f Forgotten) In(partition int, offset int64, rows int, with func(first, en
 	}
 }
 
+// Forget makes rows, from first to the one before end, such that say nothing of what they were: they weigh 0, have no label and no targets, and
+// their features are 0. Their number and split stay.
+func (e *Examples) Forget(first, end int) {
+	if e.forgotten == nil {
+		e.forgotten = make([]bool, e.Rows)
+	}
+	for row := first; row < end; row++ {
+		e.forgotten[row] = true
+	}
+}
+
+// forgot reports whether a row was forgotten.
+func (e *Examples) forgot(row int) bool { return e.forgotten != nil && e.forgotten[row] }
+
 // check returns an error for impossible values, and for rows that are not in order.
 func (f Forgotten) check() error {
 	for _, r := range f {

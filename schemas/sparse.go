@@ -94,6 +94,9 @@ func (e *Examples) SparseFeatures(dst *SparseRows) {
 	values := e.floats.Float32Values()
 	for row := range e.Rows {
 		from, to := e.lists.ValueOffsets(row)
+		if e.forgot(row) {
+			to = from
+		}
 		for i := int(from); i < int(to); i++ {
 			dst.Append(int32(e.indices(i)), values[i])
 		}

@@ -19,9 +19,9 @@ type shape struct {
 	width  int // of dense rows
 }
 
-// decode reads an accepted examples message for a run whose rows have that shape; nil if it is not known yet. The caller releases the
-// examples.
-func decode(c run.Codec, plan *schemas.Plan, m partition.Message, rows *shape) (*schemas.Examples, error) {
+// decode reads an accepted examples message of a partition for a run whose rows have that shape; nil if it is not known yet. Of forgotten rows it
+// leaves no value. The caller releases the examples.
+func decode(c run.Codec, plan *schemas.Plan, forgotten schemas.Forgotten, number int, m partition.Message, rows *shape) (*schemas.Examples, error) {
 	examples, err := c.DecodeExamples(m.Value)
 	if err != nil {
 		return nil, err
@@ -30,6 +30,7 @@ func decode(c run.Codec, plan *schemas.Plan, m partition.Message, rows *shape) (
 		examples.Release()
 		return nil, err
 	}
+	forgotten.In(number, m.Offset, examples.Rows, examples.Forget)
 	return examples, nil
 }
 
@@ -76,8 +77,8 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 }
 
 // rowsOf returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
-// are fitted (n): 0 for those that are not for training. Forgotten rows have weight 0. number is the message's partition.
-func rowsOf(plan *schemas.Plan, forgotten schemas.Forgotten, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
+// are fitted (n): 0 for those that are not for training. number is the message's partition.
+func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {
 	n := examples.Rows
 	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n), Splits: make([]schemas.Split, n)}
 	fitted = make([]float32, n)
@@ -90,10 +91,6 @@ func rowsOf(plan *schemas.Plan, forgotten schemas.Forgotten, number int, offset 
 			fitted[i] = rows.Weights[i]
 		}
 	}
-	forgotten.In(number, offset, n, func(first, end int) {
-		clear(rows.Weights[first:end])
-		clear(fitted[first:end])
-	})
 	return rows, fitted
 }
 

@@ -113,16 +113,16 @@ func (p *stageProcessor) batches(ctx context.Context, l *load) ([]*partition.Bat
 	return batches, nil
 }
 
-// prepare decodes and prepares one message, whose rows' weights it multiplies by weight, and by 0 if they are forgotten. Its error says why the message can't be used.
+// prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
 func (p *stageProcessor) prepare(number int, m partition.Message, weight float64, forgotten schemas.Forgotten) (*partition.Batch, error) {
 	prepared := p.chain.Prepared
-	examples, err := decode(p.Codec, p.plan, m, &shape{prepared.Factors != nil, prepared.Width()})
+	examples, err := decode(p.Codec, p.plan, forgotten, number, m, &shape{prepared.Factors != nil, prepared.Width()})
 	if err != nil {
 		return nil, err
 	}
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows), Examples: examples.Rows}
-	b.Rows, b.Fitted = rowsOf(p.plan, forgotten, number, m.Offset, examples)
+	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
 	ignore := func(string) {}
 	switch p.plan.Task() {
 	case schemas.Numbers:

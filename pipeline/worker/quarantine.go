@@ -114,6 +114,32 @@ func (q *quarantine) read(ctx context.Context) error {
 	return nil
 }
 
+// quarantined returns a message of the examples as it is put into quarantine: without its key and its bytes if some of its rows were forgotten.
+func (w *Worker) quarantined(number int, m partition.Message, reason string) schemas.Quarantined {
+	q := schemas.Quarantined{Topic: w.Topics.Examples, Partition: number, Offset: m.Offset, Reason: reason, Key: m.Key, Bytes: len(m.Value), Value: m.Value}
+	if w.hasForgotten(number, m.Offset) {
+		q.Key, q.Value = "", nil
+	}
+	return q
+}
+
+// causeOf returns why a message can't be used as all may read it: errForgotten if some of its rows were forgotten.
+func (w *Worker) causeOf(number int, offset int64, err error) error {
+	if err != nil && !concernsRun(err) && w.hasForgotten(number, offset) {
+		return errForgotten
+	}
+	return err
+}
+
+// errForgotten says why a message can't be used of which nothing may be published: what is wrong with a message often has a value of it.
+var errForgotten = errors.New("the message can't be used, and rows of it were forgotten: its bytes, its key and the cause are left out")
+
+// hasForgotten reports whether rows of a message were forgotten.
+func (w *Worker) hasForgotten(number int, offset int64) (has bool) {
+	w.plan.Forgotten.In(number, offset, math.MaxInt, func(int, int) { has = true })
+	return has
+}
+
 // offsets is a set of offsets. It has a bit for each offset of every page of 4096 that is not empty.
 type offsets map[int64]*[64]uint64
 

@@ -36,10 +36,10 @@ type findings struct {
 	increments  []schemas.Coverage          // of a full run of a chain: what counts of each
 }
 
-// first is what the survey takes from the plan's first usable message.
+// first is what the survey takes from the plan's first usable message, and the shift from the first that has a row that weighs anything.
 type first struct {
 	shape       *shape          // nil: no message can be used
-	shift       []float32       // the means of the features (d): the point that the moments are taken about; nil: the rows are sparse
+	shift       []float32       // the means of the features (d) of rows that weigh anything: the point that the moments are taken about; nil: the rows are sparse
 	columns     schemas.Columns // nil: the message doesn't say
 	columnsText string          // Columns.Text of columns
 	image       schemas.Image   // zero: the message doesn't say
@@ -47,78 +47,89 @@ type first struct {
 
 // first finds the plan's first usable message. If no message can be used, it returns an empty first and a *run.NoExamplesError.
 func (w *Worker) first(ctx context.Context) (*first, error) {
-	none := &run.NoExamplesError{Topic: w.Topics.Examples, Other: w.plan.Topic != ""}
+	none, found := &run.NoExamplesError{Topic: w.Topics.Examples, Other: w.plan.Topic != ""}, &first{}
 	for _, span := range w.plan.Spans {
-		if found, err := w.firstOf(ctx, span, none); err != nil || found != nil {
+		if whole, err := w.firstOf(ctx, span, found, none); err != nil || whole {
 			return found, err
 		}
 	}
-	return &first{}, none
+	if found.shape == nil {
+		return found, none
+	}
+	found.shift = make([]float32, found.shape.width) // no row weighs anything
+	return found, nil
 }
 
-// firstOf finds a span's first usable message, and adds those before it to none. It returns nil if there is none.
-func (w *Worker) firstOf(ctx context.Context, span schemas.Span, none *run.NoExamplesError) (*first, error) {
+// firstOf looks in a span for what found does not have yet, and adds the messages that can't be used to none. It reports whether found has all.
+func (w *Worker) firstOf(ctx context.Context, span schemas.Span, found *first, none *run.NoExamplesError) (whole bool, err error) {
 	replay := w.counting.Replay(span)
 	r := w.store.Range(w.Log, w.Topics.Examples, span)
 	defer r.Close()
 	for {
 		m, err := r.Next(ctx)
 		if err == io.EOF {
-			return nil, nil
+			return false, nil
 		}
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			none.PassedOver.Count(reason, 1)
 			continue
 		}
-		examples, err := decode(w.Codec, w.plan, partition.Message{Offset: m.Offset, Message: m.Message}, nil)
+		examples, err := decode(w.Codec, w.plan, w.plan.Forgotten, span.Partition, partition.Message{Offset: m.Offset, Message: m.Message}, found.shape)
 		if concernsRun(err) {
-			return nil, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
+			return false, fmt.Errorf("examples %s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
 		}
-		var found *first
 		if err == nil {
-			found, err = w.firstIn(examples)
+			whole, err = w.firstIn(found, examples)
 			examples.Release()
 			if isOfRun(err) {
-				return nil, err
+				return false, err
 			}
 		}
 		switch {
 		case err != nil: // the survey reports the message
 			if none.Bad++; none.First == nil {
-				none.First = fmt.Errorf("%s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, err)
+				none.First = fmt.Errorf("%s[%d]@%d: %w", w.Topics.Examples, span.Partition, m.Offset, w.causeOf(span.Partition, m.Offset, err))
 			}
-			continue
-		case found == nil:
-			continue
+		case whole:
+			return true, nil
 		}
-		return found, nil
 	}
 }
 
-// firstIn is first of the rows of a message; nil if it has none.
-func (w *Worker) firstIn(examples *schemas.Examples) (*first, error) {
+// firstIn is firstOf of the rows of a message.
+func (w *Worker) firstIn(found *first, examples *schemas.Examples) (whole bool, err error) {
 	columns, err := columnsOf(examples)
 	if err != nil || examples.Rows == 0 {
-		return nil, err
+		return false, err
 	}
 	image, err := imageOf(examples)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	if err := stages.CheckRows(w.plan.Prepare, examples.Sparse); err != nil {
-		return nil, err
+		return false, err
 	}
-	f := &first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text(), image: image}
-	if !examples.Sparse {
-		var x kernel.Dense
-		features(&x, examples, examples.Width)
-		stages.ScaleRows(w.plan.Prepare, x)
-		f.shift = means(x)
+	if found.shape == nil {
+		*found = first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text(), image: image}
 	}
-	return f, nil
+	if examples.Sparse {
+		return true, nil
+	}
+	weighs := false
+	for i := range examples.Rows {
+		weighs = weighs || examples.Weight(i) != 0
+	}
+	if !weighs {
+		return false, nil
+	}
+	var x kernel.Dense
+	features(&x, examples, examples.Width)
+	stages.ScaleRows(w.plan.Prepare, x)
+	found.shift = means(x, examples.Weight)
+	return true, nil
 }
 
 // isOfRun reports whether an error says that the plan does not fit its examples.
@@ -126,10 +137,13 @@ func isOfRun(err error) bool {
 	return errors.As(err, new(*stages.DenseError)) || errors.As(err, new(*stages.SparseError))
 }
 
-// means returns the mean of each column. A missing value (NaN) does not count.
-func means(x kernel.Dense) []float32 {
+// means returns the mean of each column over the rows that weigh anything. A missing value (NaN) does not count.
+func means(x kernel.Dense, weight func(row int) float32) []float32 {
 	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
 	for i := range x.Rows {
+		if weight(i) == 0 {
+			continue
+		}
 		for j, v := range x.Row(i) {
 			if v == v {
 				sums[j] += float64(v)
@@ -296,20 +310,14 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 		switch {
 		case err == nil:
 			if len(found.unknown) > before { // the first rows of a label show where it comes from
-				unknown = append(unknown, schemas.Quarantined{
-					Topic: p.Topics.Examples, Partition: number, Offset: m.Offset, Reason: unknownReason(found.unknown),
-					Key: m.Key, Bytes: len(m.Value), Value: m.Value,
-				})
+				unknown = append(unknown, p.quarantined(number, m, unknownReason(found.unknown)))
 			}
 			good = append(good, m)
 			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
 		case concernsRun(err) || p.plan.OnBadMessage == schemas.StopOnBadMessage:
-			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Topics.Examples, number, m.Offset, err)
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Topics.Examples, number, m.Offset, p.causeOf(number, m.Offset, err))
 		default:
-			bad = append(bad, schemas.Quarantined{
-				Topic: p.Topics.Examples, Partition: number, Offset: m.Offset, Reason: schemas.QuarantineReason(err),
-				Key: m.Key, Bytes: len(m.Value), Value: m.Value,
-			})
+			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
 		}
 	}
 	if p.plan.Chain != nil {
@@ -343,7 +351,7 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 // message adds one message to the sums and the findings, and returns its checksum. The error says why the message can't be used. Then
 // nothing is added.
 func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number int, m partition.Message) (checksum uint64, err error) {
-	examples, err := decode(p.Codec, p.plan, m, p.shape)
+	examples, err := decode(p.Codec, p.plan, p.plan.Forgotten, number, m, p.shape)
 	if err != nil {
 		return 0, err
 	}
@@ -357,7 +365,7 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if p.shape == nil {
 		return 0, nil // no message of the run has rows
 	}
-	rows, fitted := rowsOf(p.plan, p.plan.Forgotten, number, m.Offset, examples)
+	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
 	var numbers []float64
 	switch {
 	case p.plan.Task() == schemas.Numbers:

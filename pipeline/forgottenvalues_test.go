@@ -1,0 +1,179 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// secret is a row whose values are nowhere else.
+type secret struct {
+	features []float32
+	label    string
+	key      string
+}
+
+var alice = secret{[]float32{123.45678, -77.654321, 3.1415927, 4.6692016}, "alice@example.org", "alice"}
+
+// message is a message of the row alone.
+func (s secret) message(t *testing.T) kafkalog.Message {
+	m := exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: len(s.features), Floats: s.features, Words: []string{s.label}})
+	m.Key = []byte(s.key)
+	return m
+}
+
+// among is a message that has the row after others. Its key is that of the row.
+func (s secret) among(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
+	rows.Floats, rows.Words = append(slices.Clone(rows.Floats), s.features...), append(slices.Clone(rows.Words), s.label)
+	rows.Rows++
+	m := exampleMessage(t, rows)
+	m.Key = []byte(s.key)
+	return m
+}
+
+// in returns the names of what a message has of the row.
+func (s secret) in(m kafkalog.Message) (names []string) {
+	x := run.FromKafka(m)
+	text := x.Key
+	for _, h := range x.Headers {
+		text += " " + h.Value
+	}
+	all := append([]byte(text), m.Value...)
+	for _, word := range []string{s.label, "alice"} {
+		if bytes.Contains(all, []byte(word)) {
+			names = append(names, word)
+		}
+	}
+	for _, v := range s.features {
+		single := binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))
+		double := binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(v)))
+		if bytes.Contains(m.Value, single) || bytes.Contains(m.Value, double) {
+			names = append(names, "a feature")
+		}
+	}
+	return names
+}
+
+// publishedAfter fails the test for messages that have something of a row, on topics that have had so many messages before.
+func publishedAfter(t *testing.T, log *kafkalog.Log, job Job, before map[string]int64, s secret) {
+	t.Helper()
+	for _, topic := range Topics(job) {
+		if topic.Name == run.TopicsOf(job.Name).Examples {
+			continue
+		}
+		for _, m := range readTopic(t, log, topic.Name) {
+			if names := s.in(m); m.Offset >= before[topic.Name] && len(names) > 0 {
+				t.Errorf("%s@%d, of kind %s, has %q of a forgotten row", topic.Name, m.Offset, header(m, "kind"), names)
+			}
+		}
+	}
+}
+
+// endsOf returns the ends of the first partitions of the topics of a job.
+func endsOf(t *testing.T, log *kafkalog.Log, job Job) map[string]int64 {
+	t.Helper()
+	ends := map[string]int64{}
+	for _, topic := range Topics(job) {
+		_, end, err := log.Bounds(t.Context(), topic.Name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[topic.Name] = end
+	}
+	return ends
+}
+
+// Nothing that is published after rows were forgotten has a value of them: of the survey, of a sample, of predictions, of a report, or of a message in
+// quarantine. A class that only they had is none.
+func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
+	for name, test := range map[string]struct{ chain, now bool }{"run": {false, true}, "run, later": {}, "chain": {true, true}, "chain, later": {true, false}} {
+		for _, l := range []schemas.Link{link.Softmax, link.Identity} {
+			t.Run(string(l)+", "+name, func(t *testing.T) {
+				log := openEmbedded(t)
+				job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+				job.Stages, job.Examples.Partitions = []schemas.Stage{rffStage(l, 16, 3), rffStage(l, 16, 3)}, 1
+				job.Keep, job.Retrain = 1000, DefaultRetrain()
+				job.Retrain.Rows = 80
+				produce(t, log, job, 0, alice.message(t))
+				produce(t, log, job, 0, alice.among(t, rings(39, 4, 3, 1).exampleRows()))
+				bad := alice.message(t)
+				bad.Value = append(bad.Value[:len(bad.Value)-20:len(bad.Value)-20], "alice@example.org"...)
+				produce(t, log, job, 0, bad)
+				for i := range 6 {
+					produce(t, log, job, 0, exampleMessage(t, rings(40, 4, 3, uint64(i)).exampleRows()))
+				}
+				learn := func() *schemas.Report {
+					if !test.chain {
+						report, _ := train(t, log, job)
+						return report
+					}
+					if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+						t.Fatal(err)
+					}
+					versions, err := Versions(t.Context(), log, job.Name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					newest := versions[len(versions)-1]
+					return &schemas.Report{Labels: newest.Labels}
+				}
+				if before := learn(); !slices.Contains(before.Labels, alice.label) {
+					t.Fatalf("labels %q before", before.Labels)
+				}
+				before := endsOf(t, log, job)
+				if err := log.Delete(t.Context(), job.Name+".quarantine"); err != nil { // so that the bad message would come there again
+					t.Fatal(err)
+				}
+				before[job.Name+".quarantine"] = 0
+				forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"), Now: test.now})
+				after := learn()
+				if want := []string{"ring0", "ring1", "ring2"}; !slices.Equal(after.Labels, want) {
+					t.Errorf("labels %q, expected %q", after.Labels, want)
+				}
+				publishedAfter(t, log, job, before, alice)
+				again := !test.chain || test.now // else the increments of the window leave the bad message out
+				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 || !strings.Contains(header(there[0], "reason"), "forgotten")) {
+					t.Errorf("%d messages in quarantine", len(there))
+				}
+			})
+		}
+	}
+}
+
+// Forgotten rows are in no count of rows: of a report and of its confusion matrices.
+func TestForgottenRowsAreNotCounted(t *testing.T) {
+	log := openEmbedded(t)
+	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+	job.Stages, job.Examples.Partitions, job.Examples.Classes = []schemas.Stage{rffStage(link.Softmax, 16, 3)}, 1, []string{"ring0", "ring1", "ring2"}
+	for i := range 4 {
+		rows := rings(40, 4, 3, uint64(i)).exampleRows()
+		rows.Splits = slices.Repeat([]schemas.Split{schemas.Train, schemas.Test}, 20)
+		produce(t, log, job, 0, exampleMessage(t, rows))
+	}
+	train(t, log, job)
+	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
+	report, _ := train(t, log, job)
+	for _, split := range []string{"train", "test"} {
+		r, counted := report.Splits[split], int64(0)
+		for _, row := range r.Confusion {
+			for _, n := range row {
+				counted += n
+			}
+		}
+		if r.Rows != 55 || counted != 55 {
+			t.Errorf("%s: %d rows, %d in the confusion matrix, expected 55", split, r.Rows, counted)
+		}
+	}
+	if report.Rows != 55 {
+		t.Errorf("%d training rows, expected 55", report.Rows)
+	}
+}
