@@ -44,7 +44,7 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 		return errPending
 	})
 	if asked {
-		l.transport.CloseIdleConnections() // its copy of the layout lacks the partitions
+		l.cluster.Forget(topic) // its layout lacks the partitions
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
