@@ -629,7 +629,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: r.archiveTopic(), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
-			Made: r.now().UnixMilli(), Lost: r.backlog.lost, Marks: r.backlog.marks, AtLeast: r.least,
+			Made: r.now().UnixMilli(), Lost: slices.Clone(r.backlog.lost), Marks: r.backlog.marks, AtLeast: r.least,
 		},
 	}
 	if pinned := l.Pinned(); pinned != nil && pinned.Withheld {
@@ -647,7 +647,10 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 		if err != nil {
 			return nil, err
 		}
-		if o := r.job.Retrain.Gate; offered != nil && !r.hasLearnt(offered.Run) {
+		if offered == nil || r.hasLearnt(offered.Run) {
+			plan.Chain.AtLeast = 0 // nobody has it, or forget says so
+		} else {
+			o := r.job.Retrain.Gate
 			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
 		}
 	}
