@@ -818,7 +818,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 	if len(plan.Chain.Update.Leave) > 0 { // the window says so
 		plan.Chain.AtLeast = 0
 	}
-	for _, c := range window.Longest(o.Refresh) {
+	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
 		c.Increment.Weight *= o.Decay
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}

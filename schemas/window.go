@@ -1,6 +1,9 @@
 package schemas
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // KindWindow is the kind of a [Window] document.
 const KindWindow Kind = "window"
@@ -182,14 +185,23 @@ func (w *Window) Groups() (groups [][]int) {
 }
 
 // Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier. Merged increments are
-// visited together, so if the first have more than n, they are all.
-func (w *Window) Longest(n int) (list []WindowIncrement) {
-	groups := w.Groups()
+// visited together: if there are more of them than are left of n, only where they have no more rows than as many increments of the given
+// number of rows. So the rows that are visited again are bounded, however many increments are merged.
+func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
+	if n <= 0 {
+		return nil
+	}
+	groups, left := w.Groups(), int64(n)*rows
 	slices.SortStableFunc(groups, func(a, b []int) int { return w.Increments[a[0]].Visited - w.Increments[b[0]].Visited })
 	for _, group := range groups {
-		if n <= 0 || len(list) > 0 && len(list)+len(group) > n {
-			break
+		has := int64(0)
+		for _, i := range group {
+			has += w.Increments[i].Increment.Rows()
 		}
+		if len(list)+len(group) > n && (len(group) == 1 || has > left) {
+			continue
+		}
+		left -= has
 		for _, i := range group {
 			list = append(list, w.Increments[i])
 		}
@@ -203,23 +215,46 @@ func (w *Window) Merged(number int) bool {
 	return i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms)
 }
 
-// Merge gives increments common terms, as a chain says. at returns where these are, given the place of a pair in the list.
-func (w *Window) Merge(pairs [][2]int, at func(pair int) StatePlace) {
-	for n, pair := range pairs {
-		var members []*WindowIncrement
-		for _, group := range w.Groups() {
-			if first := w.Increments[group[0]].Increment.Number; first == pair[0] || first == pair[1] {
-				for _, i := range group {
-					members = append(members, &w.Increments[i])
-				}
+// MergeError says that increments can't be merged, as a window does not have them, or not next to each other.
+type MergeError struct{ Numbers []int }
+
+// Error names the increments.
+func (e *MergeError) Error() string {
+	return fmt.Sprintf("increments %d are to be merged, and are not neighbours in the window", e.Numbers)
+}
+
+// Merge gives increments common terms, as [Chain.Merged] has them: each group has the numbers of increments that are the first with their terms,
+// and stands for all that have these terms too. at returns where the terms of a group are. The error is a *[MergeError], and the window stays as
+// it was, unless each group is of neighbours.
+func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
+	before := map[int][]int{} // places of increments that have common terms, by the number of the first
+	for _, group := range w.Groups() {
+		before[w.Increments[group[0]].Increment.Number] = group
+	}
+	merged := make([][]int, len(groups))
+	for g, numbers := range groups {
+		for _, number := range numbers {
+			merged[g] = append(merged[g], before[number]...)
+			if before[number] == nil {
+				return &MergeError{numbers}
 			}
+			delete(before, number)
 		}
-		visited, place := members[0].Visited, at(n)
-		for _, m := range members {
-			visited = min(visited, m.Visited)
-		}
-		for _, m := range members {
-			m.Visited, m.Terms = visited, place
+		if slices.Sort(merged[g]); len(merged[g]) > 0 && merged[g][len(merged[g])-1]-merged[g][0] >= len(merged[g]) {
+			return &MergeError{numbers}
 		}
 	}
+	for g, places := range merged {
+		if len(places) == 0 {
+			continue
+		}
+		visited, place := w.Increments[places[0]].Visited, at(g)
+		for _, i := range places {
+			visited = min(visited, w.Increments[i].Visited)
+		}
+		for _, i := range places {
+			w.Increments[i].Visited, w.Increments[i].Terms = visited, place
+		}
+	}
+	return nil
 }

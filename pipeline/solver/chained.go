@@ -359,7 +359,9 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := state.flush(ctx); err != nil {
 		return nil, err
 	}
-	w.Merge(s.plan.Chain.Merge, merged)
+	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
+		return nil, err
+	}
 	if s.snapshots() {
 		w.Snapshot, w.Since = w.Moments, nil
 	}
@@ -389,9 +391,9 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 	return rows
 }
 
-// writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a pair
+// writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a group
 // of merged increments are, once all is written.
-func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, visited []*schemas.WindowIncrement) (merged func(pair int) schemas.StatePlace, err error) {
+func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	c, groups := &s.chained, s.plan.Chain.Merged()
 	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
 	for _, increment := range visited {
@@ -418,10 +420,7 @@ func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, visited []*
 			return nil, err
 		}
 	}
-	return func(pair int) schemas.StatePlace {
-		of := slices.IndexFunc(groups, func(numbers []int) bool { return slices.Contains(numbers, s.plan.Chain.Merge[pair][0]) })
-		return *places[len(visited)+of]
-	}, nil
+	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
 }
 
 // mergeTerms adds up the terms of increments that the run merges, at the stage that has ended last.
