@@ -30,6 +30,10 @@ type Prediction struct {
 	Until     int    // the row after its last
 	Rows      int    // of all parts
 	Seen      int64  // before which offset of this topic the writer had read all that there is
+	// Generation is how often the topic of examples has lost messages that had predictions. Lost says that this part is the first of its
+	// generation, and that messages from After on were lost.
+	Generation int
+	Lost       bool
 
 	Task          Task      // what the version predicts
 	Labels        []string  // k classes, or the names of the numbers
@@ -116,6 +120,12 @@ func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
 	if p.Reason != "" {
 		headers = append(headers, Header{"reason", p.Reason})
 	}
+	if p.Generation > 0 {
+		headers = append(headers, Header{"generation", strconv.Itoa(p.Generation)})
+	}
+	if p.Lost {
+		headers = append(headers, Header{"lost", "true"})
+	}
 	return Message{Key: p.Topic + "/" + partition + "/" + offset + "/" + row, Headers: headers, Value: value}, nil
 }
 
@@ -181,7 +191,11 @@ func PredictionHeader(m Message) (*Prediction, error) {
 		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", ErrDamaged, n, maxName)
 	}
 	var offset, after, seen int
-	for key, to := range map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until, "rows": &p.Rows, "after": &after, "seen": &seen} {
+	numbers := map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until, "rows": &p.Rows, "after": &after, "seen": &seen}
+	if m.Get("generation") != "" {
+		numbers["generation"] = &p.Generation
+	}
+	for key, to := range numbers {
 		n, err := m.number(key)
 		if err != nil {
 			return nil, err
@@ -194,6 +208,9 @@ func PredictionHeader(m Message) (*Prediction, error) {
 	p.Offset, p.After, p.Seen = int64(offset), int64(after), int64(seen)
 	if p.After > p.Offset || p.Row > 0 && p.After < p.Offset {
 		return nil, fmt.Errorf("%w: row %d of offset %d after offset %d", ErrDamaged, p.Row, p.Offset, p.After)
+	}
+	if p.Lost = m.Get("lost") != ""; p.Lost && (p.Generation == 0 || p.Row > 0) {
+		return nil, fmt.Errorf("%w: row %d begins generation %d", ErrDamaged, p.Row, p.Generation)
 	}
 	if p.Row > p.Until || p.Until > p.Rows {
 		return nil, fmt.Errorf("%w: rows %d to %d of %d", ErrDamaged, p.Row, p.Until, p.Rows)

@@ -3,6 +3,7 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -61,6 +62,17 @@ func TestPredictionRoundTrip(t *testing.T) {
 	}
 }
 
+// The first message of a generation says so.
+func TestPredictionAfterLostMessages(t *testing.T) {
+	mem := checked(t)
+	p := prediction(0, 3)
+	p.After, p.Row, p.Until, p.Rows, p.Generation, p.Lost = 9, 0, 0, 0, 2, true
+	m := must(p.Encode(mem))(t)
+	if got := must(DecodePrediction(m, mem))(t); got.Generation != 2 || !got.Lost || got.Begins() != (Scored{Next: math.MaxInt64, Generation: 1}) {
+		t.Errorf("became %+v", got)
+	}
+}
+
 // A message that can't be used has no rows, and says why.
 func TestPredictionWithoutRows(t *testing.T) {
 	mem := checked(t)
@@ -107,8 +119,13 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		{"offset", "7", "row 128 of offset 7 after offset 1099511627776"},
 		{"after", "7", "row 128 of offset 1099511627776 after offset 7"},
 		{"run", strings.Repeat("x", 129), "a run or checksum of 129 bytes"},
+		{"generation", "-1", "header generation is -1, expected at least 0"},
+		{"lost", "true", "row 128 begins generation 2"},
 	} {
-		m := must(prediction(2, 3).Encode(mem))(t)
+		p := prediction(2, 3)
+		p.Generation = 2
+		m := must(p.Encode(mem))(t)
+		m.Headers = append(m.Headers, Header{"lost", ""})
 		for i, h := range m.Headers {
 			if h.Key == c.key {
 				m.Headers[i].Value = c.value

@@ -20,10 +20,14 @@ func (w *scoring) read(topic []*Prediction) {
 	w.seen = int64(len(topic))
 }
 
-// predictions returns the predictions of some messages from where the writer has got. rows has the rows of each message; −1: the
-// offset has none.
-func (w *scoring) predictions(rows []int, messages int) (list []*Prediction) {
-	state, next, row := w.state, w.state.Next, w.state.Row
+// predictions returns the predictions of some messages from where the writer has got; if lost is at least 0, those of the next generation, from that
+// offset on. rows has the rows of each message; −1: the offset has none.
+func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Prediction) {
+	state := w.state
+	if lost >= 0 {
+		state = Scored{Next: lost, Generation: state.Generation}
+	}
+	next, row := state.Next, state.Row
 	for ; messages > 0 && int(next) < len(rows); next, row = next+1, 0 {
 		n := rows[next]
 		if n < 0 {
@@ -31,12 +35,24 @@ func (w *scoring) predictions(rows []int, messages int) (list []*Prediction) {
 		}
 		messages--
 		for from := row; from < n || from == row; from += w.most {
-			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen}
+			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen, Generation: state.Generation}
+			if lost >= 0 {
+				p.Generation, p.Lost, lost = p.Generation+1, true, -1
+			}
 			state.Count(p)
 			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// lostFrom returns an offset from which a writer finds that messages are lost that had predictions; −1 if it finds none, or if so many times are over.
+func lostFrom(random *rand.Rand, w *scoring, losses *int) int64 {
+	if *losses == 0 || w.state.Next == 0 || random.IntN(5) > 0 {
+		return -1
+	}
+	*losses--
+	return random.Int64N(w.state.Next)
 }
 
 // Whatever several processes write, with parts of several sizes, and wherever they end, each row has one prediction that counts, in the
@@ -54,6 +70,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 			writers[i] = &scoring{most: 1 + random.IntN(5)}
 		}
 		var state Scored
+		losses := random.IntN(4)
 		done := func() bool {
 			for i := int(state.Next); i < len(rows); i++ {
 				if rows[i] >= 0 {
@@ -77,8 +94,9 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 			case 1:
 				w.read(topic)
 			default: // it writes, or a part of it: behind what others have written that it has not seen, and between what they write
-				list := w.predictions(rows, 1+random.IntN(3))
-				other := writers[random.IntN(len(writers))].predictions(rows, 1+random.IntN(3))
+				list := w.predictions(rows, 1+random.IntN(3), lostFrom(random, w, &losses))
+				another := writers[random.IntN(len(writers))]
+				other := another.predictions(rows, 1+random.IntN(3), lostFrom(random, another, &losses))
 				list, other = list[:len(list)-random.IntN(len(list)+1)], other[:len(other)-random.IntN(len(other)+1)]
 				for len(list)+len(other) > 0 {
 					from := &list
@@ -95,6 +113,9 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 				before, p := state, topic[counted]
 				if !state.Count(p) {
 					continue
+				}
+				if p.Lost {
+					before = Scored{Next: p.After}
 				}
 				if before.Row > 0 && (p.Offset != before.Next || p.Row != before.Row) || before.Row == 0 && p.Row > 0 {
 					t.Fatalf("seed %d: after %+v counts %+v", seed, before, p)

@@ -21,6 +21,7 @@ type partition struct {
 	*scorer
 	number int
 	state  schemas.Scored // up to end
+	lost   bool           // see reached
 	end    int64          // of what the state has seen
 }
 
@@ -29,21 +30,34 @@ func (s *scorer) newPartition(number int) *partition { return &partition{scorer:
 // errOvertaken says that another process has predicted for the same messages and written first.
 var errOvertaken = errors.New("another process was faster")
 
+// errLost says that a topic has lost its last messages, as after an unclean election of a leader.
+var errLost = errors.New("the topic has lost its last messages")
+
 // run returns nil when all has predictions that the topic has had when scoring began; without UntilEnd it goes on until ctx ends.
 func (p *partition) run(ctx context.Context) error {
-	for {
+	for from := int64(-1); ; {
 		err := p.score(ctx)
-		if !errors.Is(err, errOvertaken) {
+		switch {
+		case errors.Is(err, errOvertaken):
+			event.Notice(p.rec, "another process predicts for %s[%d] too: this one goes on behind it", p.From, p.number)
+		case errors.Is(err, errLost) && p.state.Next != from: // else it would be tried again and again
+			from = p.state.Next
+			event.Notice(p.rec, "%v: this process looks how far predictions are", err)
+		default:
 			return err
 		}
-		event.Notice(p.rec, "another process predicts for %s[%d] too: this one goes on behind it", p.From, p.number)
 	}
 }
 
 // score goes on from where the predictions end.
-func (p *partition) score(ctx context.Context) (err error) {
-	if p.state, p.end, err = p.scorer.state(ctx, p.number); err != nil {
+func (p *partition) score(ctx context.Context) error {
+	r, err := p.reachedBy(ctx, p.number)
+	if err != nil {
 		return fmt.Errorf("find how far %s[%d] has predictions: %w", p.From, p.number, err)
+	}
+	p.state, p.lost, p.end = r.Scored, r.lost, r.end
+	if p.lost {
+		event.Notice(p.rec, "%s[%d] has lost messages that had predictions, from offset %d on: what stands there now gets predictions", p.From, p.number, p.state.Next)
 	}
 	if p.end > 0 && p.state == (schemas.Scored{}) {
 		event.Notice(p.rec, "the predictions that %s[%d] had have expired: all that %s[%[2]d] has gets predictions", p.To, p.number, p.From)
@@ -86,9 +100,15 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan
 		return p.send(ctx, ordered, j)
 	}
 	for end := p.bounds[p.number].To; next < end; { // what the topic has had when scoring began
-		first, _, err := p.client.Log.Bounds(ctx, p.From, p.number)
+		first, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
 		if err != nil {
 			return err
+		}
+		if last < next {
+			return p.lostExamples()
+		}
+		if end = min(end, last); next >= end {
+			break
 		}
 		if first > next {
 			if begin.Row > 0 && next == begin.Next {
@@ -120,11 +140,16 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan
 		if err == nil && d != nil {
 			err = take(d.Message)
 		}
+		if errors.As(err, new(*kafkalog.DeletedError)) { // not what has expired: that is passed over
+			return p.lostExamples()
+		}
 		if err != nil {
 			return err
 		}
 	}
 }
+
+func (p *partition) lostExamples() error { return fmt.Errorf("%s[%d]: %w", p.From, p.number, errLost) }
 
 // send has predictions made for a message, once there is room for it.
 func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error {
@@ -213,7 +238,10 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 			scored.Bad++
 		}
 		for _, part := range j.parts {
-			part.After, part.Seen = expected.Next, p.end
+			part.After, part.Seen, part.Generation = expected.Next, p.end, expected.Generation
+			if p.lost {
+				part.Generation, part.Lost, p.lost = expected.Generation+1, true, false
+			}
 			expected.Count(part)
 			m, err := part.Encode(p.Memory)
 			if err != nil {
@@ -247,7 +275,7 @@ func (p *partition) see(ctx context.Context, at int64, written []*schemas.Predic
 	case err != nil:
 		return err
 	case at < p.end:
-		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: it has lost messages, or was made anew; start again", p.To, p.number, p.end, at)
+		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: %w", p.To, p.number, p.end, at, errLost)
 	case at == p.end && end == at+int64(len(written)):
 		for _, part := range written {
 			p.state.Count(part)

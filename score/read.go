@@ -29,7 +29,7 @@ func Read(ctx context.Context, log run.Log, topic string, partition int, mem mem
 					return nil
 				}
 				if !begun { // what came before may have expired
-					begun, state = true, schemas.Scored{Next: p.After, Row: p.Row}
+					begun, state = true, p.Begins()
 				}
 				if state.Count(p) && !yield(p, nil) {
 					return errEnough

@@ -241,12 +241,12 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 		if finished[n] {
 			continue
 		}
-		state, _, err := s.state(ctx, n)
+		r, err := s.reachedBy(ctx, n)
 		if err != nil {
 			return false, err
 		}
 		left := false
-		err = s.client.Remaining(ctx, s.From, n, state.Next, s.bounds[n].To, func(run.Message) error {
+		err = s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To, func(run.Message) error {
 			left = true
 			return errEnough
 		})

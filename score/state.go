@@ -1,8 +1,12 @@
 package score
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sort"
 
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/schemas"
@@ -25,32 +29,115 @@ func (e *OtherTopicError) Error() string {
 // strangers write there.
 const lookBack = 4
 
-// state returns how far a partition has predictions, and the offset after the last message that says so.
-func (s *scorer) state(ctx context.Context, partition int) (state schemas.Scored, end int64, err error) {
+// reached is how far a partition has predictions.
+type reached struct {
+	schemas.Scored
+	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
+	lost bool
+	end  int64 // the offset after the last message that says so
+}
+
+// reachedBy returns how far a partition has predictions.
+func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err error) {
 	first, end, err := s.client.Log.Bounds(ctx, s.To, partition)
 	if err != nil {
-		return state, 0, err
+		return r, err
 	}
 	var last *schemas.Prediction
 	for count := int64(lookBack); last == nil; count *= 2 {
 		from := max(first, end-count)
 		err := s.each(ctx, partition, from, end, func(p *schemas.Prediction) { last = p })
 		if err != nil {
-			return state, 0, err
+			return r, err
 		}
 		if from == first {
 			break
 		}
 	}
-	if last == nil {
-		return state, end, nil
+	if r.end = end; last == nil {
+		return r, nil
 	}
-	if err := s.check(ctx, partition, last); err != nil {
-		return state, 0, err
+	if last.Topic != s.From || last.Partition != partition {
+		return r, &OtherTopicError{s.To, partition, s.From, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition)}
 	}
 	var all []*schemas.Prediction
-	err = s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) })
-	return schemas.ScoredBy(all), end, err
+	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) }); err != nil {
+		return r, err
+	}
+	r.Scored = schemas.ScoredBy(all)
+	of, err := s.examples(ctx, partition)
+	if err != nil {
+		return r, err
+	}
+	why, err := of.why(ctx, last)
+	if why == "" || err != nil {
+		return r, err
+	}
+	switch proved, err := s.lastProved(ctx, of, first, end); {
+	case err != nil:
+		return r, err
+	case proved < 0:
+		return r, &OtherTopicError{s.To, partition, s.From, why}
+	case proved+1 < r.Next: // else the last prediction does not count
+		r.Scored, r.lost = schemas.Scored{Next: proved + 1, Generation: r.Generation}, true
+	}
+	return r, nil
+}
+
+// lastProved returns the offset of the last message of examples that has the predictions which the topic has between two offsets, or which has
+// expired; −1 if there is none. What comes after it, the topic of examples has lost: all that it had from some offset on.
+func (s *scorer) lastProved(ctx context.Context, of *examples, first, end int64) (int64, error) {
+	for count := int64(lookBack); ; count *= 2 {
+		from := max(first, end-count)
+		latest := map[int64]*schemas.Prediction{} // of each message
+		err := s.each(ctx, of.partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
+		if err != nil {
+			return 0, err
+		}
+		offsets := slices.Sorted(maps.Keys(latest))
+		lost := sort.Search(len(offsets), func(i int) bool {
+			why, unknown := of.why(ctx, latest[offsets[i]])
+			err = cmp.Or(err, unknown)
+			return why != ""
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case lost > 0:
+			return offsets[lost-1], nil
+		case from == first:
+			return -1, nil
+		}
+	}
+}
+
+// examples is a partition of the topic of examples as it is now.
+type examples struct {
+	*scorer
+	partition  int
+	first, end int64
+}
+
+func (s *scorer) examples(ctx context.Context, partition int) (*examples, error) {
+	first, end, err := s.client.Log.Bounds(ctx, s.From, partition)
+	return &examples{s, partition, first, end}, err
+}
+
+// why returns why a prediction is not of the message that is at its offset; "" if it is, or if nobody can know, as there is none.
+func (e *examples) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
+	switch {
+	case p.Offset >= e.end:
+		return fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was made anew", p.Offset, e.From, e.partition, e.end), nil
+	case p.Offset < e.first:
+		return "", nil
+	}
+	err = e.client.Between(ctx, e.From, e.partition, p.Offset, p.Offset+1, func(m run.Message) error {
+		if checksum(m) != p.Checksum {
+			why = fmt.Sprintf("the last one is of another message at offset %d: the topic was made anew", p.Offset)
+		}
+		return nil
+	})
+	return why, err
 }
 
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
@@ -58,32 +145,6 @@ func (s *scorer) each(ctx context.Context, partition int, from, to int64, with f
 	return s.client.Between(ctx, s.To, partition, from, to, func(m run.Message) error {
 		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else it is a stranger's
 			with(p)
-		}
-		return nil
-	})
-}
-
-// check returns an *OtherTopicError unless the last prediction is of a message that the topic of examples has, or has had.
-func (s *scorer) check(ctx context.Context, partition int, last *schemas.Prediction) error {
-	wrong := func(format string, values ...any) error {
-		return &OtherTopicError{s.To, partition, s.From, fmt.Sprintf(format, values...)}
-	}
-	if last.Topic != s.From || last.Partition != partition {
-		return wrong("the last one is of %s[%d]", last.Topic, last.Partition)
-	}
-	first, end, err := s.client.Log.Bounds(ctx, s.From, partition)
-	if err != nil {
-		return err
-	}
-	if last.Offset >= end {
-		return wrong("the last one is of offset %d, and %[2]s[%[3]d] ends at %[4]d: it was made anew", last.Offset, s.From, partition, end)
-	}
-	if last.Offset < first {
-		return nil
-	}
-	return s.client.Between(ctx, s.From, partition, last.Offset, last.Offset+1, func(m run.Message) error {
-		if checksum(m) != last.Checksum {
-			return wrong("the last one is of another message at offset %d: the topic was made anew", last.Offset)
 		}
 		return nil
 	})
