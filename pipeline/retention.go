@@ -60,6 +60,16 @@ func (p *pipeline) checkRetention(ctx context.Context, rec event.Recorder) (exam
 	return retentionOf(configs[t.Examples]), nil
 }
 
+// weightsRetention returns how long the weights topic keeps messages; 0: for ever. If the settings can't be read for lack of permission, it may be the
+// shortest time with which runs are submitted.
+func (p *pipeline) weightsRetention(ctx context.Context) (time.Duration, error) {
+	configs, err := p.admin.Configs(ctx, p.Topics.Weights)
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		return minRetention, nil
+	}
+	return retentionOf(configs[p.Topics.Weights]).time, err
+}
+
 // retentionOf returns what a topic's settings say.
 func retentionOf(config map[string]string) (r retention) {
 	if !strings.Contains(config["cleanup.policy"], "delete") {

@@ -313,7 +313,7 @@ func (p *pipeline) solveWhenOwner(ctx context.Context, blas *kernel.BLAS, o run.
 			return err
 		}
 		rec.Record(event.Solving{Run: id, Active: true})
-		if err := solver.New(p.Client, blas, plan, watch, o, solver.Options{Store: p.sums}, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
+		if err := solver.New(p.Client, blas, plan, watch, o, solver.Options{Store: p.sums, Retention: p.weightsRetention}, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
 			return err
 		}
 		rec.Record(event.Solving{Run: id})

@@ -21,7 +21,7 @@ func (s *simulation) loseData() {
 		s.log.happen(loss, "%s[%d]@%d is lost", topic, n, p.messages[at].Offset)
 		p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
 	case 1:
-		topic, n, _ := s.drawPartition(t.Statistics, t.Examples)
+		topic, n, _ := s.drawPartition(t.Statistics, t.Examples, t.Weights)
 		s.noteLoss(topic)
 		s.expire(topic, n)
 	case 2:

@@ -13,7 +13,10 @@ type Failure struct {
 	// Partitions are those of the examples topic that the worker does not visit, ascending.
 	Partitions []int  `json:"partitions"`
 	Source     string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
-	Reason     string `json:"reason"`           // for people
+	// Expired says that the weights of the run have expired that the visit depends on, so that the worker can't know which is due. Then Parent does not
+	// matter.
+	Expired bool   `json:"expired,omitempty"`
+	Reason  string `json:"reason"` // for people
 }
 
 // Message encodes the failure for the statistics topic.

@@ -83,6 +83,7 @@ func samples(t testing.TB) map[string]Message {
 		"stage-average":      averaged.Message(averagePlan().Run()),
 		"claim":              (&Claim{Run: p.Run()}).Message(),
 		"failure":            (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
+		"failure-expired":    (&Failure{Run: p.Run(), Parent: "plan", Partitions: []int{1, 3}, Expired: true, Reason: "the first weights were deleted"}).Message(),
 		"source":             p.Sources[0].Message(),
 		"manifest":           must(manifest.Messages())(t)[0],
 		"quarantine":         bad.Message(),

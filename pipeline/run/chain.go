@@ -357,12 +357,21 @@ func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 	return e
 }
 
-// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on.
+// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on. The error is an *[ExpiredError],
+// beside that offset, if the topic has lost the records that the others follow from.
 func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
+	first, next, err := c.read(ctx, client)
+	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
+		err = &ExpiredError{c.Run, client.Topics.Weights, first}
+	}
+	return next, err
+}
+
+// read is Read, and returns where the topic begins.
+func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
 	topic := client.Topics.Weights
-	first, end, err := client.Log.Bounds(ctx, topic, 0)
-	if err != nil {
-		return 0, err
+	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
+		return 0, 0, err
 	}
 	from := max(first, c.Plan.Since.Weights)
 	if from > end { // the topic was made anew since the plan was
@@ -373,16 +382,19 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
 	}
-	return end, nil
+	return first, end, nil
 }
 
 // Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that this one has accepted is
-// not in it. A topic that has more records of the same chain does not differ.
+// not in it. A topic that has more records of the same chain does not differ, nor does one whose first records have expired.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
 	_, err := there.Read(ctx, client)
+	if errors.As(err, new(*ExpiredError)) {
+		return false, nil
+	}
 	return err == nil && !there.Has(c.Head()), err
 }
 
@@ -393,7 +405,7 @@ func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err er
 	if differs, err = c.Differs(ctx, client); err != nil || differs {
 		return differs, err
 	}
-	_, err = c.Read(ctx, client)
+	_, _, err = c.read(ctx, client)
 	return false, err
 }
 

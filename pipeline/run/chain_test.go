@@ -1,12 +1,14 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -224,6 +226,98 @@ func TestDiffers(t *testing.T) {
 		if differs, err := c.Renew(t.Context(), client); differs != step.differs || err != nil || c.Head() != want {
 			t.Errorf("%d records: differs is %v, %v, and the chain ends at %s, expected %s", len(step.topic), differs, err, c.Head().Short(), want.Short())
 		}
+	}
+}
+
+// expiring is a memoryLog whose first messages have expired.
+type expiring struct {
+	memoryLog
+	first int64
+}
+
+func (l expiring) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	_, end, err = l.memoryLog.Bounds(ctx, topic, partition)
+	return min(l.first, end), end, err
+}
+
+// Before says that what there is now is old, but for the last message.
+func (l expiring) Before(_ context.Context, topic string, _ time.Duration) ([]int64, error) {
+	return []int64{int64(len(l.memoryLog[topic]) - 1)}, nil
+}
+
+// Whoever takes up a run whose first weights have expired gets an error, and does not believe that the survey is due. Who has read them before goes
+// on.
+func TestExpiredWeights(t *testing.T) {
+	plan, client := testPlan(1), newTestClient()
+	records := newTestRun(plan).all()
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, r := range records {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		add(t, c, r)
+	}
+	head := c.Head()
+	for first := range len(records) + 1 {
+		client.Log = expiring{client.Log.(memoryLog), int64(first)}
+		_, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client)
+		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
+			t.Errorf("the first %d records are gone: %v", first, err)
+		}
+		if differs, err := c.Renew(t.Context(), client); differs || err != nil || c.Head() != head {
+			t.Errorf("the first %d records are gone: for who has read them, the topic differs: %v, %v", first, differs, err)
+		}
+		client.Log = client.Log.(expiring).memoryLog
+	}
+	plan.Since.Weights = int64(len(records)) // what has expired is of earlier runs
+	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
+	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client); err != nil {
+		t.Error(err)
+	}
+}
+
+// The weights of a run that takes longer than the topic keeps them are written again in time, each once. So whoever takes up the run has all of them.
+func TestPreserve(t *testing.T) {
+	plan, client := testPlan(1), newTestClient()
+	records := newTestRun(plan).all()
+	client.Codec = NewCodec(nil, 1) // several messages for some records
+	topic := client.Topics.Weights
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	write := func(r *schemas.Record[float32]) {
+		t.Helper()
+		if _, err := WriteRecord(t.Context(), client, topic, 0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(newTestRun(testPlan(2)).survey()) // of another run
+	for i, r := range records {
+		write(r)
+		for _, m := range messages(t, client.Codec, r) {
+			if _, err := c.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log := client.Log.(memoryLog)
+		before := int64(len(log[topic]))
+		client.Log = expiring{memoryLog: log}
+		if err := client.Preserve(t.Context(), c, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		written := map[string]int{}
+		for _, m := range log[topic][before:] {
+			if written[m.Key]++; m.Run() != c.Run || written[m.Key] > 1 {
+				t.Errorf("%s of run %s is written again, %d times", m.Key, m.Run(), written[m.Key])
+			}
+		}
+		if len(written) == 0 {
+			t.Errorf("after %d records nothing is written again", i+1)
+		}
+		client.Log = expiring{log, before - 1} // all but the last has expired
+		taken := NewChain(plan, client.Codec, event.Ignore{})
+		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
+			t.Errorf("after %d records: who takes up the run reads %s, %v; expected %s", i+1, taken.Head().Short(), err, c.Head().Short())
+		}
+		client.Log = log
 	}
 }
 

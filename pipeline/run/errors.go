@@ -55,3 +55,15 @@ func (e *UnclaimedError) Error() string {
 	return fmt.Sprintf("no %s has taken the run up within %v: it needs one with numerics %s, processor %s, BLAS %s and vector instructions %q",
 		e.What, e.After, a.Numerics, a.Processor, a.BLAS, a.Vector)
 }
+
+// ExpiredError says that the first records of an unfinished run are gone from the weights topic, as retention deletes what is old. Who has not
+// read them can't take the run up.
+type ExpiredError struct {
+	Run, Topic string
+	First      int64 // offset of the topic
+}
+
+// Error returns which records are gone, and what to do.
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("the first weights of run %s were deleted from %s, which begins at offset %d now: increase topics.retention.weights beyond the time that a run takes", e.Run, e.Topic, e.First)
+}

@@ -209,6 +209,61 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 	}
 }
 
+// A worker that can't read the weights of the run, as they have expired, does not know which visit is due. Its failure counts all the same.
+func TestFailureOfExpiredWeights(t *testing.T) {
+	s := newTestSolver(event.Ignore{})
+	accept(t, s, surveyResult(s))
+	failure := &schemas.Failure{Run: s.run, Parent: s.chain.Root, Partitions: []int{0}, Expired: true, Reason: "the weights are gone"}
+	s.subscription = &scripted{deliveries: []*run.Delivery{{Topic: s.Topics.Statistics, Message: run.Message{Message: failure.Message()}}}}
+	s.scratch = &scratch{}
+	v, _ := s.chain.Due()
+	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false))); !errors.As(err, new(*FailureError)) {
+		t.Errorf("gather ends with %v, expected the failure", err)
+	}
+}
+
+// A solver writes the weights of a long run again before they expire, and asks how long they stay no more often than it must.
+func TestSolverPreservesWeights(t *testing.T) {
+	for name, test := range map[string]struct {
+		retention time.Duration
+		ago       time.Duration // that it has looked
+		asked     int
+		age       time.Duration // from which on messages are written again
+	}{
+		"a short run":          {24 * time.Hour, 14 * time.Minute, 0, 0},
+		"a long run":           {24 * time.Hour, 16 * time.Minute, 1, 12 * time.Hour},
+		"kept for ever":        {0, 16 * time.Minute, 1, 0},
+		"the shortest of them": {time.Hour, 16 * time.Minute, 1, 30 * time.Minute},
+	} {
+		asked, log := 0, &agedLog{topicsLog: topicsLog{topics: map[string][]schemas.Message{}}}
+		s := newTestSolver(event.Ignore{})
+		s.options.Retention = func(context.Context) (time.Duration, error) {
+			asked++
+			return test.retention, nil
+		}
+		s.Log, s.preserved = log, time.Now().Add(-test.ago)
+		for range 3 {
+			if err := s.preserve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked != test.asked || log.age != test.age {
+			t.Errorf("%s: asked %d times, and looked for messages older than %v; expected %d and %v", name, asked, log.age, test.asked, test.age)
+		}
+	}
+}
+
+// agedLog notes from which age on messages were looked for.
+type agedLog struct {
+	topicsLog
+	age time.Duration
+}
+
+func (l *agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int64, error) {
+	l.age = age
+	return []int64{0}, nil
+}
+
 // surveyResult returns a result of the survey of a test solver's plan.
 func surveyResult(s *Solver) *schemas.Record[float32] {
 	return (&schemas.SurveyResult{

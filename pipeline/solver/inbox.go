@@ -100,12 +100,12 @@ type FailureError struct{ schemas.Failure }
 // Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
-// fail notes a failure. It counts if it is of the visit that is due, and waits if the weights of that visit have not come: they are on another
-// topic. Otherwise it is of a worker that does not know what is due.
+// fail notes a failure. It counts if it is of the visit that is due, or of a worker that can't know which is due, as the weights have expired. It waits
+// if the weights of its visit have not come: they are on another topic. Otherwise it is of a worker that does not know yet what is due.
 func (s *Solver) fail(failure *schemas.Failure) {
 	to := s.early
 	switch {
-	case failure.Parent == s.chain.Head():
+	case failure.Parent == s.chain.Head(), failure.Expired:
 		to = s.failures
 	case s.chain.Has(failure.Parent):
 		return

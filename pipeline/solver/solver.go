@@ -19,14 +19,15 @@ import (
 // goroutine.
 type Solver struct {
 	*run.Client
-	blas  *kernel.BLAS
-	rec   event.Recorder
-	plan  *schemas.Plan
-	run   string
-	watch int64 // the run's end is not on the plans topic before this offset
-	owner run.Owner
-	chain *run.Chain
-	began time.Time
+	blas      *kernel.BLAS
+	rec       event.Recorder
+	plan      *schemas.Plan
+	run       string
+	watch     int64 // the run's end is not on the plans topic before this offset
+	owner     run.Owner
+	chain     *run.Chain
+	began     time.Time
+	preserved time.Time // when the run's weights were last looked at: see preserve
 
 	subscription run.Subscription
 	inbox        inbox
@@ -48,6 +49,9 @@ type Solver struct {
 type Options struct {
 	// Store has what the run before has left in memory, if the run is of a chain; nil: it is read from the state topic.
 	Store *Store
+	// Retention returns how long the weights topic keeps messages, or 0: for ever. The weights of a run that takes longer are written again. It is asked in
+	// long runs only. nil: the topic keeps them for ever.
+	Retention func(context.Context) (time.Duration, error)
 }
 
 // New returns the solver of an unfinished run. If somebody else ends the run, the end is at offset watch of the plans topic or
@@ -56,7 +60,7 @@ func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64,
 	chain := run.NewChain(plan, client.Codec, rec)
 	return &Solver{
 		visited: visitedSpans(plan), options: o,
-		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(),
+		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(), preserved: time.Now(),
 		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*run.Written{},
 	}
 }
@@ -228,12 +232,36 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	if s.chain.Head() != head {
 		s.grown()
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.preserve(ctx)
+}
+
+// preserveEvery is how often a solver looks whether the run's weights are so old that they must be written again. No topic keeps them for less than four
+// times as long.
+const preserveEvery = 15 * time.Minute
+
+// preserve sees to it that the weights of the run do not expire under those who may take it up: workers that start again, and another solver. None
+// is older than three quarters of their retention.
+func (s *Solver) preserve(ctx context.Context) error {
+	if s.options.Retention == nil || time.Since(s.preserved) < preserveEvery {
+		return nil
+	}
+	s.preserved = time.Now()
+	retention, err := s.options.Retention(ctx)
+	if err != nil || retention == 0 {
+		return err
+	}
+	return s.Preserve(ctx, s.chain, retention/2)
 }
 
 // publishWeights writes the next record of the chain, and waits until it is accepted, or a record of another solver with the same
 // parent. While it waits it writes the record again from time to time.
 func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
+	if err := s.preserve(ctx); err != nil {
+		return err
+	}
 	for wait := run.MinPatience; ; wait = run.Patience(wait) {
 		if _, err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
 			return err

@@ -108,6 +108,7 @@ func (w *Worker) work(ctx context.Context) error {
 		return err // it says something about this process, and nothing about the log
 	}
 	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
+	failure.Expired = errors.As(err, new(*run.ExpiredError))
 	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
@@ -140,6 +141,9 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 func (e *StoppedError) Report(ctx context.Context) error {
 	w := e.worker
 	next, err := w.chain.Read(ctx, w.Client)
+	if errors.As(err, new(*run.ExpiredError)) {
+		err = nil
+	}
 	if err != nil || w.chain.Head() != e.failure.Parent {
 		return err
 	}
