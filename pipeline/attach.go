@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -49,7 +50,7 @@ func Attach(ctx context.Context, log *kafkalog.Log, name, id string, rec event.R
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
 	if l.End(id) == nil {
 		chain := run.NewOutline(plan, p.Codec)
-		if _, err := chain.Read(ctx, p.Client); err != nil {
+		if _, err := chain.Read(ctx, p.Client); err != nil && !errors.As(err, new(*run.ExpiredError)) { // it is told as far as it is known
 			return nil, nil, err
 		}
 		p.tellWaits(ctx, chain, l, 0, rec)
