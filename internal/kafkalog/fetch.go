@@ -1,7 +1,6 @@
 package kafkalog
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,6 +12,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 const (
@@ -71,81 +72,61 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 }
 
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
-// producer's records from the first offset of its aborted transaction to its abort marker.
-func decode(encoded recordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
-	if len(encoded.bytes) == 0 {
-		return nil, nil
-	}
-	var set protocol.RecordSet
-	if _, err := set.ReadFrom(bytes.NewBuffer(encoded.bytes)); err != nil {
-		return nil, err
-	}
-	if set.Records == nil {
-		return nil, nil
-	}
-	stream, ok := set.Records.(*protocol.RecordStream)
-	if !ok {
-		return nil, errors.New("the record set is not a stream of batches")
-	}
-	headers := encoded.headers()
+// producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the next fetch begins
+// with that batch.
+func decode(set recordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
 	slices.SortFunc(aborted, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	aborting := map[int64]bool{} // by producer id
-	batches := make([]batch, 0, len(stream.Records))
-	for _, records := range stream.Records {
-		b := batch{next: from}
-		var err error
-		if r, ok := records.(interface{ Offset() int64 }); ok {
-			for len(aborted) > 0 && aborted[0].FirstOffset <= r.Offset() {
-				aborting[aborted[0].ProducerID] = true
-				aborted = aborted[1:]
-			}
+	var batches []batch
+	var err error
+	for _, e := range set.batches {
+		for len(aborted) > 0 && aborted[0].FirstOffset <= e.base() {
+			aborting[aborted[0].ProducerID] = true
+			aborted = aborted[1:]
 		}
-		switch r := records.(type) {
-		case *protocol.ControlBatch:
-			err = decodeMarker(r, aborting)
-			b.next = headers[r.BaseOffset].next
-		case *protocol.RecordBatch:
-			header := headers[r.BaseOffset]
-			drop := r.Attributes.Transactional() && aborting[r.ProducerID]
-			err = b.decode(r, partition, from, drop)
-			for i := range b.messages {
-				b.messages[i].Time = header.time(b.messages[i].Time)
+		b := batch{next: from}
+		var headed bool
+		headed, err = e.headed()
+		switch {
+		case err != nil:
+		case !headed:
+			err = b.read(e, partition, from)
+		case e.has(recordbatch.Marker):
+			if abort, ok := e.aborts(); ok && abort {
+				delete(aborting, e.producer())
 			}
-			b.next = header.next
-		case *protocol.MessageSet: // the format before Kafka 0.11
-			err = b.decode(r, partition, from, false)
+			b.next = e.next()
+		case e.has(recordbatch.Transactional) && aborting[e.producer()]:
+			b.next = e.next()
+		case e.has(recordbatch.Compressed):
+			err = b.read(e, partition, from)
+			for i, m := range b.messages {
+				b.messages[i].Time = e.time(m.Time.UnixMilli())
+			}
+			b.next = e.next()
 		default:
-			err = errors.New("the record set holds a batch of an unknown type")
+			b.messages, err = e.plain(partition, from)
+			b.next = e.next()
 		}
 		if err != nil {
-			return nil, err
+			break
 		}
 		batches = append(batches, b)
 	}
-	return batches, nil
-}
-
-// decodeMarker notes that a transaction has ended.
-func decodeMarker(r *protocol.ControlBatch, aborting map[int64]bool) error {
-	const abort = 0 // the type of the control record; 1 is commit
-	for {
-		marker, err := r.ReadControlRecord()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if marker.Type == abort {
-			delete(aborting, r.ProducerID)
-		}
+	if len(batches) > 0 {
+		return batches, nil
 	}
+	return nil, err
 }
 
-// decode reads the messages of a batch. It sets next to the offset after the last of its records.
-func (b *batch) decode(r protocol.RecordReader, partition int, from int64, drop bool) error {
+// read reads the messages of a batch from an offset on by kafka-go. It sets next to the offset after the last of its records.
+func (b *batch) read(e encoded, partition int, from int64) error {
+	records, err := e.records()
+	if err != nil {
+		return err
+	}
 	for {
-		record, err := r.ReadRecord()
+		record, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -153,21 +134,21 @@ func (b *batch) decode(r protocol.RecordReader, partition int, from int64, drop 
 			return err
 		}
 		b.next = record.Offset + 1
-		message := Message{Partition: partition, Offset: record.Offset, Time: timeOf(record.Time)}
-		wanted := record.Offset >= from && !drop
-		if message.Key, err = take(record.Key, wanted); err != nil {
+		m := Message{Partition: partition, Offset: record.Offset, Time: timeOf(record.Time.UnixMilli())}
+		wanted := record.Offset >= from
+		if m.Key, err = take(record.Key, wanted); err != nil {
 			return err
 		}
-		if message.Value, err = take(record.Value, wanted); err != nil {
+		if m.Value, err = take(record.Value, wanted); err != nil {
 			return err
 		}
 		if !wanted {
 			continue
 		}
 		for _, h := range record.Headers {
-			message.Headers = append(message.Headers, Header{h.Key, h.Value})
+			m.Headers = append(m.Headers, Header{h.Key, h.Value})
 		}
-		b.messages = append(b.messages, message)
+		b.messages = append(b.messages, m)
 	}
 }
 

@@ -2,33 +2,17 @@ package disk
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// The layout of a record batch: https://kafka.apache.org/documentation/#recordbatch
 const (
-	atLength       = 8
-	atMagic        = 16
-	atChecksum     = 17
-	atAttributes   = 21
-	atLastDelta    = 23
-	atFirstTime    = 27
-	atMaxTime      = 35
-	atCount        = 57
-	headerBytes    = 61
-	beforeLength   = atLength + 4 // what the length does not count
-	logAppendTime  = 1 << 3
-	compressed     = 0b111
-	transactional  = 1 << 4
-	marker         = 1 << 5 // of how a transaction ended
-	notPlain       = compressed | transactional | marker
+	notPlain       = recordbatch.Compressed | recordbatch.Transactional | recordbatch.Marker
 	noTime         = -1
 	maxBatchLength = 1 << 30 // kfake's own limit
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // batch is a record batch as the log holds it: its header, and unless only headers were read, its records.
 type batch []byte
@@ -37,24 +21,26 @@ func (b batch) int32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:]
 func (b batch) int64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
 func (b batch) base() int64    { return b.int64(0) }
-func (b batch) end() int64     { return b.base() + int64(b.int32(atLastDelta)) + 1 }
-func (b batch) bytes() int64   { return beforeLength + int64(b.int32(atLength)) }
-func (b batch) count() int     { return int(b.int32(atCount)) }
-func (b batch) maxTime() int64 { return b.int64(atMaxTime) }
+func (b batch) end() int64     { return b.base() + int64(b.int32(recordbatch.AtLastDelta)) + 1 }
+func (b batch) bytes() int64   { return recordbatch.BeforeLength + int64(b.int32(recordbatch.AtLength)) }
+func (b batch) count() int     { return int(b.int32(recordbatch.AtCount)) }
+func (b batch) maxTime() int64 { return b.int64(recordbatch.AtMaxTime) }
 
-func (b batch) attributes() uint16 { return binary.BigEndian.Uint16(b[atAttributes:]) }
-func (b batch) compressed() bool   { return b.attributes()&compressed != 0 }
+func (b batch) attributes() uint16 { return binary.BigEndian.Uint16(b[recordbatch.AtAttributes:]) }
+func (b batch) compressed() bool   { return b.attributes()&recordbatch.Compressed != 0 }
 
 // sound reports whether a header can be one.
 func (b batch) sound() bool {
-	length := b.int32(atLength)
-	return length >= headerBytes-beforeLength && length <= maxBatchLength && b[atMagic] == 2 && b.int32(atLastDelta) >= 0 && b.count() >= 0
+	length := b.int32(recordbatch.AtLength)
+	return length >= recordbatch.HeaderBytes-recordbatch.BeforeLength && length <= maxBatchLength && b[recordbatch.AtMagic] == 2 && b.int32(recordbatch.AtLastDelta) >= 0 && b.count() >= 0
 }
 
-func (b batch) checksum() uint32 { return crc32.Checksum(b[atAttributes:], castagnoli) }
+func (b batch) checksum() uint32 { return recordbatch.Checksum(b) }
 
 // intact reports whether a batch is as it was written.
-func (b batch) intact() bool { return binary.BigEndian.Uint32(b[atChecksum:]) == b.checksum() }
+func (b batch) intact() bool {
+	return binary.BigEndian.Uint32(b[recordbatch.AtChecksum:]) == b.checksum()
+}
 
 // plain reports whether a batch is neither compressed nor part of a transaction. This program writes only plain batches.
 func (b batch) plain() bool { return b.attributes()&notPlain == 0 }
@@ -70,44 +56,44 @@ type record struct {
 
 // records returns the records of a plain batch. ok is false if they do not fill it exactly.
 func (b batch) records() (records []record, ok bool) {
-	d := decoder{rest: b[headerBytes:], ok: true}
+	d := recordbatch.Decoder{Rest: b[recordbatch.HeaderBytes:], OK: true}
 	for range b.count() {
-		before := d.rest
-		length := d.varint()
-		if length < 0 || length > int64(len(d.rest)) {
+		before := d.Rest
+		length := d.Varint()
+		if length < 0 || length > int64(len(d.Rest)) {
 			return nil, false
 		}
-		after := d.rest[length:]
-		d.rest = d.rest[:length]
-		d.take(1) // attributes, of which there are none
-		r := record{raw: before[:len(before)-len(after)], time: b.int64(atFirstTime) + d.varint(), offset: b.base() + d.varint()}
-		r.key = d.bytes()
-		r.absent = d.varint() < 0
-		if !d.ok {
+		after := d.Rest[length:]
+		d.Rest = d.Rest[:length]
+		d.Take(1) // attributes, of which there are none
+		r := record{raw: before[:len(before)-len(after)], time: b.int64(recordbatch.AtFirstTime) + d.Varint(), offset: b.base() + d.Varint()}
+		r.key = d.Bytes()
+		r.absent = d.Varint() < 0
+		if !d.OK {
 			return nil, false
 		}
-		if b.attributes()&logAppendTime != 0 {
+		if b.attributes()&recordbatch.LogAppendTime != 0 {
 			r.time = b.maxTime()
 		}
 		records = append(records, r)
-		d.rest = after
+		d.Rest = after
 	}
-	return records, len(d.rest) == 0
+	return records, len(d.Rest) == 0
 }
 
 // with returns a batch that covers the same offsets and holds only these of its records. Kafka's cleaner does the same: readers
 // see which offsets are empty, and the end of the log stays.
 func (b batch) with(records []record) batch {
-	kept := append(batch(nil), b[:headerBytes]...)
+	kept := append(batch(nil), b[:recordbatch.HeaderBytes]...)
 	latest := int64(noTime)
 	for _, r := range records {
 		kept = append(kept, r.raw...)
 		latest = max(latest, r.time)
 	}
-	binary.BigEndian.PutUint32(kept[atLength:], uint32(len(kept)-beforeLength))
-	binary.BigEndian.PutUint32(kept[atCount:], uint32(len(records)))
-	binary.BigEndian.PutUint64(kept[atMaxTime:], uint64(latest)) // a search by time must not stop at records that are gone
-	binary.BigEndian.PutUint32(kept[atChecksum:], kept.checksum())
+	binary.BigEndian.PutUint32(kept[recordbatch.AtLength:], uint32(len(kept)-recordbatch.BeforeLength))
+	binary.BigEndian.PutUint32(kept[recordbatch.AtCount:], uint32(len(records)))
+	binary.BigEndian.PutUint64(kept[recordbatch.AtMaxTime:], uint64(latest)) // a search by time must not stop at records that are gone
+	binary.BigEndian.PutUint32(kept[recordbatch.AtChecksum:], kept.checksum())
 	return kept
 }
 
@@ -116,54 +102,19 @@ func newEmpty(from, to int64) []batch {
 	var batches []batch
 	for from < to {
 		n := min(to-from, math.MaxInt32)
-		b := make(batch, headerBytes)
+		b := make(batch, recordbatch.HeaderBytes)
 		binary.BigEndian.PutUint64(b, uint64(from))
-		binary.BigEndian.PutUint32(b[atLength:], headerBytes-beforeLength)
-		b[atMagic] = 2
-		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(n-1))
-		for i := atFirstTime; i < atCount; i++ {
+		binary.BigEndian.PutUint32(b[recordbatch.AtLength:], recordbatch.HeaderBytes-recordbatch.BeforeLength)
+		b[recordbatch.AtMagic] = 2
+		binary.BigEndian.PutUint32(b[recordbatch.AtLastDelta:], uint32(n-1))
+		for i := recordbatch.AtFirstTime; i < recordbatch.AtCount; i++ {
 			b[i] = 0xff // no times, and no producer: each is -1
 		}
-		binary.BigEndian.PutUint32(b[atChecksum:], b.checksum())
+		binary.BigEndian.PutUint32(b[recordbatch.AtChecksum:], b.checksum())
 		batches = append(batches, b)
 		from += n
 	}
 	return batches
-}
-
-// decoder reads what records consist of. After an error ok is false, and what it returns has no meaning.
-type decoder struct {
-	rest []byte
-	ok   bool
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	if n <= 0 {
-		d.ok = false
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) take(n int64) []byte {
-	if n < 0 || n > int64(len(d.rest)) {
-		d.ok = false
-		return nil
-	}
-	taken := d.rest[:n:n]
-	d.rest = d.rest[n:]
-	return taken
-}
-
-// bytes reads a length and as many bytes; nil if the length is negative.
-func (d *decoder) bytes() []byte {
-	n := d.varint()
-	if n < 0 {
-		return nil
-	}
-	return d.take(n)
 }
 
 // age returns how long before now a time in milliseconds is. Without a time it is 0.

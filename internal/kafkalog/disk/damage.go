@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // DamagedError means that a file of the log is not as it was written. Nothing has been changed: [Log.Repair] keeps what is whole.
@@ -137,10 +139,10 @@ func (c *contents) wrong(at int) string {
 	expected := c.expected(at)
 	after := c.limit
 	switch rest := batch(c.data[at+len(b):]); {
-	case len(rest) >= headerBytes:
+	case len(rest) >= recordbatch.HeaderBytes:
 		after = min(after, rest.base())
 	case c.last():
-		after = max(expected+int64(b.int32(atLastDelta))+1, c.written)
+		after = max(expected+int64(b.int32(recordbatch.AtLastDelta))+1, c.written)
 	}
 	gap := at > 0 && b.base() > expected && b.base() < c.written && b.end() <= after
 	if b.base() != expected && !gap {
@@ -151,7 +153,7 @@ func (c *contents) wrong(at int) string {
 
 // wholeBatch returns the batch that is at the beginning of some bytes, or says why there is none.
 func wholeBatch(data []byte) (b batch, reason string) {
-	if len(data) < headerBytes {
+	if len(data) < recordbatch.HeaderBytes {
 		return nil, "the header of the batch there is cut off"
 	}
 	b = batch(data)
@@ -182,7 +184,7 @@ func (c *contents) torn(at int) bool {
 	switch {
 	case !c.last():
 		return false
-	case len(rest) < headerBytes:
+	case len(rest) < recordbatch.HeaderBytes:
 		return true
 	case !rest.sound() || rest.bytes() <= int64(len(rest)) || rest.base() != c.expected(at) || rest.intact():
 		return false
@@ -196,22 +198,22 @@ func (c *contents) find(damaged int) (at int, offset int64) {
 	expected := c.expected(damaged)
 	possible := func(at int) bool {
 		b := batch(c.data[at:])
-		if b[atMagic] != 2 || b.base() < expected || b.base() > min(c.limit, max(c.written, expected+c.records(at-damaged))) {
+		if b[recordbatch.AtMagic] != 2 || b.base() < expected || b.base() > min(c.limit, max(c.written, expected+c.records(at-damaged))) {
 			return false
 		}
 		_, reason := wholeBatch(b)
 		return reason == ""
 	}
 	// The header of a damaged batch is right more often than not. What looks like a batch inside of it may be the content of a message.
-	if b := batch(c.data[damaged:]); len(b) >= headerBytes && b.sound() && b.bytes() <= int64(len(b)) {
+	if b := batch(c.data[damaged:]); len(b) >= recordbatch.HeaderBytes && b.sound() && b.bytes() <= int64(len(b)) {
 		switch at := damaged + int(b.bytes()); {
 		case at == len(c.data):
 			return at, c.limit
-		case at+headerBytes <= len(c.data) && possible(at):
+		case at+recordbatch.HeaderBytes <= len(c.data) && possible(at):
 			return at, batch(c.data[at:]).base()
 		}
 	}
-	for at := damaged + 1; at+headerBytes <= len(c.data); at++ {
+	for at := damaged + 1; at+recordbatch.HeaderBytes <= len(c.data); at++ {
 		if possible(at) {
 			return at, batch(c.data[at:]).base()
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // damage changes bits of a byte of a file, as a disk does: the file has the time that it had.
@@ -52,14 +54,14 @@ func end(t *testing.T, l *Log) int64 {
 
 // three are segments of three batches each.
 func three(attributes int16) [][]batch {
-	record := func(key string) written { return written{key, "", time.Hour} }
+	one := func(key string) written { return written{key, "", time.Hour} }
 	var segments [][]batch
 	for s := range int64(3) {
 		base := 40 + 7*s
 		segments = append(segments, []batch{
-			newBatch(base, attributes, record("a"), record("b"), record("c")),
-			newBatch(base+3, attributes, record("")),
-			newBatch(base+4, attributes, record("d"), record("a"), record("e")),
+			newBatch(base, attributes, one("a"), one("b"), one("c")),
+			newBatch(base+3, attributes, one("")),
+			newBatch(base+4, attributes, one("d"), one("a"), one("e")),
 		})
 	}
 	return segments
@@ -72,7 +74,7 @@ func TestEachDamagedByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes int16
 		step       int
-	}{"plain": {0, 1}, "compressed": {2, 7}, "transactional": {transactional, 7}} {
+	}{"plain": {0, 1}, "compressed": {2, 7}, "transactional": {recordbatch.Transactional, 7}} {
 		segments := three(c.attributes)
 		for s, batches := range segments {
 			start := 0
@@ -86,7 +88,7 @@ func TestEachDamagedByte(t *testing.T) {
 					before := files(t, l)
 					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
 					found := damagedIn(l.Verify())
-					if at >= beforeLength && at < atMagic {
+					if at >= recordbatch.BeforeLength && at < recordbatch.AtMagic {
 						if found != nil {
 							t.Errorf("%s: %v", where, found)
 						}
@@ -103,7 +105,7 @@ func TestEachDamagedByte(t *testing.T) {
 						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
 					}
 					noError(t, l.Verify())
-					if at < beforeLength || at == atMagic {
+					if at < recordbatch.BeforeLength || at == recordbatch.AtMagic {
 						if !maps.Equal(files(t, l), whole) || repaired[0].To != b.base() {
 							t.Fatalf("%s: the batch is not as it was: %+v", where, repaired)
 						}
@@ -128,7 +130,7 @@ func TestEachDamagedByte(t *testing.T) {
 
 // An index follows from its segment: whatever is wrong with it, it is written again.
 func TestDamagedIndex(t *testing.T) {
-	l := newLog(t, nil, slices.Concat(three(transactional), [][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
+	l := newLog(t, nil, slices.Concat(three(recordbatch.Transactional), [][]batch{{newBatch(61, recordbatch.Transactional|recordbatch.Marker, written{"k", "v", 0})}})...)
 	noError(t, l.Verify())
 	whole := files(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
@@ -298,7 +300,7 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	outer = outer.with(records)
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
 	noError(t, l.Verify())
-	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
+	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), recordbatch.HeaderBytes+9, 1)
 	must(l.Repair())(t)
 	if got := content(t, l, "t"); got != "(0-1) 1:next" {
 		t.Errorf("%s stays", got)

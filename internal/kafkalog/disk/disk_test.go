@@ -18,6 +18,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // now is the time of all tests.
@@ -53,8 +55,8 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 		b.Records = r.AppendTo(b.Records)
 	}
 	raw := batch(b.AppendTo(nil))
-	binary.BigEndian.PutUint32(raw[atLength:], uint32(len(raw)-beforeLength))
-	binary.BigEndian.PutUint32(raw[atChecksum:], raw.checksum())
+	binary.BigEndian.PutUint32(raw[recordbatch.AtLength:], uint32(len(raw)-recordbatch.BeforeLength))
+	binary.BigEndian.PutUint32(raw[recordbatch.AtChecksum:], raw.checksum())
 	return raw
 }
 
@@ -164,17 +166,17 @@ func TestRecords(t *testing.T) {
 	if again := b.with(records); !bytes.Equal(again, b) {
 		t.Errorf("with all records: %x, want %x", again, b)
 	}
-	if records, ok = newBatch(0, logAppendTime, written{"a", "1", time.Hour}, written{"b", "1", time.Minute}).records(); !ok || records[0].time != records[1].time {
+	if records, ok = newBatch(0, recordbatch.LogAppendTime, written{"a", "1", time.Hour}, written{"b", "1", time.Minute}).records(); !ok || records[0].time != records[1].time {
 		t.Errorf("with the broker's time: %+v, %v", records, ok)
 	}
 }
 
 // Whatever the bytes are, records are a part of them, or the batch is not ok.
 func FuzzRecords(f *testing.F) {
-	f.Add([]byte(newBatch(0, 0, written{"a", "1", 0}, written{"b", "", 0})[headerBytes:]), uint8(2))
+	f.Add([]byte(newBatch(0, 0, written{"a", "1", 0}, written{"b", "", 0})[recordbatch.HeaderBytes:]), uint8(2))
 	f.Fuzz(func(t *testing.T, content []byte, count uint8) {
-		b := append(newBatch(0, 0, written{"a", "1", 0})[:headerBytes:headerBytes], content...)
-		b[atCount+3] = count
+		b := append(newBatch(0, 0, written{"a", "1", 0})[:recordbatch.HeaderBytes:recordbatch.HeaderBytes], content...)
+		b[recordbatch.AtCount+3] = count
 		records, ok := b.records()
 		if !ok {
 			return

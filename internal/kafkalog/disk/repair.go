@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // Repaired is one place of the log that was damaged.
@@ -108,12 +110,12 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 // bytes are [from, to) of the segment, and the offset after them is until, or a later one.
 func (c *contents) restored(from, to int, until int64) batch {
 	damaged := c.data[from:to]
-	if len(damaged) < headerBytes {
+	if len(damaged) < recordbatch.HeaderBytes {
 		return nil
 	}
 	b := batch(slices.Clone(damaged))
-	b[atMagic] = 2
-	binary.BigEndian.PutUint32(b[atLength:], uint32(len(b)-beforeLength))
+	b[recordbatch.AtMagic] = 2
+	binary.BigEndian.PutUint32(b[recordbatch.AtLength:], uint32(len(b)-recordbatch.BeforeLength))
 	if !b.sound() || !b.intact() {
 		return nil
 	}
@@ -133,9 +135,9 @@ func (c *contents) restored(from, to int, until int64) batch {
 func (c *contents) claimed(damaged batch, from int64) int64 {
 	possible := c.records(len(damaged))
 	n := possible
-	if len(damaged) >= headerBytes && damaged.sound() && damaged.bytes() == int64(len(damaged)) && damaged.base() == from {
+	if len(damaged) >= recordbatch.HeaderBytes && damaged.sound() && damaged.bytes() == int64(len(damaged)) && damaged.base() == from {
 		n = 0
-		for _, named := range []int64{int64(damaged.int32(atLastDelta)) + 1, int64(damaged.count())} {
+		for _, named := range []int64{int64(damaged.int32(recordbatch.AtLastDelta)) + 1, int64(damaged.count())} {
 			if named <= possible {
 				n = max(n, named)
 			}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // partition is a partition of a topic, as its folder holds it.
@@ -48,18 +50,18 @@ const (
 func newEntry(flags byte) []byte {
 	entry := make([]byte, entryBytes)
 	entry[0], entry[entryBytes-1] = 1, flags
-	entry[1] = byte(crc32.Checksum(entry[2:], castagnoli))
+	entry[1] = byte(crc32.Checksum(entry[2:], crc32.MakeTable(crc32.Castagnoli)))
 	return entry
 }
 
 // isEntry reports whether an entry of an index is of a batch with these flags.
 func isEntry(entry []byte, flags byte) bool {
-	return entry[0] == 1 && entry[1] == byte(crc32.Checksum(entry[2:], castagnoli)) && entry[entryBytes-1] == flags
+	return entry[0] == 1 && entry[1] == byte(crc32.Checksum(entry[2:], crc32.MakeTable(crc32.Castagnoli))) && entry[entryBytes-1] == flags
 }
 
 // indexFlags are what an index says about a batch: 1 if it is of a transaction, which a marker of its end is not.
 func (b batch) indexFlags() byte {
-	if b.attributes()&(transactional|marker) == transactional {
+	if b.attributes()&(recordbatch.Transactional|recordbatch.Marker) == recordbatch.Transactional {
 		return 1
 	}
 	return 0
@@ -108,7 +110,7 @@ func (s segment) headers(visit func(batch) bool) (sound int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	b := make(batch, headerBytes)
+	b := make(batch, recordbatch.HeaderBytes)
 	for {
 		if _, err := f.ReadAt(b, sound); err == io.EOF || err == nil && (!b.sound() || sound+b.bytes() > s.bytes) {
 			return sound, nil
@@ -130,16 +132,16 @@ func (s segment) batches(visit func(batch) error) (sound int64, err error) {
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<20)
-	b := make(batch, headerBytes)
+	b := make(batch, recordbatch.HeaderBytes)
 	for {
-		b = b[:headerBytes]
+		b = b[:recordbatch.HeaderBytes]
 		if _, err := io.ReadFull(r, b); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && (!b.sound() || sound+b.bytes() > s.bytes) {
 			return sound, nil
 		} else if err != nil {
 			return sound, err
 		}
-		b = slices.Grow(b, int(b.bytes())-headerBytes)[:b.bytes()]
-		if _, err := io.ReadFull(r, b[headerBytes:]); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && !b.intact() {
+		b = slices.Grow(b, int(b.bytes())-recordbatch.HeaderBytes)[:b.bytes()]
+		if _, err := io.ReadFull(r, b[recordbatch.HeaderBytes:]); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && !b.intact() {
 			return sound, nil
 		} else if err != nil {
 			return sound, err
@@ -266,7 +268,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 				made.LogStartOffset = b.base()
 			}
 			disorder = disorder || b.base() < made.HighWatermark
-			transactions = transactions || b.attributes()&(transactional|marker) != 0
+			transactions = transactions || b.attributes()&(recordbatch.Transactional|recordbatch.Marker) != 0
 			messages = messages || b.count() > 0
 			made.HighWatermark, made.MaxTimestamp = b.end(), max(made.MaxTimestamp, b.maxTime())
 			if !messages && p.topic.deletes {

@@ -54,7 +54,7 @@ func (l *Log) Seal() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(l.Dir, closedFile), binary.BigEndian.AppendUint32(encoded, crc32.Checksum(encoded, castagnoli)))
+	return replaceFile(filepath.Join(l.Dir, closedFile), binary.BigEndian.AppendUint32(encoded, crc32.Checksum(encoded, crc32.MakeTable(crc32.Castagnoli))))
 }
 
 // isState reports whether a file has a copy.
@@ -86,7 +86,7 @@ func (l *Log) different(do func(path string, is, was []byte, modified time.Time)
 	}
 	n := len(sealed) - 4
 	var copies map[string]copied
-	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != crc32.Checksum(sealed[:n], castagnoli) || json.Unmarshal(sealed[:n], &copies) != nil {
+	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != crc32.Checksum(sealed[:n], crc32.MakeTable(crc32.Castagnoli)) || json.Unmarshal(sealed[:n], &copies) != nil {
 		return nil // it is damaged itself
 	}
 	var failures []error
