@@ -161,6 +161,17 @@ func (b *broker) cut(topic string, partition int, before int64) error {
 	return b.cluster.DeleteRecords(topic, int32(partition), before)
 }
 
+// keepEnd makes sure that the offsets of a partition go on if all of its messages before an offset were deleted, and the process is killed: kfake
+// notes where a partition ends in its files, which are gone then, until it is stopped.
+func (b *broker) keepEnd(topic string, partition int, end int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return ErrClosed
+	}
+	return b.disk.KeepEnd(topic, partition, end)
+}
+
 // stop stops the broker and releases the directory.
 func (b *broker) stop() error {
 	b.mu.Lock()

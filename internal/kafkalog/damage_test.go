@@ -141,3 +141,34 @@ func TestDamageBeforeCleaning(t *testing.T) {
 		t.Errorf("%v, %v", texts(got), err)
 	}
 }
+
+// A partition from which all messages were deleted goes on where it ended, if the broker is killed and if it is stopped.
+func TestDeletedToTheEnd(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	l := openDir(t, dir)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	next := 0
+	for range 3 {
+		for range 5 {
+			must(l.Append(ctx, "t", 0, numbered(next, 10)))(t)
+			next++
+		}
+		noError(t, l.DeleteBefore(ctx, "t", 0, int64(next)))
+		killed := t.TempDir()
+		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
+		for _, l := range []*Log{openDir(t, killed), l} {
+			if b := bounds(t, l); b != (Bounds{int64(next), int64(next)}) {
+				t.Errorf("bounds %v, want %d", b, next)
+			}
+			if base, err := l.Append(ctx, "t", 0, numbered(next, 10)); base != int64(next) || err != nil {
+				t.Errorf("the next message got offset %d, %v, want %d", base, err, next)
+			}
+		}
+		next++
+		noError(t, l.Close())
+		l = openDir(t, dir)
+		if got := texts(all(t, l)); !slices.Equal(got, numbers(next-1, next)) {
+			t.Errorf("left are %v of %d", got, next)
+		}
+	}
+}

@@ -85,6 +85,9 @@ func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, off
 				}
 			}
 		}
+		if l.broker != nil {
+			return l.broker.keepEnd(topic, partition, offset)
+		}
 		return nil
 	})
 	if err != nil {

@@ -104,6 +104,16 @@ func (l *Log) Written() (written bool, err error) {
 	return written, err
 }
 
+// KeepEnd makes sure that the next offset of a partition without messages is not below an offset, whatever becomes of the broker, which may run.
+// For a partition that has messages it does nothing.
+func (l *Log) KeepEnd(topic string, number int, end int64) error {
+	p := partition{folder: l.folder(topic, number)}
+	if err := p.list(); err != nil || len(p.segments) > 0 || end == 0 {
+		return err
+	}
+	return p.keepEnd(end)
+}
+
 // Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half
 // of them goes. The broker must not run. A partition that can't be cleaned stays as it is; the error names all of them.
 func (l *Log) Clean(now time.Time) error {
