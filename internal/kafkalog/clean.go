@@ -24,7 +24,7 @@ const (
 // Open and a goroutine of the Log, every minute, do the same. A call is only needed to free space at once.
 //
 // Segments that have expired are deleted while the broker runs. Compaction, and retention within the segment that is written to,
-// need the broker to restart, which takes about a second for each GB of the log. Readers and writers wait meanwhile. So that
+// need the broker to restart, which takes about a second and a half for each GB of the log. Readers and writers wait meanwhile. So that
 // this is rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms and
 // segment.ms together. If it does not start again, the error is that of this and all later calls of the Log.
 func (l *Log) Clean(ctx context.Context) error {

@@ -27,7 +27,7 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	where := ""
 	if e.Topic != "" {
-		where = fmt.Sprintf(", %s[%d] from offset %d on", e.Topic, e.Partition, e.Offset)
+		where = fmt.Sprintf(", from offset %d on", e.Offset) // the folder has the name of the partition
 	}
 	return fmt.Sprintf("%s is damaged at byte %d%s: %s; nothing was changed; `stagewise repair -c FILE` keeps what is whole", e.File, e.Position, where, e.Reason)
 }
