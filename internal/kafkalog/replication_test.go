@@ -2,9 +2,12 @@ package kafkalog
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -113,4 +116,39 @@ func TestTopicsThatExistNeedNoBrokersMore(t *testing.T) {
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	down(cluster, addresses)
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+}
+
+// Brokers learn of a topic some time after it was made. Create waits for them for longer than for a topic that may not exist.
+func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
+	l := connect(t, addresses)
+	l.unknownTimeout = 100 * time.Millisecond
+	made, hidden := time.Time{}, 5*l.unknownTimeout
+	cluster.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
+		made = time.Now()
+		return nil, nil, false
+	})
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked := request.(*kmsg.MetadataRequest)
+		if made.IsZero() || time.Since(made) > hidden || len(asked.Topics) == 0 {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.MetadataResponse)
+		for _, topic := range asked.Topics {
+			answer := kmsg.NewMetadataResponseTopic()
+			answer.Topic, answer.ErrorCode = topic.Topic, kerr.UnknownTopicOrPartition.Code
+			response.Topics = append(response.Topics, answer)
+		}
+		host, port, _ := strings.Cut(addresses[0], ":")
+		number, _ := strconv.Atoi(port)
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.Host, broker.Port = host, int32(number)
+		response.Brokers = append(response.Brokers, broker)
+		return response, nil, true
+	})
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	if time.Since(made) < hidden {
+		t.Error("Create returned before the broker knew the topic")
+	}
 }

@@ -65,7 +65,12 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if err != nil {
 		return fmt.Errorf("create topics: %w", err)
 	}
-	if _, err := l.fresh(ctx, names(topics)); err != nil {
+	if denied == nil { // all exist, so it may take long until each broker knows them
+		for _, t := range topics {
+			l.found.Store(t.Name, true)
+		}
+	}
+	if err := l.awaitLeaders(ctx, names(topics)); err != nil {
 		if denied != nil && errors.Is(err, ErrUnknownTopic) {
 			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 		}
@@ -109,14 +114,9 @@ func names(topics []Topic) []string {
 	return list
 }
 
-// fresh requests the layout of the cluster and waits until every partition of the named topics has a leader.
-func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	what := "find the brokers"
-	if len(topics) > 0 {
-		what = "find the leaders of " + strings.Join(topics, ", ")
-	}
-	var found *kafka.MetadataResponse
-	err := l.retry(ctx, what, func(ctx context.Context) error {
+// awaitLeaders waits until every partition of the topics has a leader.
+func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
+	return l.retryOn(ctx, topics[0], "find the leaders of "+strings.Join(topics, ", "), func(ctx context.Context) error {
 		m, err := l.metadata(ctx, topics)
 		if err != nil {
 			return err
@@ -131,10 +131,8 @@ func (l *Log) fresh(ctx context.Context, topics []string) (*kafka.MetadataRespon
 				}
 			}
 		}
-		found = m
 		return nil
 	})
-	return found, err
 }
 
 // Partitions returns the number of partitions of a topic, or an error that wraps ErrUnknownTopic.
