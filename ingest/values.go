@@ -80,7 +80,8 @@ type Values struct {
 	format valueFormat
 	wanted int // columns of each row, once a row had them; 0: not known yet
 	batch  schemas.ExampleRows
-	size   int // bytes of the batch in a message
+	keys   []string // of the messages, for each row of the batch
+	size   int      // bytes of the batch in a message
 }
 
 // NewValues returns Values without examples, for options that pass Check and have
@@ -90,11 +91,24 @@ func NewValues(o Options) *Values {
 	return &Values{format: f, layout: newLayout(o, f.label, 0, nil)}
 }
 
-// Add adds the examples of a value to the batch. If they don't fit, it returns
-// full and adds nothing: Take the batch, and add the value again. A value is in
+// TopicMessage is a message of a topic of values, and where it is there.
+type TopicMessage struct {
+	Partition int
+	Offset    int64
+	Key       string // "": it has none
+	Value     []byte
+}
+
+// sourceKeyOverhead is how many bytes a row takes in the column of keys beside its
+// key: the offset of the key, and a bit for its validity.
+const sourceKeyOverhead = 5
+
+// Add adds the examples of a message to the batch. If they don't fit, it returns
+// full and adds nothing: Take the batch, and add the message again. A message is in
 // one batch. If one of its examples can't be used, Add returns the reason and adds
 // none.
-func (v *Values) Add(value []byte) (full bool, err error) {
+func (v *Values) Add(m TopicMessage) (full bool, err error) {
+	value := m.Value
 	if len(value) == 0 {
 		return false, fmt.Errorf("an empty value: expected %s", v.format.meaning)
 	}
@@ -112,7 +126,8 @@ func (v *Values) Add(value []byte) (full bool, err error) {
 	b := &v.batch
 	if b.Rows == 0 {
 		v.size = len(v.tableText)
-		*b = schemas.ExampleRows{Cols: v.features, Columns: v.table, Floats: b.Floats[:0], Words: b.Words[:0], Weights: b.Weights[:0]}
+		*b = schemas.ExampleRows{Cols: v.features, Columns: v.table, Floats: b.Floats[:0], Words: b.Words[:0], Weights: b.Weights[:0], Origins: b.Origins[:0]}
+		v.keys = v.keys[:0]
 	}
 	before, size := *b, v.size
 	for i, row := range rows {
@@ -123,9 +138,14 @@ func (v *Values) Add(value []byte) (full bool, err error) {
 			break
 		}
 	}
+	v.size += len(rows)*(sourceKeyOverhead+len(m.Key)) + b.Origins.Bytes(m.Partition, m.Offset, len(rows))
 	tooMany := b.Rows > v.options.BatchRows && before.Rows > 0
 	tooLarge := v.size > maxBatchBytes
 	if err == nil && !tooMany && !tooLarge {
+		b.Origins = b.Origins.Append(m.Partition, m.Offset, len(rows))
+		for range rows {
+			v.keys = append(v.keys, m.Key)
+		}
 		return false, nil
 	}
 	before.Floats, v.size = b.Floats[:len(before.Floats)], size
@@ -175,6 +195,9 @@ func (v *Values) Take() *schemas.ExampleRows {
 	}
 	taken := v.batch
 	v.batch.Rows = 0
+	if slices.ContainsFunc(v.keys, func(key string) bool { return key != "" }) {
+		taken.SourceKeys = v.keys
+	}
 	return &taken
 }
 

@@ -48,6 +48,12 @@ func TestValues(t *testing.T) {
 				Rows: 3, Cols: 2, Floats: []float32{1, 2, 1000, nan, nan, 1}, Words: []string{"a", "7", "1"}, Columns: schemas.Columns{{Name: "length"}, {Name: "width"}},
 			},
 		},
+		"messages with keys": {
+			ofTopic("csv", numbers), []string{"key:a,1,2", "b,3,4\nc,5,6", "key:d,7,8\ne,9,10"},
+			schemas.ExampleRows{
+				Rows: 5, Cols: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Words: []string{"a", "b", "c", "d", "e"}, SourceKeys: []string{"key", "", "", "key", "key"},
+			},
+		},
 		"arrays of features": {
 			ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features"}, "w" }), []string{`{"label":"a","features":[1,2,3],"w":0.5}`, `{"label":"b","features":[4,5,6],"w":1}`},
 			schemas.ExampleRows{Rows: 2, Cols: 3, Floats: []float32{1, 2, 3, 4, 5, 6}, Words: []string{"a", "b"}, Weights: []float32{0.5, 1}},
@@ -58,9 +64,17 @@ func TestValues(t *testing.T) {
 				t.Fatal(problems)
 			}
 			v := NewValues(test.options)
-			for _, value := range test.values {
-				if full, err := v.Add([]byte(value)); full || err != nil {
-					t.Fatalf("%s: %v, %v", value, full, err)
+			for i, text := range test.values {
+				m, before := TopicMessage{Partition: 3, Offset: int64(10 + i)}, v.batch.Rows
+				if key, value, ok := strings.Cut(text, ":"); ok && key == "key" {
+					m.Key, text = key, value
+				}
+				m.Value = []byte(text)
+				if full, err := v.Add(m); full || err != nil {
+					t.Fatalf("%s: %v, %v", text, full, err)
+				}
+				if added := v.batch.Rows - before; added > 0 {
+					test.want.Origins = test.want.Origins.Append(3, m.Offset, added)
 				}
 			}
 			if got := v.Take(); fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", test.want) {
@@ -103,7 +117,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		good := map[string]string{"csv": "a,1,2", "json": `{"label":"a","x":1,"y":2}`}[test.format]
 		v := NewValues(o)
 		for _, value := range []string{good, test.value, good} {
-			full, err := v.Add([]byte(value))
+			full, err := v.Add(TopicMessage{Value: []byte(value)})
 			if value != good && (err == nil || err.Error() != test.reason) || value == good && err != nil || full {
 				t.Errorf("%s: %v, %v, expected %s", value, full, err, test.reason)
 			}
@@ -121,7 +135,7 @@ func TestFirstValues(t *testing.T) {
 		value string
 		works bool
 	}{{"a,b,c,d", false}, {"label,length,width", false}, {"a,1,2", true}, {"a,1,2,3", false}} {
-		if _, err := v.Add([]byte(test.value)); (err == nil) != test.works {
+		if _, err := v.Add(TopicMessage{Value: []byte(test.value)}); (err == nil) != test.works {
 			t.Errorf("%s: %v", test.value, err)
 		}
 	}
@@ -134,7 +148,7 @@ func TestBatchesOfValues(t *testing.T) {
 		value      string
 		full, over bool // before and after
 	}{{"a,1\nb,2", false, false}, {"c,3\nd,4", true, false}, {"c,3", false, true}} {
-		full, err := v.Add([]byte(test.value))
+		full, err := v.Add(TopicMessage{Value: []byte(test.value)})
 		if full != test.full || err != nil || v.Full() != test.over {
 			t.Errorf("value %d: full %v, then %v, %v", i, full, v.Full(), err)
 		}
@@ -142,15 +156,15 @@ func TestBatchesOfValues(t *testing.T) {
 	if rows := v.Take(); !slices.Equal(rows.Words, []string{"a", "b", "c"}) {
 		t.Errorf("%+v", rows)
 	}
-	if _, err := v.Add([]byte("a,1\nb,2\nc,3\nd,4")); err != nil || v.Take().Rows != 4 {
+	if _, err := v.Add(TopicMessage{Value: []byte("a,1\nb,2\nc,3\nd,4")}); err != nil || v.Take().Rows != 4 {
 		t.Errorf("a value with more rows than a batch: %v", err)
 	}
 	wide := NewValues(ofTopic("csv", func(*Options) {}))
-	if _, err := wide.Add([]byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))); err == nil || err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
+	if _, err := wide.Add(TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil || err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
 		t.Errorf("a value that does not fit: %v", err)
 	}
 	for i := range 3 {
-		if full, err := wide.Add([]byte("a" + strings.Repeat(",1", 100_000))); err != nil || full != (i == 2) {
+		if full, err := wide.Add(TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))}); err != nil || full != (i == 2) {
 			t.Errorf("wide value %d: %v, %v", i, full, err)
 		}
 	}
@@ -197,7 +211,7 @@ func FuzzValues(f *testing.F) {
 			v := NewValues(o)
 			for _, value := range [][]byte{first, second, second} {
 				before := v.batch.Rows
-				full, err := v.Add(value)
+				full, err := v.Add(TopicMessage{Value: value})
 				if (full || err != nil) && v.batch.Rows != before {
 					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Rows, before)
 				}

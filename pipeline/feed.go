@@ -126,12 +126,13 @@ func (f *feed) catchUp(ctx context.Context, partition int) error {
 
 // add takes a message of the topic into the batch.
 func (f *feed) add(ctx context.Context, partition int, m run.Message) error {
-	full, err := f.values.Add(m.Value)
+	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
+	full, err := f.values.Add(value)
 	if full {
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		_, err = f.values.Add(m.Value)
+		_, err = f.values.Add(value)
 	}
 	if err != nil {
 		if f.job.OnBadMessage == schemas.StopOnBadMessage {

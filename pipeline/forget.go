@@ -18,12 +18,25 @@ import (
 type ToForget struct {
 	Rows    schemas.Forgotten // by their offsets, as ParseRows returns them, in any order
 	Sources []string          // ids of ingested sources, or their beginnings
-	Keys    []string          // of messages
+	Keys    []string          // of messages, of the examples topic or of a topic that ingest follows
+	Read    []SourceRows      // by where ingest has read them
 	Now     bool              // remove versions that have learnt from the rows now, and not after the next full run
 }
 
+// SourceRows are the rows of the messages in a span of a topic that ingest follows.
+type SourceRows struct {
+	Topic string
+	schemas.Span
+}
+
+// String returns what a person calls the rows.
+func (r SourceRows) String() string { return r.Topic + r.Span.String() }
+
 // Forgot is what [Forget] has done.
 type Forgot struct {
+	// Unknown is how many messages an earlier program has ingested from topics, which do not say what keys and offsets their rows had: they
+	// may have rows that were named by these.
+	Unknown        int64
 	Messages, Rows int64  // that are forgotten and that the topic still has
 	Removed        []int  // versions that had learnt from forgotten rows and were removed
 	Learnt         []int  // versions that have learnt from forgotten rows and are there; with Now, as unfinished runs need them
@@ -61,6 +74,22 @@ func ParseRows(topic, text string) (r schemas.ForgottenRows, err error) {
 	return r, nil
 }
 
+// ParseSourceRows returns the rows that a text names by where ingest has read them: topic/partition/offset. Offset may be a range, as 3-7 with
+// both ends. topic is the one that ingest follows.
+func ParseSourceRows(topic, text string) (r SourceRows, ok bool) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[0] != topic || topic == "" {
+		return r, false
+	}
+	var err error
+	if r.Partition, err = strconv.Atoi(parts[1]); err != nil || r.Partition < 0 {
+		return r, false
+	}
+	r.Topic = topic
+	r.From, r.To, ok = parseRange(parts[2])
+	return r, ok
+}
+
 // maxRow is a number of rows that no message has.
 const maxRow = 1 << 30
 
@@ -83,14 +112,16 @@ type RowsError struct {
 
 // Error says what is expected.
 func (e *RowsError) Error() string {
-	return fmt.Sprintf("%q: expected %s/PARTITION/OFFSET/ROW, or without /ROW for all rows of a message. OFFSET or ROW may be a range, as 3-7", e.Text, e.Topic)
+	return fmt.Sprintf("%q: expected %s/PARTITION/OFFSET/ROW, or without /ROW for all rows of a message, or TOPIC/PARTITION/OFFSET of the topic examples.from_topic. OFFSET or ROW may be a range, as 3-7", e.Text, e.Topic)
 }
 
 // NoRowsError says which of the rows to forget are not there. Nothing is forgotten then.
 type NoRowsError struct {
-	Topic string   // of the examples
-	Rows  []string // what is wrong with rows
-	Keys  []string // that no message has
+	Topic   string       // of the examples
+	Rows    []string     // what is wrong with rows
+	Keys    []string     // that no message has
+	Read    []SourceRows // of which the topic has no row
+	Unknown int64        // see [Forgot]
 }
 
 // Error returns a sentence.
@@ -98,6 +129,12 @@ func (e *NoRowsError) Error() string {
 	parts := slices.Clone(e.Rows)
 	for _, key := range e.Keys {
 		parts = append(parts, fmt.Sprintf("no message on %s has the key %q", e.Topic, key))
+	}
+	for _, read := range e.Read {
+		parts = append(parts, fmt.Sprintf("no row on %s was read from %v", e.Topic, read))
+	}
+	if e.Unknown > 0 && len(e.Keys)+len(e.Read) > 0 {
+		parts = append(parts, fmt.Sprintf("%d messages there do not say what keys and offsets their rows had, as an earlier program has ingested them: name those rows", e.Unknown))
 	}
 	return strings.Join(parts, "; ") + ". Nothing is forgotten"
 }
@@ -154,7 +191,7 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &found{pipeline: p, named: what.Rows.Union(nil), keys: map[string]bool{}, sources: map[string]schemas.Forgotten{}, done: &Forgot{}}
+	found := &found{pipeline: p, named: what.Rows.Union(nil), keys: map[string]bool{}, read: what.Read, isRead: make([]bool, len(what.Read)), sources: map[string]schemas.Forgotten{}, done: &Forgot{}}
 	wrong := &NoRowsError{Topic: p.Topics.Examples}
 	for _, r := range found.named {
 		if r.Partition >= len(bounds) || r.To > bounds[r.Partition].To {
@@ -171,7 +208,7 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 		return nil, nil, wrong
 	}
 	spans := bounds // that are read
-	if len(found.keys)+len(found.sources) == 0 {
+	if len(found.keys)+len(found.read)+len(found.sources) == 0 {
 		spans = found.named.Spans()
 	}
 	for _, s := range spans {
@@ -186,7 +223,13 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 		}
 	}
 	slices.Sort(wrong.Keys)
-	if len(wrong.Rows)+len(wrong.Keys) > 0 {
+	for i, there := range found.isRead {
+		if !there {
+			wrong.Read = append(wrong.Read, found.read[i])
+		}
+	}
+	wrong.Unknown = found.done.Unknown
+	if len(wrong.Rows)+len(wrong.Keys)+len(wrong.Read) > 0 {
 		return nil, nil, wrong
 	}
 	add := func(rows schemas.Forgotten, source string) {
@@ -194,7 +237,7 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 			said = append(said, schemas.Forget{Rows: part, Source: source})
 		}
 	}
-	add(found.named.Union(found.byKey), "")
+	add(found.named.Union(found.byOrigin), "")
 	for _, id := range sources {
 		if len(found.sources[id]) == 0 {
 			said = append(said, schemas.Forget{Source: id}) // retention has taken all of it
@@ -210,51 +253,93 @@ const maxForgotten = 6000
 // found is what was found of the rows to forget.
 type found struct {
 	*pipeline
-	named   schemas.Forgotten            // by offsets
-	keys    map[string]bool              // whether a message has the key
-	byKey   schemas.Forgotten            // rows of messages with these keys
-	sources map[string]schemas.Forgotten // rows by source
-	done    *Forgot
+	named    schemas.Forgotten // by offsets
+	keys     map[string]bool   // whether a message has the key
+	read     []SourceRows
+	isRead   []bool                       // of read, whether there is a row
+	byOrigin schemas.Forgotten            // rows of messages with these keys, or read from there
+	sources  map[string]schemas.Forgotten // rows by source
+	done     *Forgot
 }
 
 // look looks at a message of the examples.
 func (f *found) look(partition int, m run.Message, wrong *NoRowsError) error {
 	all := schemas.ForgottenRows{Partition: partition, From: m.Offset, To: m.Offset + 1}
-	whole := false
+	named, whole := f.named.Within(schemas.Spans{all.Span()}), false
 	if _, wanted := f.keys[m.Key]; wanted {
 		f.keys[m.Key], whole = true, true
-		f.byKey = append(f.byKey, all)
+		f.byOrigin = append(f.byOrigin, all)
 	}
 	if origin, ingested := schemas.OriginOf(m.Message); ingested {
 		if _, wanted := f.sources[origin.Source]; wanted {
 			f.sources[origin.Source], whole = append(f.sources[origin.Source], all), true
 		}
 	}
+	some := f.lookWithin(all, m)
+	f.byOrigin = append(f.byOrigin, some...)
 	rows := 0 // of a message that can't be used
-	if whole || len(f.named.Within(schemas.Spans{all.Span()})) > 0 {
+	if whole || len(named)+len(some) > 0 {
 		if examples, err := f.Codec.DecodeExamples(m.Value); err == nil {
 			rows = examples.Rows
 			examples.Release()
 		}
 	}
-	forgotten := 0
-	for _, r := range f.named.Within(schemas.Spans{all.Span()}) {
+	for _, r := range named {
 		if r.End > rows {
 			wrong.Rows = append(wrong.Rows, fmt.Sprintf("%s/%d/%d has %d rows, not the row %d", f.Topics.Examples, partition, m.Offset, rows, r.End-1))
 		}
-		if r.End == 0 {
-			whole = true
-		}
-		forgotten += r.End - r.First
 	}
 	if whole {
-		forgotten = rows
+		named = schemas.Forgotten{all}
 	}
+	forgotten := 0
+	named.Union(some).In(partition, m.Offset, rows, func(first, end int) { forgotten += end - first })
 	if whole || forgotten > 0 {
 		f.done.Messages++
 		f.done.Rows += int64(forgotten)
 	}
 	return nil
+}
+
+// lookWithin returns the rows of a message that ingest has made of messages with wanted keys, or of what it has read from wanted places. A
+// message may have rows of many.
+func (f *found) lookWithin(all schemas.ForgottenRows, m run.Message) (some schemas.Forgotten) {
+	topic, followed := schemas.TopicOf(m.Message)
+	if !followed || len(f.keys)+len(f.read) == 0 {
+		return nil
+	}
+	take := func(first, end int) {
+		r := all
+		r.First, r.End = first, end
+		some = append(some, r)
+	}
+	origins, err := schemas.RowOriginsOf(m.Message)
+	if err != nil || origins == nil {
+		f.done.Unknown++
+		return nil
+	}
+	for i, read := range f.read {
+		if read.Topic == topic {
+			origins.In(read.Partition, read.From, read.To, func(first, end int) {
+				f.isRead[i] = true
+				take(first, end)
+			})
+		}
+	}
+	if len(f.keys) == 0 {
+		return some.Union(nil)
+	}
+	keys, err := schemas.SourceKeys(m.Value, f.memory)
+	if err != nil { // no run learns from a message that is damaged
+		f.done.Unknown++
+	}
+	for row, key := range keys {
+		if _, wanted := f.keys[key]; wanted && key != "" {
+			f.keys[key] = true
+			take(row, row+1)
+		}
+	}
+	return some.Union(nil)
 }
 
 // stays returns how long what forgetting does not erase stays at most, if nothing writes it again.

@@ -41,6 +41,8 @@ type ExampleRows struct {
 	Targets    []float64  // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
 	Weights    []float32  // nil: every row has weight 1
 	Splits     []Split    // nil: every row is Train
+	SourceKeys []string   // of the messages of a topic that the rows are of; "": of one without a key; nil: none has one, or they are of no topic
+	Origins    RowOrigins // of the rows, of a topic that ingest follows: Origin.TopicMessage writes them to a header
 	Columns    Columns    // of the table that the features are of, with Cols features; nil: not known
 	Image      Image      // of the images that the rows are, with Cols features; zero: they are none, or it is not known
 }
@@ -78,6 +80,9 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 	if r.Splits != nil {
 		fields = append(fields, arrow.Field{Name: columnSplit, Type: arrow.BinaryTypes.String})
 	}
+	if r.SourceKeys != nil {
+		fields = append(fields, arrow.Field{Name: columnSourceKey, Type: arrow.BinaryTypes.Binary, Nullable: true})
+	}
 	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, metadata))
 	defer b.Release()
 
@@ -111,6 +116,17 @@ func (r *ExampleRows) Record(mem memory.Allocator) arrow.Record {
 		splits := b.Field(next).(*array.StringBuilder)
 		for _, s := range r.Splits {
 			splits.Append(s.String())
+		}
+		next++
+	}
+	if r.SourceKeys != nil {
+		keys := b.Field(next).(*array.BinaryBuilder)
+		for _, key := range r.SourceKeys {
+			if key == "" {
+				keys.AppendNull()
+				continue
+			}
+			keys.Append([]byte(key))
 		}
 	}
 	return b.NewRecord()

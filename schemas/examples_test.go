@@ -396,7 +396,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		{"uint64 label", `[{"features":[1],"label":1}]`, []arrow.Field{dense(1, f32), field("label", arrow.PrimitiveTypes.Uint64)},
 			damaged + `column "label": type uint64, expected text or a whole number that int64 holds, or a list of them`},
 		{"label of bytes", `[{"features":[1],"label":"YQ=="}]`, []arrow.Field{dense(1, f32), field("label", arrow.BinaryTypes.Binary)},
-			damaged + `column "label": type binary is not read`},
+			damaged + `column "label": type binary, expected text or a whole number that int64 holds, or a list of them`},
 		{"large label list with a null", `[{"features":[1],"label":["a",null]}]`, []arrow.Field{dense(1, f32), field("label", arrow.LargeListOf(arrow.BinaryTypes.LargeString))},
 			`row 0: label 1 of the list: null: expected a label; a row without labels has an empty list`},
 		{"long label", `[{"features":[1],"label":"` + strings.Repeat("x", 1025) + `"}]`, []arrow.Field{dense(1, f32), field("label", text)},

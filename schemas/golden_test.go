@@ -60,6 +60,7 @@ func samples(t testing.TB) map[string]Message {
 		"examples-targets":   examples(&ExampleRows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{1.5, -2, math.NaN(), 0}}),
 		"examples-bytes":     examples(kinds["bytes"]),
 		"examples-topic":     must(Origin{Source: TopicSource("clicks"), Attempt: "1", Sequence: 5}.TopicMessage(positions(), kinds["all"], mem))(t),
+		"examples-keys":      must(Origin{Source: TopicSource("clicks"), Attempt: "2", Partitions: 4, After: Turn(1, 9)}.TopicMessage(positions(), &ExampleRows{Rows: 3, Cols: 1, Floats: []float32{1, 2, 3}, SourceKeys: []string{"u42", "", "u7"}, Origins: RowOrigins{{0, 4, 1, 3}}}, mem))(t),
 		"examples-sparse":    sparse,
 		"examples-frame":     frame,
 		"residuals":          must(residuals(2, 3).Encode(mem))(t),

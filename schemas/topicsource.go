@@ -83,6 +83,9 @@ func (o Origin) TopicMessage(positions []TopicPosition, rows *ExampleRows, mem m
 		return Message{}, err
 	}
 	m.Headers = append(m.Headers, Header{headerNext, strconv.FormatInt(TopicSequence(positions), 10)}, Header{headerPositions, string(mustJSON(positions))})
+	if rows.Origins != nil {
+		m.Headers = append(m.Headers, rows.Origins.header())
+	}
 	if o.Partitions > 0 {
 		m.Headers = append(m.Headers, Header{headerPartitions, strconv.Itoa(o.Partitions)})
 	}

@@ -24,10 +24,11 @@ func newForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Let no later version learn from some examples",
 		Long: "Forget examples: no run that is submitted later learns from them. A row is given as TOPIC/PARTITION/OFFSET/ROW, all rows of a message without\n" +
-			"/ROW; offset and row may be ranges, as 3-7. The next version of run has not learnt them, and then the versions are removed that have learnt from\n" +
+			"/ROW; offset and row may be ranges, as 3-7. What ingest has read from a topic may be given by its place there. The next version of run has not learnt them, and then the versions are removed that have learnt from\n" +
 			"the examples. This can't be taken back. It prints how long the topics keep what they have of the examples.",
 		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
-  stagewise forget -c clicks.yaml --key user-4711 --now   all messages with this key; no version stays that has learnt from them
+  stagewise forget -c clicks.yaml clicks/3/180422         rows of examples.from_topic: clicks, by where ingest has read them
+  stagewise forget -c clicks.yaml --key user-4711 --now   all rows of messages with this key; no version stays that has learnt from them
   stagewise forget -c clicks.yaml --source 724a0b99d628   files that were ingested, as sources list has them`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := from.load()
@@ -41,6 +42,10 @@ func newForget() *cobra.Command {
 				return errors.New("expected rows, --source or --key")
 			}
 			for _, arg := range args {
+				if read, ok := pipeline.ParseSourceRows(c.Examples.FromTopic, arg); ok {
+					what.Read = append(what.Read, read)
+					continue
+				}
 				r, err := pipeline.ParseRows(run.TopicsOf(c.Name).Examples, arg)
 				if err != nil {
 					return err
@@ -58,7 +63,7 @@ func newForget() *cobra.Command {
 	}
 	from.add(cmd)
 	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source: its id, or the first digits; sources list has the ids")
-	cmd.Flags().StringArrayVar(&what.Keys, "key", nil, "all rows of the messages with this key")
+	cmd.Flags().StringArrayVar(&what.Keys, "key", nil, "all rows of the messages with this key, on the examples topic or on the topic that ingest has read them from")
 	cmd.Flags().BoolVar(&what.Now, "now", false, "remove the versions first, even the one that subscribers get as latest")
 	return cmd
 }
@@ -66,6 +71,9 @@ func newForget() *cobra.Command {
 // writeForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
 func writeForgot(w io.Writer, done *pipeline.Forgot, now bool) error {
 	fmt.Fprintf(w, "%s of %s are forgotten\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
+	if done.Unknown > 0 {
+		fmt.Fprintf(w, "%s may have others: an earlier program has ingested them and kept no keys and offsets. Name their rows\n", english.Plural(int(done.Unknown), "message", ""))
+	}
 	if len(done.Removed) > 0 {
 		fmt.Fprintf(w, "versions that had learnt from forgotten rows are removed: %s\n", listOf(done.Removed))
 	}

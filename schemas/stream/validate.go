@@ -37,7 +37,7 @@ func validate(data arrow.ArrayData) error {
 	switch t := data.DataType().(type) {
 	case *arrow.NullType:
 		return nil
-	case *arrow.StringType:
+	case *arrow.StringType, *arrow.BinaryType:
 		return validateOffsets[int32](data, end, buffer(2))
 	case *arrow.LargeStringType:
 		return validateOffsets[int64](data, end, buffer(2))
