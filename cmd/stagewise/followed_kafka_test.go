@@ -1,0 +1,242 @@
+//go:build kafka
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// events is a topic on real Kafka, and a pipeline that follows it.
+type events struct {
+	log     *kafkalog.Log
+	name    string // of the pipeline
+	topic   string
+	brokers string
+}
+
+// newEvents makes the topic with that many partitions, and the configuration clicks.yaml.
+func newEvents(t *testing.T, partitions int) *events {
+	t.Helper()
+	brokers := os.Getenv("STAGEWISE_KAFKA")
+	if brokers == "" {
+		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
+	}
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
+	e := &events{log, name, name + ".source", brokers}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		all, err := log.Topics(ctx, name+".")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, topic := range all {
+			if err := log.Delete(ctx, topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	inFolder(t, map[string]string{"clicks.yaml": fmt.Sprintf(`name: %s
+brokers: [%q]
+examples: {from_topic: %s, format: csv, partitions: 2, batch_rows: 8}
+stages: [{features: {kind: rff, size: 20}, passes: 3}, {features: {kind: columns}, passes: 3}]
+retrain: {rows: 100, refresh: 1, full: {every: 2}}
+metrics: {listen: "127.0.0.1:0"}
+`, name, strings.Join(strings.Split(brokers, ","), `", "`), e.topic)})
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// write writes the rows from to to (excluded), each with a time of its own.
+func (e *events) write(t *testing.T, from, to int) {
+	t.Helper()
+	partitions, err := e.log.Partitions(t.Context(), e.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(e.brokers, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var records []*kgo.Record
+	for i := from; i < to; i++ {
+		records = append(records, &kgo.Record{
+			Topic: e.topic, Partition: int32(i % partitions), Key: fmt.Append(nil, "u", i%10), Value: fmt.Appendf(nil, "%c,%d,%d", 'a'+rune(i%2), i%2, i%7),
+			Timestamp: time.UnixMilli(1_700_000_000_000).Add(time.Duration(i) * time.Second),
+		})
+	}
+	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// again makes the topic anew with the rows from 0 to to: with fewer than it had it is as after an election that has lost the last ones.
+func (e *events) again(t *testing.T, to int) {
+	t.Helper()
+	partitions, err := e.log.Partitions(t.Context(), e.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.log.Delete(t.Context(), e.topic); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}); err != nil {
+		t.Fatal(err)
+	}
+	e.write(t, 0, to)
+}
+
+// learnt trains, and returns how many rows counted.
+func learnt(t *testing.T) int64 {
+	t.Helper()
+	stdout, stderr := typed(t, exitDone, "train", "-c", "clicks.yaml", "--report", "-")
+	var report schemas.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	return report.Rows
+}
+
+// retrained learns all that there is, and returns how many rows.
+func retrained(t *testing.T) int64 {
+	t.Helper()
+	stdout, stderr := typed(t, exitDone, "run", "-c", "clicks.yaml", "--until", "end", "--report", "-")
+	var report pipeline.Retraining
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	return report.Rows
+}
+
+// On real Kafka a topic that has lost its last message is not ingested again. Reading goes on behind it if the operator says so.
+func TestKafkaTopicThatHasChanged(t *testing.T) {
+	e := newEvents(t, 1)
+	ingest := []string{"ingest", "-c", "clicks.yaml", "--until", "end"}
+	e.write(t, 0, 100)
+	typed(t, exitDone, ingest...)
+	e.again(t, 99)
+	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr, "[0] no longer has what was read last, at offset 99: it ends at offset 99") || !strings.Contains(stderr, "examples.on_changed_topic") {
+		t.Errorf("%s, expected an error that names the choice", stderr)
+	}
+	if rows := learnt(t); rows != 100 {
+		t.Errorf("%d rows count, expected 100", rows)
+	}
+	typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...)
+	e.write(t, 100, 140)
+	typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...)
+	typed(t, exitDone, ingest...)
+	if rows := learnt(t); rows != 139 && rows != 140 { // the message at offset 99 came while nobody had gone on behind 98
+		t.Errorf("%d rows count, expected 139 or 140", rows)
+	}
+	stdout, _ := typed(t, exitDone, "forget", "-c", "clicks.yaml", "--key", "u7")
+	if want := "14 rows of "; !strings.HasPrefix(stdout, want) {
+		t.Errorf("%s, expected %s", stdout, want)
+	}
+}
+
+// On real Kafka partitions are added to the examples while two processes that follow a topic are restarted one after the other. Each row is
+// learnt once, by a chain that goes on and by a run. What comes to added partitions gets predictions.
+func TestKafkaPartitionsAreAdded(t *testing.T) {
+	e := newEvents(t, 5)
+	service := func() (stop func()) {
+		cmd, _, _ := program(t, "ingest", "-c", "clicks.yaml", "--log", "text")
+		cmd.Stderr = nil // a pipe instead
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		follows, read := make(chan struct{}), make(chan string)
+		go func() {
+			var text strings.Builder
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				if fmt.Fprintln(&text, lines.Text()); strings.Contains(lines.Text(), "msg=follows") {
+					close(follows)
+				}
+			}
+			read <- text.String()
+		}()
+		<-follows
+		return func() {
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+			}
+			text := <-read
+			if err := cmd.Wait(); err != nil && !strings.HasSuffix(text, "interrupted; to resume, run the same command again\n") {
+				t.Errorf("ingest ended with %v: %s", err, text)
+			}
+		}
+	}
+	e.write(t, 0, 200)
+	stops := []func(){service(), service()}
+	if rows := retrained(t); rows > 200 {
+		t.Errorf("%d rows were learnt, expected at most 200", rows)
+	}
+	for i, partitions := range []int{3, 6} {
+		if err := e.log.AddPartitions(t.Context(), e.name+".examples", partitions); err != nil {
+			t.Fatal(err)
+		}
+		e.write(t, 200+200*i, 400+200*i)
+		stops[i]()
+		stops[i] = service()
+	}
+	e.write(t, 600, 700)
+	for _, stop := range stops {
+		stop()
+	}
+	typed(t, exitDone, "ingest", "-c", "clicks.yaml", "--until", "end")
+	retrained(t)
+	if rows := learnt(t); rows != 700 {
+		t.Errorf("a run learnt %d rows, expected 700", rows)
+	}
+	typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end") // also for messages that do not count
+	// Partitions that other producers write to, too.
+	message, err := e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	message.Headers = nil
+	if _, err := e.log.Append(t.Context(), e.name+".examples", 5, message); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.log.AddPartitions(t.Context(), e.name+".examples", 8); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.log.Append(t.Context(), e.name+".examples", 7, message); err != nil {
+		t.Fatal(err)
+	}
+	if rows := retrained(t); rows != 16 {
+		t.Errorf("%d rows were learnt, expected 16", rows)
+	}
+	if rows := learnt(t); rows != 716 {
+		t.Errorf("a run learnt %d rows, expected 716", rows)
+	}
+	if _, stderr := typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end"); !strings.Contains(stderr, "predictions for 16 rows of 2 messages") {
+		t.Errorf("%s, expected predictions for 16 rows", stderr)
+	}
+}
