@@ -115,6 +115,9 @@ func (f *follow) begin(ctx context.Context) (feeds []*feed, err error) {
 		}
 		attempt.partitions = max(attempt.partitions, states[n].divisor(n))
 	}
+	if err := f.raiseEarlier(ctx, &attempt, states); err != nil {
+		return nil, err
+	}
 	if attempt, err = f.unlessChanged(ctx, attempt); err != nil {
 		return nil, err
 	}
@@ -132,12 +135,38 @@ func (f *follow) begin(ctx context.Context) (feeds []*feed, err error) {
 				from.after = schemas.Turn(states[n].attempt, states[n].next)
 			}
 		}
-		for q := n; q < len(f.bounds); q += f.partitions {
-			from.raise(attempt.position(q))
+		for q := range f.bounds {
+			// The first messages of a later attempt say where it begins everywhere: partitions that get no rows for a while have only that.
+			if q%f.partitions == n || attempt.attempt > 1 {
+				from.raise(attempt.position(q))
+			}
 		}
 		feeds = append(feeds, &feed{follow: f, partition: n, seen: states[n], state: from, end: examples[n].To, values: ingest.NewValues(f.job.Examples)})
 	}
 	return feeds, nil
+}
+
+// raiseEarlier takes over from states of earlier attempts what a process has read that did not know of the last one: it counts, if that goes
+// on behind what was read, and the topic still has it.
+func (f *follow) raiseEarlier(ctx context.Context, last *topicState, states []topicState) error {
+	for _, earlier := range states {
+		if earlier.attempt == last.attempt {
+			continue
+		}
+		for _, p := range earlier.positions {
+			if begun := last.position(p.Partition).Next; begun == 0 || p.Next <= begun || p.Partition >= len(f.bounds) || p.Next > f.bounds[p.Partition].To {
+				continue
+			}
+			digest, err := f.digestAt(ctx, p.Partition, p.Next-1)
+			if err != nil {
+				return err
+			}
+			if digest != "" && digest == p.Last {
+				last.raise(p)
+			}
+		}
+	}
+	return nil
 }
 
 // unlessChanged returns what reading goes on from: what was read last, if the topic still has it, or what the job says.

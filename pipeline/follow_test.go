@@ -239,31 +239,47 @@ func TestFollowQuarantines(t *testing.T) {
 	}
 }
 
-// clicksAt makes the topic of clicks anew, with a message for each of the rows from 0 to before, written at a second of its own, and for the
-// rows from from to to, written later.
-func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
+// clicksAgain makes the topic of clicks anew, with the rows in turn on its partitions. Each has a time of its own, which is later from the row
+// later on.
+func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, later int) {
 	t.Helper()
 	if err := log.Delete(t.Context(), "clicks"); err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 1}); err != nil {
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: partitions}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	write := func(from, to int, at time.Time) {
-		for i := from; i < to; i++ {
-			r := &kgo.Record{Topic: "clicks", Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i), Timestamp: at.Add(time.Duration(i) * time.Second)}
-			if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+	for _, i := range rows {
+		at := time.UnixMilli(1_700_000_000_000)
+		if i >= later {
+			at = time.UnixMilli(1_800_000_000_000)
+		}
+		r := &kgo.Record{
+			Topic: "clicks", Partition: int32(i % partitions), Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i), Timestamp: at.Add(time.Duration(i) * time.Second),
+		}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	write(0, before, time.UnixMilli(1_700_000_000_000))
-	write(from, to, time.UnixMilli(1_800_000_000_000))
+}
+
+// upTo returns the numbers from from to to (excluded).
+func upTo(from, to int) (list []int) {
+	for i := from; i < to; i++ {
+		list = append(list, i)
+	}
+	return list
+}
+
+// clicksAt makes the topic of clicks anew with one partition, and with the rows from 0 to before, and later those from from to to.
+func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
+	t.Helper()
+	clicksAgain(t, log, 1, append(upTo(0, before), upTo(from, to)...), max(from, before))
 }
 
 // If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or to read another topic.
@@ -301,22 +317,12 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 					t.Errorf("got error %v, expected %s", err, test.why)
 				}
 				job.Examples.OnChangedTopic = choice
-				var want []int
-				for i := range 100 {
-					want = append(want, i)
-				}
+				want := upTo(0, 100)
 				switch {
 				case choice == ingest.ChangedTopicAnew && ok:
-					for i := range test.before {
-						want = append(want, i)
-					}
-					for i := test.from; i < test.to; i++ {
-						want = append(want, i)
-					}
+					want = slices.Concat(want, upTo(0, test.before), upTo(test.from, test.to))
 				case len(test.behind) > 0:
-					for i := test.behind[0]; i < test.behind[1]; i++ {
-						want = append(want, i)
-					}
+					want = append(want, upTo(test.behind[0], test.behind[1])...)
 				}
 				for range 2 {
 					followToEnd(t, log, job)
@@ -367,6 +373,41 @@ func TestFollowBehindWhatWasLost(t *testing.T) {
 	stop()
 	<-ended
 	checkCounted(t, log, job, 120)
+}
+
+// If one partition of a topic has lost something, the others are read on where they were, also by a process that begins before all partitions of
+// the examples have got rows since.
+func TestFollowBehindWhatOnePartitionHasLost(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	clicksAgain(t, log, 5, upTo(0, 100), 100)
+	followToEnd(t, log, job)
+	clicksAgain(t, log, 5, append(upTo(0, 95), upTo(96, 100)...), 100) // partition 0 has lost its last
+	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
+	add := func(partition int, rows ...int) {
+		t.Helper()
+		for _, i := range rows {
+			if _, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(2, 100, 101) // of the first partition of the examples, as the one that has lost something
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 102)
+	job.Examples.OnChangedTopic = ingest.ChangedTopicStop
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 102)
+	add(0, 102)
+	add(4, 103)
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 104)
+	add(1, 104)
+	add(3, 105)
+	for range 2 {
+		followToEnd(t, log, job)
+	}
+	checkCounted(t, log, job, 106)
 }
 
 // What retention has deleted of a topic, read or not, is no change of the topic. What was not read is said.
