@@ -111,3 +111,51 @@ func addPartitions(t *testing.T, log *kafkalog.Log, topic string, partitions int
 		t.Fatal(err)
 	}
 }
+
+// Partitions that are added while a file is ingested, or between two ingests of it, change nothing: each of its rows counts once, also if two
+// processes that see different numbers of partitions have ingested it.
+func TestFilesWhilePartitionsAreAdded(t *testing.T) {
+	log := openEmbedded(t)
+	job := newJob(t, rings(1000, 3, 3, 1), table{}, rffStage(link.Softmax, 16, 2), rffStage(link.Softmax, 16, 2))
+	job.Examples.BatchRows, job.Examples.Partitions = 20, 2
+	ctx, stop := context.WithCancel(t.Context())
+	err := Ingest(ctx, log, job, &eventRecorder{on: func(e event.Event) {
+		if i, ok := e.(event.Ingested); ok && i.Rows >= 400 {
+			stop()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got error %v, expected an interruption", err)
+	}
+	addPartitions(t, log, run.TopicsOf(job.Name).Examples, 5)
+	before := open(log, job.Name, nil)
+	before.Log = &fewerPartitions{before.Log, run.TopicsOf(job.Name).Examples, 2} // began before that
+	if _, err := before.ingestFiles(t.Context(), job, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if report, _ := train(t, log, job); report.Rows != 1000 {
+			t.Errorf("%d rows were learnt, expected 1000", report.Rows)
+		}
+		addPartitions(t, log, run.TopicsOf(job.Name).Examples, 7)
+	}
+	job.Examples.Train = nil
+	if report, _ := train(t, log, job); report.Rows != 1000 {
+		t.Errorf("%d rows of the topic were learnt, expected 1000", report.Rows)
+	}
+}
+
+// fewerPartitions is a log in which a topic has the partitions that it had earlier.
+type fewerPartitions struct {
+	run.Log
+	topic      string
+	partitions int
+}
+
+func (f *fewerPartitions) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+	spans, err := f.Log.Spans(ctx, topic)
+	if topic == f.topic && err == nil {
+		spans = spans[:f.partitions]
+	}
+	return spans, err
+}
