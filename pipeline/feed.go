@@ -77,6 +77,7 @@ func (f *feed) feed(ctx context.Context) error {
 	}
 	subscription := f.Log.Subscribe(ctx, nil, follow...)
 	defer subscription.Close()
+	heard := map[int]time.Time{} // when the last message came, by partition of the topic
 	for {
 		timeout := time.Hour
 		if !f.since.IsZero() {
@@ -91,7 +92,14 @@ func (f *feed) feed(ctx context.Context) error {
 		case late:
 			err = f.flush(ctx)
 		case d != nil:
-			err = f.add(ctx, d.Partition, d.Message)
+			// A topic takes a while to be made anew, and its readers hear nothing meanwhile.
+			if time.Since(heard[d.Partition]) >= waitForRows {
+				err = f.checkLast(ctx, f.state.position(d.Partition))
+			}
+			if err == nil {
+				err = f.add(ctx, d.Partition, d.Message)
+			}
+			heard[d.Partition] = time.Now()
 		}
 		if err == nil && !f.since.IsZero() && time.Since(f.since) >= waitForRows {
 			err = f.flush(ctx)
@@ -165,9 +173,6 @@ func (f *feed) flush(ctx context.Context) error {
 	after := f.state
 	after.after = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
-		if err := f.checkLast(ctx, f.state.position(q)); err != nil { // the topic may have been made anew meanwhile
-			return err
-		}
 		after.raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: digestOf(f.read[q])})
 	}
 	clear(f.read)

@@ -340,6 +340,29 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 	}
 }
 
+// A topic that is made anew while it is followed, with as many messages as it had and more, is not taken for the one before it.
+func TestFollowTopicMadeAnewMeanwhile(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	job.Examples.Partitions = 1
+	clicksAt(t, log, 100, 0, 0)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Follow(t.Context(), log, job, false, &eventRecorder{on: func(e event.Event) {
+			if _, ok := e.(event.Following); ok {
+				close(begun)
+			}
+		}})
+	}()
+	<-begun
+	awaitRows(t, log, job, 100)
+	clicksAt(t, log, 0, 200, 330)
+	if err := <-ended; !errors.As(err, new(*ChangedTopicError)) {
+		t.Errorf("following ended with %v, expected that the topic has changed", err)
+	}
+	checkCounted(t, log, job, 100)
+}
+
 // What is written to a topic after it has lost messages counts once, if ingest goes on behind them.
 func TestFollowBehindWhatWasLost(t *testing.T) {
 	log := openEmbedded(t)
