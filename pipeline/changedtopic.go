@@ -27,6 +27,11 @@ func (e *ChangedTopicError) Error() string {
 		e.Topic, e.Partition, e.Last, e.Why, ingest.ChangedTopicBehind, ingest.ChangedTopicAnew)
 }
 
+// decided reports whether the operator has said what to do if the topic has changed.
+func (f *follow) decided() bool {
+	return f.job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || f.job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
+}
+
 // checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the message that was read last. That retention has
 // deleted it is no change.
 func (f *follow) checkUnchanged(ctx context.Context, read schemas.TopicPosition) error {
@@ -40,6 +45,15 @@ func (f *follow) checkUnchanged(ctx context.Context, read schemas.TopicPosition)
 	}
 	if end := f.bounds[read.Partition].To; end < read.Next {
 		changed.Why = fmt.Sprintf("it ends at offset %d", end)
+		if f.decided() { // then it must be certain: a leader that was elected just now may not yet say all that it has, and a read waits for it
+			err := f.Between(ctx, f.topic, read.Partition, read.Next-1, read.Next, func(run.Message) error { return nil })
+			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+				return err
+			}
+			if err == nil {
+				return f.checkLast(ctx, read)
+			}
+		}
 		return changed
 	}
 	return f.checkLast(ctx, read)

@@ -60,9 +60,8 @@ func (p *pipeline) followTopic(ctx context.Context, job Job, untilEnd bool, rec 
 			group.Go(func() error { return feed.run(running) })
 		}
 		err = group.Wait()
-		decided := job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
 		switch {
-		case decided && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst):
+		case f.decided() && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst):
 			event.Notice(rec, "%v", err)
 		case err != nil:
 			return err
