@@ -233,7 +233,7 @@ func (f *follower) take(m schemas.Message) {
 
 // takeReport takes a chunk of the run's report. The first complete report counts.
 func (f *follower) takeReport(m schemas.Message) {
-	whole, ok, err := f.reports.Add(m)
+	whole, ok, err := f.Codec.Document(&f.reports, m)
 	if err != nil || !ok || f.report != nil {
 		return
 	}

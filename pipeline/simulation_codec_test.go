@@ -47,6 +47,8 @@ type codecCache struct {
 	decodedResiduals sharedMap[residualsMessageKey, *decodedResiduals]
 	examples         sharedMap[*byte, *schemas.Examples]
 	json             sharedMap[string, *decodedJSON]
+	surveys          sharedMap[*schemas.Tensor[float32], *decodedSurvey]
+	documents        sharedMap[documentKey, []byte]
 }
 
 func newCodecCache() *codecCache { return &codecCache{seed: maphash.MakeSeed()} }
@@ -66,6 +68,11 @@ func (c *codecCache) check() error {
 			return fmt.Errorf("the tensors with the hash %x were changed after they were decoded: %v", key.hash, err)
 		}
 	}
+	for _, entry := range c.surveys.all() {
+		if again, err := schemas.SurveyResultOf(entry.record); err != nil || !reflect.DeepEqual(again, entry.result) {
+			return fmt.Errorf("the %v was changed after it was decoded: %v", entry.record.Identity, err)
+		}
+	}
 	for key, entry := range c.json.all() {
 		if again, err := entry.decode(entry.message); err != nil || !reflect.DeepEqual(again, entry.value) {
 			return fmt.Errorf("%s was changed after it was decoded: %v", key, err)
@@ -76,7 +83,7 @@ func (c *codecCache) check() error {
 
 // maxShared is how many entries a sharedMap may add before it forgets those that nobody has asked for meanwhile. Plans and manifests
 // name offsets, and so new ones, and new records of their runs, come with every schedule.
-const maxShared = 1 << 8
+const maxShared = 1 << 9
 
 // sharedMap is a map that several goroutines may use. It has up to twice maxShared entries: those that were added or asked for last. The
 // zero value is empty.
@@ -132,6 +139,7 @@ type tensorsKey struct {
 type encodedTensors[T schemas.Number] struct {
 	tensors schemas.Tensors[T]
 	values  [][]byte
+	of      *schemas.Chunks[T] // whose record has the digest that it claims; nil if the tensors were encoded
 }
 
 func (c *cachingCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
@@ -169,7 +177,7 @@ func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors
 		if err != nil {
 			return nil, err
 		}
-		entry = &encodedTensors[T]{cloneTensors(r.Tensors), values}
+		entry = &encodedTensors[T]{tensors: cloneTensors(r.Tensors), values: values}
 		cache.put(key, entry)
 	}
 	return r.Messages(entry.values), nil
@@ -203,10 +211,51 @@ func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensor
 		if err != nil {
 			return nil, err
 		}
-		entry = &encodedTensors[T]{tensors, chunks.Values}
-		cache.put(key, entry)
+		entry = &encodedTensors[T]{tensors: tensors, values: chunks.Values}
+	} else if of := entry.of; of != nil && of.Identity == chunks.Identity && of.Digest == chunks.Digest && slices.Equal(of.Notes, chunks.Notes) {
+		return &schemas.Record[T]{Identity: chunks.Identity, Notes: chunks.Notes, Tensors: entry.tensors}, nil
 	}
-	return chunks.Record(entry.tensors)
+	r, err := chunks.Record(entry.tensors)
+	if err == nil {
+		cache.put(key, &encodedTensors[T]{entry.tensors, entry.values, chunks})
+	}
+	return r, err
+}
+
+// decodedSurvey is the record of a survey's result, and what it says.
+type decodedSurvey struct {
+	record *schemas.Record[float32]
+	result *schemas.SurveyResult
+}
+
+func (c *cachingCodec) SurveyResult(r *schemas.Record[float32]) (*schemas.SurveyResult, error) {
+	key := unsafe.SliceData(r.Tensors) // all who decode the same content share its tensors
+	if entry := c.surveys.get(key); entry != nil && entry.record.Identity == r.Identity && len(entry.record.Tensors) == len(r.Tensors) && slices.Equal(entry.record.Notes, r.Notes) {
+		return entry.result, nil
+	}
+	result, err := c.Codec.SurveyResult(r)
+	if err == nil {
+		c.surveys.put(key, &decodedSurvey{r, result})
+	}
+	return result, err
+}
+
+// documentKey is a document of one message, and the digest that it claims.
+type documentKey struct {
+	key    string
+	digest schemas.Digest
+}
+
+func (c *cachingCodec) Document(d *schemas.Documents, m schemas.Message) (whole schemas.Message, ok bool, err error) {
+	key := documentKey{m.Key, m.Digest()}
+	if known := c.documents.get(key); known != nil && m.Get("chunks") == "1" && bytes.Equal(known, m.Value) {
+		return m, true, nil
+	}
+	whole, ok, err = c.Codec.Document(d, m)
+	if ok && m.Get("chunks") == "1" {
+		c.documents.put(key, m.Value)
+	}
+	return whole, ok, err
 }
 
 // residualsKey is which residuals messages are encoded.

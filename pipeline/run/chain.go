@@ -121,7 +121,7 @@ func (c *Chain) accept(r *schemas.Record[float32]) error {
 		c.weights = append(c.weights, w)
 		return nil
 	}
-	survey, err := schemas.SurveyResultOf(r)
+	survey, err := c.codec.SurveyResult(r)
 	if err != nil {
 		return err
 	}

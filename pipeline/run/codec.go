@@ -33,6 +33,10 @@ type Codec interface {
 	DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error)
 	// DecodeExamples reads an examples message. The caller releases it.
 	DecodeExamples(value []byte) (*schemas.Examples, error)
+	// SurveyResult returns what the record of a survey's result says. Nobody may change that.
+	SurveyResult(r *schemas.Record[float32]) (*schemas.SurveyResult, error)
+	// Document takes a message of a document. It returns the whole if this message completes it: see [schemas.Documents.Add].
+	Document(d *schemas.Documents, m schemas.Message) (whole schemas.Message, ok bool, err error)
 	// Once returns what decode makes of a message that is JSON. Nobody may change that: others may have it too.
 	Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error)
 }
@@ -110,6 +114,14 @@ func (a arrowCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas.Re
 
 func (a arrowCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
 	return schemas.DecodeExamples(value, a.mem)
+}
+
+func (a arrowCodec) SurveyResult(r *schemas.Record[float32]) (*schemas.SurveyResult, error) {
+	return schemas.SurveyResultOf(r)
+}
+
+func (a arrowCodec) Document(d *schemas.Documents, m schemas.Message) (whole schemas.Message, ok bool, err error) {
+	return d.Add(m)
 }
 
 func (a arrowCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {

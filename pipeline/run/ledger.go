@@ -154,7 +154,7 @@ func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 		if m.Kind() != schemas.KindLedger || m.Value == nil {
 			continue
 		}
-		whole, ok, err := documents.Add(m.Message)
+		whole, ok, err := c.Codec.Document(&documents, m.Message)
 		if err != nil || !ok {
 			continue
 		}
@@ -325,7 +325,7 @@ func (l *Ledger) takePlan(m Message) error {
 		from = m.Offset
 		l.first[m.Digest()] = from
 	}
-	whole, ok, err := l.documents.Add(m.Message)
+	whole, ok, err := l.codec.Document(&l.documents, m.Message)
 	if err != nil || !ok {
 		return err
 	}

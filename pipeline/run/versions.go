@@ -277,7 +277,7 @@ func (v *version) take(m Message) {
 	switch m.Kind() {
 	case schemas.KindManifest:
 	case schemas.KindReport:
-		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
+		if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok && v.report == nil {
 			v.report, _ = DecodeJSON[schemas.Report](v.Codec, whole) // a damaged one is none
 		}
 		return
@@ -287,7 +287,7 @@ func (v *version) take(m Message) {
 		}
 		return
 	}
-	if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
+	if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok {
 		if manifest, err := DecodeManifest(v.Codec, whole); err == nil {
 			v.manifest, v.written = manifest, m.Time
 		}
@@ -322,7 +322,7 @@ func (v *version) survey() (*schemas.SurveyResult, error) {
 	if prepare == nil {
 		return nil, v.gone("the survey's result is")
 	}
-	return schemas.SurveyResultOf(prepare)
+	return v.Codec.SurveyResult(prepare)
 }
 
 // model returns the version as a model, which shares what is the same with the one before it.
