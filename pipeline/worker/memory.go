@@ -39,7 +39,7 @@ func (w *Worker) measured() (m matrices, err error) {
 	if w.options.Solves {
 		cross, solver = crossMoments+solverMoments, factors
 	}
-	terms, kept := w.termMatrices()
+	terms, kept := w.matricesOfTerms()
 	all := int64(0) // that the solver keeps of all stages
 	for t := range w.plan.Stages {
 		stage, err := w.chain.Stage(t)
@@ -58,9 +58,9 @@ func (w *Worker) measured() (m matrices, err error) {
 	return m, nil
 }
 
-// termMatrices returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a stage, and after it until the run
+// matricesOfTerms returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a stage, and after it until the run
 // has ended.
-func (w *Worker) termMatrices() (stage, kept int64) {
+func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	u := w.plan.Update()
 	switch {
 	case w.plan.Chain == nil:

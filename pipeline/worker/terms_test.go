@@ -73,7 +73,7 @@ func TestMemoryOfTerms(t *testing.T) {
 		"update":         {update, true, 4 * 5, 4*5 + 2*2},
 	} {
 		w := &Worker{plan: &schemas.Plan{Chain: test.chain}, options: Options{Solves: test.solves}}
-		if stage, kept := w.termMatrices(); stage != test.stage || kept != test.kept {
+		if stage, kept := w.matricesOfTerms(); stage != test.stage || kept != test.kept {
 			t.Errorf("%s: %d and %d matrices, expected %d and %d", name, stage, kept, test.stage, test.kept)
 		}
 	}
