@@ -20,6 +20,7 @@ type ToForget struct {
 	Sources []string          // ids of ingested sources, or their beginnings
 	Keys    []string          // of messages, of the examples topic or of a topic that ingest follows
 	Read    []SourceRows      // by where ingest has read them
+	Lost    string            // what to do about what the forget topic has lost: RestoreLost or DropLost; empty: nothing
 	Now     bool              // remove versions that have learnt from the rows now, and not after the next full run
 }
 
@@ -41,6 +42,14 @@ type Forgot struct {
 	Removed        []int  // versions that had learnt from forgotten rows and were removed
 	Learnt         []int  // versions that have learnt from forgotten rows and are there; with Now, as unfinished runs need them
 	Stays          []Stay // what forgetting does not erase
+	// Compacts is where what the removed versions were made of stays until the brokers compact; none: it is gone from the disk.
+	Compacts []Compacts
+}
+
+// Compacts is when the brokers compact a topic.
+type Compacts struct {
+	Topic string
+	After time.Duration // a message that comes later than this closes the file that has what was removed; 0: not known
 }
 
 // Stay is how long something of forgotten rows stays that was written before.
@@ -151,10 +160,23 @@ func Forget(ctx context.Context, log *kafkalog.Log, job Job, what ToForget) (*Fo
 	if err != nil {
 		return nil, err
 	}
+	var decided []schemas.Forget
+	if what.Lost != "" {
+		f, err := p.forgotten(ctx)
+		if err != nil {
+			return nil, err
+		}
+		said, rows, err := p.decideLost(ctx, f, what.Lost)
+		if err != nil {
+			return nil, err
+		}
+		decided, what.Rows = said, append(what.Rows, rows...)
+	}
 	said, done, err := p.resolve(ctx, what, sources)
 	if err != nil {
 		return nil, err
 	}
+	said = append(said, decided...)
 	if err := p.require(ctx, &job, p.Topics.Forget); err != nil {
 		return nil, err
 	}
@@ -178,6 +200,11 @@ func Forget(ctx context.Context, log *kafkalog.Log, job Job, what ToForget) (*Fo
 			return done, err
 		}
 	}
+	if len(done.Removed) > 0 && !p.admin.Embedded() {
+		if done.Compacts, err = p.compacts(ctx); err != nil {
+			return done, err
+		}
+	}
 	for _, place := range learnt {
 		done.Learnt = append(done.Learnt, place.Version)
 	}
@@ -191,7 +218,7 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &found{pipeline: p, named: what.Rows.Union(nil), keys: map[string]bool{}, read: what.Read, isRead: make([]bool, len(what.Read)), sources: map[string]schemas.Forgotten{}, done: &Forgot{}}
+	found := &found{pipeline: p, named: what.Rows.Union(nil), keys: map[string]bool{}, read: what.Read, isRead: make([]bool, len(what.Read)), sources: map[string]schemas.Forgotten{}, checksums: map[int]map[int64]string{}, done: &Forgot{}}
 	wrong := &NoRowsError{Topic: p.Topics.Examples}
 	for _, r := range found.named {
 		if r.Partition >= len(bounds) || r.To > bounds[r.Partition].To {
@@ -233,8 +260,8 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 		return nil, nil, wrong
 	}
 	add := func(rows schemas.Forgotten, source string) {
-		for part := range slices.Chunk(rows.Union(nil), maxForgotten) {
-			said = append(said, schemas.Forget{Rows: part, Source: source})
+		for _, part := range parts(rows.Union(nil)) {
+			said = append(said, schemas.Forget{Rows: part, Source: source, Checksums: found.checksumsOf(part)})
 		}
 	}
 	add(found.named.Union(found.byOrigin), "")
@@ -247,8 +274,32 @@ func (p *pipeline) resolve(ctx context.Context, what ToForget, sources []string)
 	return said, found.done, nil
 }
 
-// maxForgotten is how many ranges of rows a message on the forget topic has: their JSON is not longer than a message may be.
-const maxForgotten = 6000
+const (
+	// maxForgotten is how many ranges of rows a message on the forget topic has: their JSON is not longer than a message may be.
+	maxForgotten = 4000
+	// maxChecksums is of how many offsets it has checksums.
+	maxChecksums = 20000
+)
+
+// parts cuts rows into those of several messages on the forget topic.
+func parts(rows schemas.Forgotten) (parts []schemas.Forgotten) {
+	var part schemas.Forgotten
+	room := int64(maxChecksums)
+	for _, r := range rows {
+		for !r.Span().Empty() {
+			if room == 0 || len(part) == maxForgotten {
+				parts, part, room = append(parts, part), nil, maxChecksums
+			}
+			cut := r
+			cut.To = min(r.To, r.From+room)
+			part, room, r.From = append(part, cut), room-cut.Span().Len(), cut.To
+		}
+	}
+	if len(part) > 0 {
+		parts = append(parts, part)
+	}
+	return parts
+}
 
 // found is what was found of the rows to forget.
 type found struct {
@@ -259,7 +310,19 @@ type found struct {
 	isRead   []bool                       // of read, whether there is a row
 	byOrigin schemas.Forgotten            // rows of messages with these keys, or read from there
 	sources  map[string]schemas.Forgotten // rows by source
-	done     *Forgot
+	// checksums are those of the messages that have such rows, by partition and offset.
+	checksums map[int]map[int64]string
+	done      *Forgot
+}
+
+// checksumsOf returns the checksums of the messages at the offsets of rows, in their order.
+func (f *found) checksumsOf(rows schemas.Forgotten) (checksums []string) {
+	for _, r := range rows {
+		for at := r.From; at < r.To; at++ {
+			checksums = append(checksums, f.checksums[r.Partition][at])
+		}
+	}
+	return checksums
 }
 
 // look looks at a message of the examples.
@@ -279,6 +342,10 @@ func (f *found) look(partition int, m run.Message, wrong *NoRowsError) error {
 	f.byOrigin = append(f.byOrigin, some...)
 	rows := 0 // of a message that can't be used
 	if whole || len(named)+len(some) > 0 {
+		if f.checksums[partition] == nil {
+			f.checksums[partition] = map[int64]string{}
+		}
+		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Value)
 		if examples, err := f.Codec.DecodeExamples(m.Value); err == nil {
 			rows = examples.Rows
 			examples.Release()
@@ -342,11 +409,37 @@ func (f *found) lookWithin(all schemas.ForgottenRows, m run.Message) (some schem
 	return some.Union(nil)
 }
 
+// compacts returns when brokers compact the topics of which something was removed. They leave alone the file that is written to, which a message closes
+// that comes long enough after its first.
+func (p *pipeline) compacts(ctx context.Context) (compacts []Compacts, err error) {
+	for _, topic := range []string{p.Topics.Versions, p.Topics.State} {
+		configs, err := p.admin.Configs(ctx, topic)
+		if errors.As(err, new(*kafkalog.AccessError)) {
+			compacts = append(compacts, Compacts{Topic: topic})
+			continue
+		}
+		if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c := Compacts{Topic: topic}
+		for _, key := range []string{"segment.ms", "max.compaction.lag.ms"} {
+			if ms, known := limit(configs[topic][key]); known && ms > 0 && (c.After == 0 || time.Duration(ms)*time.Millisecond < c.After) {
+				c.After = time.Duration(ms) * time.Millisecond
+			}
+		}
+		compacts = append(compacts, c)
+	}
+	return compacts, nil
+}
+
 // stays returns how long what forgetting does not erase stays at most, if nothing writes it again.
 func (p *pipeline) stays(ctx context.Context) (stays []Stay, err error) {
 	t := p.Topics
 	whats := []Stay{
-		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics, What: "samples of them"},
+		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics, What: "samples of them"}, {Topic: t.Weights, What: "weights that had learnt from them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
 		{Topic: t.Predictions, What: "predictions for rows, if score makes them"},
 	}

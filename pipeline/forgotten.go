@@ -15,18 +15,43 @@ import (
 
 // forgotten is what the forget topic says.
 type forgotten struct {
-	rows    schemas.Forgotten
-	sources map[string]bool // ids of those whose rows are all forgotten
-	exists  bool            // the topic
-	next    int64           // offset after the last message that was read
-	newest  time.Time       // when that was written
+	rows    schemas.Forgotten // of messages that the examples topic has, or has deleted
+	others  []saidMessage     // messages that the examples topic does not have: at their offsets is another message, or none yet
+	sources map[string]bool   // ids of those whose rows are all forgotten
+	exists  bool              // the topic
+	next    int64             // offset after the last message that was read
+	newest  time.Time         // when that was written
+
+	entries map[string]bool // keys of the messages
+	last    string          // the key of the last
+	lost    []schemas.Heeded
+	unknown []saidMessage // messages that were not compared with those of the examples topic
+	told    int           // of others, how many were told
+}
+
+// newForgotten returns what a topic without messages says.
+func newForgotten() *forgotten {
+	return &forgotten{sources: map[string]bool{}, entries: map[string]bool{}}
 }
 
 // forgotten reads what the forget topic says now.
 func (p *pipeline) forgotten(ctx context.Context) (*forgotten, error) {
-	f := &forgotten{sources: map[string]bool{}}
+	f := newForgotten()
 	_, err := p.readForgotten(ctx, f)
 	return f, err
+}
+
+// ForgottenRows returns a function that returns which rows of the examples of a job are forgotten. It reads what has come since it was called before.
+// It is not safe for concurrent use.
+func ForgottenRows(log *kafkalog.Log, job Job) func(context.Context) (schemas.Forgotten, error) {
+	p, f := openFor(log, job, nil), newForgotten()
+	return func(ctx context.Context) (schemas.Forgotten, error) {
+		if _, err := p.readForgotten(ctx, f); err != nil {
+			return nil, err
+		}
+		err := p.compare(ctx, f)
+		return f.rows, err
+	}
 }
 
 // readForgotten adds to f what has come since, and reports whether anything has. A pipeline of an earlier release may have no such topic:
@@ -37,10 +62,18 @@ func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, 
 		return false, nil
 	}
 	_, end, err := p.Log.Bounds(ctx, topic, 0)
-	if errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return false, nil
+	if f.exists = err == nil; errors.Is(err, kafkalog.ErrUnknownTopic) {
+		err, end = nil, 0
 	}
-	if f.exists = err == nil; err != nil || end <= f.next {
+	if err == nil && end < f.next { // it was made anew, or has lost its end
+		heeded := f.heeded()
+		*f = forgotten{sources: map[string]bool{}, entries: map[string]bool{}, exists: f.exists}
+		if more, err = p.readForgotten(ctx, f); err == nil && f.lacks(heeded) {
+			err = &ForgetLostError{Topic: topic, Heeded: *heeded}
+		}
+		return more, err
+	}
+	if err != nil || end == f.next {
 		return false, err
 	}
 	err = p.Remaining(ctx, topic, 0, f.next, end, func(m run.Message) error {
@@ -51,7 +84,14 @@ func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, 
 		if err != nil {
 			return fmt.Errorf("%s[0]@%d: %w", topic, m.Offset, err)
 		}
-		f.rows, more = f.rows.Union(said.Rows), true
+		more, f.entries[m.Key], f.last = true, true, m.Key
+		if said.Lost != nil {
+			f.lost = append(f.lost, *said.Lost)
+		}
+		if len(said.Checksums) == 0 {
+			f.rows = f.rows.Union(said.Rows)
+		}
+		f.unknown = append(f.unknown, messagesOf(*said, m.Time)...)
 		if said.Source != "" {
 			f.sources[said.Source] = true
 		}
@@ -68,8 +108,8 @@ func (p *pipeline) readForgotten(ctx context.Context, f *forgotten) (more bool, 
 // haveLearnt returns the versions that have learnt from forgotten rows, in ascending order: a run that they go back to has read such rows, its
 // plan does not leave them out, and no later update takes them away. If a plan is gone that one goes back to, it has learnt from what was forgotten after it.
 func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schemas.Place, err error) {
-	if len(f.rows) == 0 {
-		return nil, nil
+	if err := p.compare(ctx, f); err != nil || len(f.rows)+len(f.others) == 0 {
+		return nil, err
 	}
 	past, err := p.past(ctx)
 	if err != nil {
@@ -82,7 +122,7 @@ func (p *pipeline) haveLearnt(ctx context.Context, f *forgotten) (learnt []schem
 		if err != nil {
 			has, runs = v.Written.Before(f.newest), []earlierRun{{plan: v.Plan}}
 		}
-		has = has || p.haveRead(plansOf(runs), f.rows)
+		has = has || p.haveRead(plansOf(runs), f.rows.Union(f.otherBefore(v.Written)))
 		place, err := past.ledger.Find(v.Run)
 		if has && err == nil {
 			learnt = append(learnt, place)
@@ -139,6 +179,11 @@ func (p *pipeline) removeLearnt(ctx context.Context, learnt []schemas.Place) (re
 		}
 		removed = append(removed, place.Version)
 	}
+	if len(removed) > 0 { // what tombstones have removed is on the disk until the topics are compacted
+		if err := p.admin.Compact(ctx, p.Topics.Versions, p.Topics.State); err != nil {
+			return removed, left, err
+		}
+	}
 	return removed, left, nil
 }
 
@@ -180,6 +225,7 @@ func (p *pipeline) forget(ctx context.Context, made string, rec event.Recorder) 
 	if err != nil || slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == made }) {
 		return err // more was forgotten while it ran
 	}
+	f.tell(p.Topics.Examples, rec)
 	removed, _, err := p.removeLearnt(ctx, learnt)
 	noteRemoved(rec, removed)
 	return err

@@ -77,7 +77,13 @@ func (p *pipeline) plan(ctx context.Context, job Job, blas *kernel.BLAS, sources
 	if err != nil {
 		return nil, err
 	}
-	plan.Forgotten = f.rows.Within(plan.Spans)
+	if err := p.checkNewest(ctx, l, f); err != nil {
+		return nil, err
+	}
+	if err := p.compare(ctx, f); err != nil {
+		return nil, err
+	}
+	plan.Forgotten, plan.Heeded = f.rows.Within(plan.Spans), f.heeded()
 	if err := plan.Check(); err != nil {
 		return nil, fmt.Errorf("plan a run over %s: %w", p.Topics.Examples, err)
 	}

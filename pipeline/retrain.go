@@ -113,7 +113,7 @@ type runner struct {
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
 func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: &forgotten{sources: map[string]bool{}}, report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -666,7 +666,10 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 		}
 	}
 	plan.Chain.Progress = progressOf(r.progress(), plan.Sources)
-	plan.Forgotten = r.forgotten.rows.Within(r.windowWith(spans))
+	if err := r.compare(ctx, r.forgotten); err != nil {
+		return nil, err
+	}
+	plan.Forgotten, plan.Heeded = r.forgotten.rows.Within(r.windowWith(spans)), r.forgotten.heeded()
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}

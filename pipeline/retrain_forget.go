@@ -13,8 +13,18 @@ import (
 
 // forget reads what is forgotten. Once the newest version of the chain has not learnt from it, all versions are removed that have.
 func (r *runner) forget(ctx context.Context, l *run.Ledger) error {
-	if err := r.readForgotten(ctx); err != nil || len(r.learnt) == 0 || r.head == nil || r.hasLearnt(r.head.Run) {
+	if err := r.readForgotten(ctx); err != nil {
 		return err
+	}
+	check := func() error { return r.checkNewest(ctx, l, r.forgotten) }
+	if r.head != nil {
+		check = func() error { return r.checkForgotten(r.forgotten, r.head) }
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	if len(r.learnt) == 0 || r.head == nil || r.hasLearnt(r.head.Run) {
+		return nil
 	}
 	// Some may have gone meanwhile, as the oldest do.
 	r.learnt = slices.DeleteFunc(r.learnt, func(place schemas.Place) bool { return !slices.Contains(l.Versions(), place) })
@@ -31,6 +41,7 @@ func (r *runner) readForgotten(ctx context.Context) error {
 		return err
 	}
 	r.learnt, err = r.haveLearnt(ctx, r.forgotten)
+	r.forgotten.tell(r.Topics.Examples, r.rec)
 	return err
 }
 

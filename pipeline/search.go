@@ -54,7 +54,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []Jo
 			first = plan
 		}
 		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
-		plan.Expiring, plan.Outside, plan.Forgotten = first.Expiring, first.Outside, first.Forgotten
+		plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
 		c := &Candidate{Plan: plan}
 		if c.Report, err = s.train(ctx, plan, known); err != nil {
 			if !errors.As(err, new(*RunError)) {

@@ -3,6 +3,7 @@ package schemas
 import (
 	"cmp"
 	"fmt"
+	"hash/crc32"
 	"slices"
 )
 
@@ -14,15 +15,46 @@ type Forget struct {
 	Rows Forgotten `json:"rows,omitempty"` // in order
 	// Source is the id of an ingested source whose rows these are: it is not ingested again. Empty: the rows are of no one source.
 	Source string `json:"source,omitempty"`
+	// Checksums are those of the messages at the offsets of Rows, in their order, as [ForgetChecksum] has them; empty at an offset without a message.
+	// The rows are those of these messages alone. None: of whatever messages are there.
+	Checksums []string `json:"checksums,omitempty"`
+	// Lost is what versions have heeded that this topic has lost: with this message an operator has decided to go on without it.
+	Lost *Heeded `json:"lost,omitempty"`
 }
+
+// Heeded is how much of the forget topic a plan heeds, by which a later run knows that the topic has lost something.
+type Heeded struct {
+	Entries int    `json:"entries"`        // how many messages, each counted once
+	Last    string `json:"last,omitempty"` // the key of the last of them; empty: not known
+}
+
+// ForgetChecksum returns the checksum by which a message on the forget topic knows a message of the examples, whose value is given.
+func ForgetChecksum(value []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// Key is the key of the message on the forget topic.
+func (f *Forget) Key() string { return "forget/" + DigestJSON(f).Short() }
 
 // Message encodes f for the forget topic. The key says what f says, so compaction loses nothing.
 func (f *Forget) Message() Message {
-	return jsonMessage(KindForget, "", "forget/"+DigestJSON(f).Short(), f)
+	return jsonMessage(KindForget, "", f.Key(), f)
 }
 
-// Check returns an error for impossible rows.
-func (f *Forget) Check() error { return f.Rows.check() }
+// Check returns an error for impossible rows, and for checksums of other messages.
+func (f *Forget) Check() error {
+	if err := f.Rows.check(); err != nil {
+		return err
+	}
+	offsets := int64(0)
+	for _, r := range f.Rows {
+		offsets += r.Span().Len()
+	}
+	if n := int64(len(f.Checksums)); n > 0 && n != offsets {
+		return fmt.Errorf("%d checksums of messages at %d offsets", n, offsets)
+	}
+	return nil
+}
 
 // ForgottenRows are rows of the examples topic: all rows of the messages in a span, or some of one message.
 type ForgottenRows struct {

@@ -53,6 +53,8 @@ func samples(t testing.TB) map[string]Message {
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
 	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources, Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2, Chained: &ChainedRun{Run: "next", Number: 4, Attempt: 1, Parent: "version"}, Pinned: place.Run, Swept: 10}
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
+	heedful := updatePlan()
+	heedful.Heeded = &Heeded{Entries: 2, Last: "forget/0123456789ab"}
 	unusable := prediction(0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
@@ -71,12 +73,15 @@ func samples(t testing.TB) map[string]Message {
 		"prediction-none":    must(unusable.Encode(mem))(t),
 		"plan":               must(p.Messages())(t)[0],
 		"plan-update":        must(update.Messages())(t)[0],
+		"plan-heeded":        must(heedful.Messages())(t)[0],
 		"plan-average":       must(averagePlan().Messages())(t)[0],
 		"window":             must(window.Messages())(t)[0],
 		"end":                (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":           (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
 		"pin":                (&Pin{Run: p.Run(), Version: 2}).Message(),
 		"forget":             (&Forget{Rows: Forgotten{{0, 3, 9, 0, 0}, {1, 7, 8, 2, 5}}, Source: "source"}).Message(),
+		"forget-message":     (&Forget{Rows: Forgotten{{0, 3, 5, 0, 0}, {1, 7, 8, 2, 5}}, Checksums: []string{"0000002a", "", ForgetChecksum([]byte("value"))}}).Message(),
+		"forget-lost":        (&Forget{Lost: heedful.Heeded}).Message(),
 		"removal":            (&Removal{Run: p.Run(), Version: 2}).Message(),
 		"source-removal":     (&SourceRemoval{Seal: p.Sources[0]}).Message(),
 		"ledger":             must(ledger.Messages())(t)[0],

@@ -24,6 +24,8 @@ type Plan struct {
 	Removed []string `json:"removed,omitempty"`
 	// Forgotten are rows that count with weight 0: those that the run reads and, of a chain, those of the window.
 	Forgotten Forgotten `json:"forgotten,omitempty"`
+	// Heeded is how much of the forget topic the plan heeds; absent: there was nothing.
+	Heeded *Heeded `json:"heeded,omitempty"`
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
 	Expiring Spans `json:"expiring,omitempty"`
 	// Outside is what else the spans leave out at the beginning and the end of partitions, because the configuration says so.

@@ -45,6 +45,10 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 		refuse("the message was deleted before all of its rows were predicted")
 		return
 	}
+	if s.hasForgotten(j.partition, j.message.Offset) {
+		refuse("rows of the message were forgotten")
+		return
+	}
 	examples, err := s.client.Codec.DecodeExamples(j.message.Value)
 	if err == nil {
 		defer examples.Release()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -47,6 +48,8 @@ type Options struct {
 	From, To string // topics: of examples, and of their predictions, with as many partitions or more
 	// UntilEnd says to stop when all messages have predictions that the topic has when scoring begins, whoever makes them.
 	UntilEnd bool
+	// Forgotten returns which rows of From are forgotten now: a message that has some gets no predictions. nil: none are.
+	Forgotten func(context.Context) (schemas.Forgotten, error)
 	// Memory is where the Arrow records come from; nil is Go's.
 	Memory memory.Allocator
 }
@@ -75,6 +78,9 @@ func Run(ctx context.Context, client *run.Client, o Options, versions Versions, 
 	}
 	for n := range s.reached {
 		s.reached[n].Store(unknown)
+	}
+	if err := s.readForgotten(ctx); err != nil {
+		return err
 	}
 	select {
 	case <-versions.Ready():
@@ -130,7 +136,30 @@ type scorer struct {
 	bounds   []schemas.Span // of the topic, when scoring began
 	work     chan *job      // to those who predict
 	room     chan struct{}  // has an element for each message in memory
-	reached  []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
+	// forgotten are rows of the topic that were forgotten a second ago.
+	forgotten atomic.Pointer[schemas.Forgotten]
+	reached   []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
+}
+
+// readForgotten finds out which rows are forgotten now.
+func (s *scorer) readForgotten(ctx context.Context) error {
+	if s.Options.Forgotten == nil {
+		return nil
+	}
+	rows, err := s.Options.Forgotten(ctx)
+	if err != nil {
+		return fmt.Errorf("read which rows are forgotten: %w", err)
+	}
+	s.forgotten.Store(&rows)
+	return nil
+}
+
+// hasForgotten reports whether a message has forgotten rows.
+func (s *scorer) hasForgotten(partition int, offset int64) (has bool) {
+	if rows := s.forgotten.Load(); rows != nil {
+		rows.In(partition, offset, math.MaxInt, func(int, int) { has = true })
+	}
+	return has
 }
 
 // ended is how the work on a partition has ended.
@@ -196,7 +225,7 @@ func (s *scorer) share(ctx context.Context) error {
 	}
 }
 
-// watch says once a second how far partitions are behind, also those whose predictions can't be written, until ctx ends. It returns an error if the topic
+// watch reads once a second which rows are forgotten, and says how far partitions are behind, also those whose predictions can't be written, until ctx ends. It returns an error if the topic
 // has more partitions than when scoring began, unless that is where scoring ends.
 func (s *scorer) watch(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
@@ -210,6 +239,11 @@ func (s *scorer) watch(ctx context.Context) error {
 			return fmt.Errorf("read %s: %w", s.From, err)
 		case len(spans) > len(s.bounds) && !s.UntilEnd:
 			return &AddedError{s.From, len(spans), len(s.bounds)}
+		}
+		if err := s.readForgotten(ctx); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
 		}
 		lag := event.ScoringLag{Offsets: map[int]int64{}}
 		for _, n := range s.owner.Owned() {

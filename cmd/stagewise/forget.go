@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
@@ -38,8 +40,11 @@ func newForget() *cobra.Command {
 			if err := requireOwnExamples(c, "its owner forgets rows, and the next run here heeds that"); err != nil {
 				return err
 			}
-			if len(args)+len(what.Sources)+len(what.Keys) == 0 {
-				return errors.New("expected rows, --source or --key")
+			switch {
+			case !slices.Contains([]string{"", pipeline.RestoreLost, pipeline.DropLost}, what.Lost):
+				return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, pipeline.RestoreLost, pipeline.DropLost)
+			case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
+				return errors.New("expected rows, --source, --key or --lost")
 			}
 			for _, arg := range args {
 				if read, ok := pipeline.ParseSourceRows(c.Examples.FromTopic, arg); ok {
@@ -64,6 +69,7 @@ func newForget() *cobra.Command {
 	from.add(cmd)
 	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source: its id, or the first digits; sources list has the ids")
 	cmd.Flags().StringArrayVar(&what.Keys, "key", nil, "all rows of the messages with this key, on the examples topic or on the topic that ingest has read them from")
+	cmd.Flags().StringVar(&what.Lost, "lost", "", "what to do when the forget topic has lost rows: restore those that versions name, or drop, which lets runs learn them")
 	cmd.Flags().BoolVar(&what.Now, "now", false, "remove the versions first, even the one that subscribers get as latest")
 	return cmd
 }
@@ -76,6 +82,13 @@ func writeForgot(w io.Writer, done *pipeline.Forgot, now bool) error {
 	}
 	if len(done.Removed) > 0 {
 		fmt.Fprintf(w, "versions that had learnt from forgotten rows are removed: %s\n", listOf(done.Removed))
+	}
+	for _, c := range done.Compacts {
+		when := "once something is written there after its segment.ms"
+		if c.After > 0 {
+			when = fmt.Sprintf("with the first compaction after a message that is written there from %s on", date(time.Now().Add(c.After)))
+		}
+		fmt.Fprintf(w, "%s: what these versions were made of goes from the brokers' disks %s\n", c.Topic, when)
 	}
 	switch {
 	case len(done.Learnt) == 0:

@@ -111,6 +111,9 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 	if err := log.Create(ctx, pipeline.PredictionsTopic(c.Job(), o.To, partitions)); err != nil {
 		return err
 	}
+	if o.From == cmp.Or(c.Examples.Topic, run.TopicsOf(c.Name).Examples) {
+		o.Forgotten = pipeline.ForgottenRows(log, c.Job())
+	}
 	topics := run.NewClient(log, c.Name, nil)
 	var versions score.Versions
 	if o.UntilEnd {

@@ -70,9 +70,9 @@ func startBroker(o Options, now time.Time) (b *broker, cleaned, err error) {
 // logIn returns the log of a data directory.
 func logIn(dir string) disk.Log { return disk.Log{Dir: filepath.Join(dir, "log")} }
 
-// start verifies the log, cleans it, and starts kfake. kfake and the cleaning take what comes after a damaged batch for torn off, so
+// start verifies the log, cleans it, of topics that are among whole all that may go, and starts kfake. kfake and the cleaning take what comes after a damaged batch for torn off, so
 // neither may see one.
-func (b *broker) start(now time.Time) (cleaned, err error) {
+func (b *broker) start(now time.Time, whole ...string) (cleaned, err error) {
 	if err := b.disk.Restore(); err != nil {
 		return nil, fmt.Errorf("restore the log of the embedded broker: %w", err)
 	}
@@ -82,7 +82,7 @@ func (b *broker) start(now time.Time) (cleaned, err error) {
 	if err := b.disk.Unseal(); err != nil {
 		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
-	if err := b.disk.Clean(now); err != nil {
+	if err := b.disk.Clean(now, whole...); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
 	}
 	if err := b.disk.Prepare(); err != nil {
@@ -105,9 +105,9 @@ func (b *broker) start(now time.Time) (cleaned, err error) {
 	return cleaned, nil
 }
 
-// restart stops kfake, cleans its log, and starts it again, after the writes that are under way. Connections break; clients
+// restart stops kfake, cleans its log as start does, and starts it again, after the writes that are under way. Connections break; clients
 // connect again and wait until they are accepted. dead means that kfake did not start again.
-func (b *broker) restart(ctx context.Context, now time.Time) (dead bool, err error) {
+func (b *broker) restart(ctx context.Context, now time.Time, whole ...string) (dead bool, err error) {
 	if err := b.writes.Acquire(ctx, allWrites); err != nil {
 		return false, err
 	}
@@ -118,7 +118,7 @@ func (b *broker) restart(ctx context.Context, now time.Time) (dead bool, err err
 		return false, ErrClosed
 	}
 	b.cluster.Close()
-	cleaned, err := b.start(now)
+	cleaned, err := b.start(now, whole...)
 	b.stopped = err != nil
 	return b.stopped, errors.Join(cleaned, err)
 }

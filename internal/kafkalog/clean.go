@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,6 +37,27 @@ func (l *Log) Clean(ctx context.Context) error {
 	}
 	if err := l.clean(ctx); err != nil {
 		return fmt.Errorf("clean the log: %w", err)
+	}
+	return nil
+}
+
+// Compact removes from the files of the embedded broker what later messages of compacted topics have replaced, and what tombstones have removed,
+// also from the file that is written to. Readers and writers wait, as with [Log.Clean]. On other brokers, which compact by themselves, it does nothing.
+func (l *Log) Compact(ctx context.Context, topics ...string) error {
+	if l.broker == nil {
+		return nil
+	}
+	if err := context.Cause(l.ctx); err != nil {
+		return err
+	}
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
+	dead, err := l.broker.restart(ctx, l.now(), topics...)
+	if dead {
+		l.end(err)
+	}
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", strings.Join(topics, ", "), err)
 	}
 	return nil
 }

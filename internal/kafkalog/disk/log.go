@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -115,14 +116,15 @@ func (l *Log) KeepEnd(topic string, number int, end int64) error {
 }
 
 // Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half
-// of them goes. The broker must not run. A partition that can't be cleaned stays as it is; the error names all of them.
-func (l *Log) Clean(now time.Time) error {
+// of them goes, or anything of a topic that is among whole. The broker must not run. A partition that can't be cleaned stays as it is; the error
+// names all of them.
+func (l *Log) Clean(now time.Time, whole ...string) error {
 	return l.each(func(p partition) error {
 		plan, err := p.plan(now)
 		if err != nil {
 			return err
 		}
-		if plan.worthwhile() {
+		if plan.worthwhile() || plan.drop > 0 && slices.Contains(whole, p.topic.name) {
 			return l.rewrite(plan)
 		}
 		for _, s := range p.segments[:plan.expired] { // the oldest first: what is left has no gap
