@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -175,5 +177,50 @@ func TestForgottenRowsAreNotCounted(t *testing.T) {
 	}
 	if report.Rows != 55 {
 		t.Errorf("%d training rows, expected 55", report.Rows)
+	}
+}
+
+// What removed versions were made of is on no disk of the embedded broker any more when forget returns.
+func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
+	dir := t.TempDir()
+	log, job := openAt(t, dir), forgetfulJob(t)
+	produceRings(t, log, job, 0, 10)
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	var values [][]byte
+	for _, topic := range []string{"test.versions", "test.state"} {
+		for _, m := range readTopic(t, log, topic) {
+			if kind := header(m, "kind"); kind == string(schemas.KindWeights) || kind == string(schemas.KindTerms) {
+				values = append(values, m.Value)
+			}
+		}
+	}
+	onDisk := func() (n int) {
+		for _, topic := range []string{"test.versions", "test.state"} {
+			files, err := filepath.Glob(filepath.Join(dir, "log", "partitions", topic+"-0", "*"))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%v, %v", files, err)
+			}
+			for _, file := range files {
+				content, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, value := range values {
+					if bytes.Contains(content, value) {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
+	if len(values) == 0 || onDisk() == 0 {
+		t.Fatalf("%d values, none is on the disk", len(values))
+	}
+	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
+	if n := onDisk(); n > 0 {
+		t.Errorf("%d of %d values are on the disk", n, len(values))
 	}
 }

@@ -673,7 +673,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}
-	if r.window != nil && r.attempt == 0 { // an attempt that has failed may have surveyed the same
+	if r.window != nil && r.stored != nil && r.attempt == 0 { // an attempt that has failed may have surveyed the same
 		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
 	}
 	return plan, err

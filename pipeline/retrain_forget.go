@@ -46,7 +46,8 @@ func (r *runner) readForgotten(ctx context.Context) error {
 }
 
 // waitsToForget reports whether the newest version has learnt from what is forgotten, and the next update can take it away: the sums of a stage with
-// the link identity are the same as if the rows had never come, wherever its weights have been. bounds are those of the examples topic.
+// the link identity are the same as if the rows had never come, wherever its weights have been. What a full run has made of rows that it had read, no
+// update takes away. bounds are those of the examples topic.
 func (r *runner) waitsToForget(ctx context.Context, bounds []schemas.Span) (bool, error) {
 	if r.window == nil || !r.hasLearnt(r.head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic || !updatable(r.job.Stages) {
 		return false, nil
@@ -64,6 +65,9 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []schemas.Span) (bool
 	runs, err := past.runs(r.head)
 	if err != nil {
 		return false, nil // a plan is gone: nobody knows what it has read
+	}
+	if r.haveRead(plansOf(runs[:1]), r.forgotten.rows) { // the last full run: means, components, filters and the bandwidth have seen the rows
+		return false, nil
 	}
 	without := &schemas.Plan{Topic: r.archiveTopic(), Forgotten: rows, Chain: &schemas.Chain{Update: &schemas.Update{Forget: make([]schemas.Increment, 1)}}}
 	return !r.haveRead(append(plansOf(runs), without), r.forgotten.rows), nil

@@ -31,7 +31,8 @@ func newForget() *cobra.Command {
 		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
   stagewise forget -c clicks.yaml clicks/3/180422         rows of examples.from_topic: clicks, by where ingest has read them
   stagewise forget -c clicks.yaml --key user-4711 --now   all rows of messages with this key; no version stays that has learnt from them
-  stagewise forget -c clicks.yaml --source 724a0b99d628   files that were ingested, as sources list has them`,
+  stagewise forget -c clicks.yaml --source 724a0b99d628   files that were ingested, as sources list has them
+  stagewise forget -c clicks.yaml --lost restore          the forget topic was lost: forget again what versions name`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := from.load()
 			if err != nil {

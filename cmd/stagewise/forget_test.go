@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -67,5 +69,29 @@ func TestForget(t *testing.T) {
 	_, stderr = typed(t, exitFailed, "forget", "-c", "good.yaml", "--key", "nobody")
 	if want := `no message on blobs.examples has the key "nobody". Nothing is forgotten`; !strings.Contains(stderr, want) {
 		t.Errorf("%s, expected %s", stderr, want)
+	}
+	// The forget topic is lost: nothing is learnt until the operator decides.
+	if _, stderr = typed(t, exitFailed, "forget", "-c", "good.yaml", "--lost", "drop"); !strings.Contains(stderr, "nothing is lost") {
+		t.Errorf("%s", stderr)
+	}
+	if _, stderr = typed(t, exitWrong, "forget", "-c", "good.yaml", "--lost", "some"); !strings.Contains(stderr, "expected restore or drop") {
+		t.Errorf("%s", stderr)
+	}
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(log.Delete(t.Context(), "blobs.forget"), log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again := []string{"train", "-c", "good.yaml", "--set", "examples.train="}
+	if _, stderr = typed(t, exitFailed, again...); !strings.Contains(stderr, "blobs.forget has lost rows that were forgotten") {
+		t.Errorf("%s", stderr)
+	}
+	if stdout, _ = typed(t, exitDone, "forget", "-c", "good.yaml", "--lost", "restore"); !strings.HasPrefix(stdout, "300 rows of 12 messages are forgotten\n") {
+		t.Errorf("%s", stdout)
+	}
+	if _, stderr = typed(t, exitDone, again...); !strings.Contains(stderr, "passed over: 300 rows that were forgotten") {
+		t.Errorf("%s", stderr)
 	}
 }
