@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -117,5 +118,29 @@ func TestKafkaAnyNumberOfWorkers(t *testing.T) {
 			job.Name = name
 			checkManyWorkers(t, log, job, workers, want)
 		})
+	}
+}
+
+// On real Kafka too, nothing is learnt once the forget topic is lost, until the operator decides; and forget says when removed versions leave the disks.
+func TestKafkaLostForgetTopic(t *testing.T) {
+	log, name := openKafka(t)
+	job := forgetfulJob(t)
+	job.Name = name
+	produceRings(t, log, job, 0, 6)
+	train(t, log, job)
+	rows := rowsNamed(t, job, name+".examples/0/1-3")
+	if done := forget(t, log, job, ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 || done.Compacts[0].After == 0 {
+		t.Errorf("%+v, expected that version 1 is removed, and when its topics are compacted", done)
+	}
+	train(t, log, job)
+	if err := log.Delete(t.Context(), name+".forget"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := errors.AsType[*ForgetLostError](trainError(t, log, job)); !ok {
+		t.Error("train goes on")
+	}
+	forget(t, log, job, ToForget{Lost: RestoreLost})
+	if report, _ := train(t, log, job); report.PassedOver[schemas.ForgottenRow] != 120 {
+		t.Errorf("passed over: %v, expected 120 rows", report.PassedOver)
 	}
 }
