@@ -122,7 +122,7 @@ func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 	removeSource(t, log, owner.Name, states[i].ID)
 	same(640, schemas.PassedOver{schemas.Removed: 2})
 	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
-	same(640, schemas.PassedOver{schemas.Removed: 2, schemas.ForgottenRow: 64})
+	same(576, schemas.PassedOver{schemas.Removed: 2, schemas.ForgottenRow: 64})
 	versions, err := Versions(t.Context(), log, reader.Name)
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)

@@ -179,7 +179,7 @@ func (p *pipeline) removeLearnt(ctx context.Context, learnt []schemas.Place) (re
 		}
 		removed = append(removed, place.Version)
 	}
-	if len(removed) > 0 { // what tombstones have removed is on the disk until the topics are compacted
+	if len(removed) > 0 && p.admin != nil { // what tombstones have removed is on the disk until the topics are compacted
 		if err := p.admin.Compact(ctx, p.Topics.Versions, p.Topics.State); err != nil {
 			return removed, left, err
 		}

@@ -83,6 +83,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 		p := updatePlan()
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
 		p.Input.Vocabulary = []string{"word"}
+		p.Heeded = &Heeded{Entries: 1, Last: "forget/0123456789ab"}
 		return p
 	}
 	before, seen := plan(), 0
