@@ -316,8 +316,12 @@ func (c *common) factored(gram []float64, weight float64) (metric, error) {
 	return newPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.buffer)
 }
 
-// ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ.
+// ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ. If all features are 0, as those of rows that don't differ
+// are, any λ gives weights of 0, and λ is the ridge.
 func (c *common) ridge(trace, weight float64) float64 {
+	if trace == 0 {
+		return float64(c.stage.Ridge)
+	}
 	return float64(c.stage.Ridge) * trace / weight / float64(c.shape.Penalised)
 }
 

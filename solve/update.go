@@ -334,6 +334,9 @@ func (u *Update) begin() error {
 	for i, at := 0, 0; i < u.shape.Penalised; i, at = i+1, at+i+2 {
 		trace += u.before.Gram[at]
 	}
+	if trace == 0 { // see common.ridge
+		trace = u.weight * p
+	}
 	u.scale = float64(u.stage.Ridge) * max(1, earlyRidge*p/u.weight) * trace / p
 	u.used = u.most
 	if !u.link.Quadratic {
