@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -23,6 +24,8 @@ type Predictor struct {
 
 	features schemas.SparseRows // of dense rows, for a model of sparse ones
 	sparse   kernel.Sparse
+
+	overflowed []int // rows of the last call
 }
 
 // Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS that the environment variable
@@ -75,7 +78,7 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 // ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. Columns that the model does not have are left out. It
 // panics unless [Model.Sparse] is true.
 func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
-	p.model.prepared.ApplySparse(&p.sparse, rows)
+	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
 	p.sparseScores()
 	p.predict()
 	p.model.prepared.Restore(p.score)
@@ -95,6 +98,13 @@ func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, 
 	last.Measure(p.score, truth, loss, predicted, p.workspace.Link())
 	last.Probabilities(p.score, p.workspace.Link())
 	return p.score
+}
+
+// Overflowed returns the rows of the last call whose inputs, or features or scores in any stage, overflow, in order. Inputs and features that overflow are taken to
+// be 0, which is the mean of dense rows. A stage whose scores overflow adds nothing to them. So no row is predicted as NaN.
+func (p *Predictor) Overflowed() []int {
+	slices.Sort(p.overflowed)
+	return slices.Compact(p.overflowed)
 }
 
 // predict turns the scores after the last stage, which are in p.score, into what the model predicts.
@@ -139,22 +149,25 @@ func (p *Predictor) begin(stage, n int) {
 func (p *Predictor) scores(raw kernel.Dense) {
 	if p.model.Sparse() {
 		p.thin(raw)
-		p.model.prepared.ApplySparse(&p.sparse, &p.features)
+		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, &p.features)
 		p.sparseScores()
 		return
 	}
 	m, n := p.model, raw.Rows
 	p.inputs.Reshape(n, m.prepared.Inputs())
-	m.prepared.Apply(p.blas, p.inputs, raw)
+	p.overflowed = m.prepared.Apply(p.blas, p.inputs, raw)
 	for t, s := range m.stages {
 		p.begin(t, n)
 		for from, to := range Tiles(n) {
 			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
-			s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
+			rows := s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
 			if m.Manifest.Plan.EndsMember(t) { // predictions of a learnt link go through its calibrations; the score of the next stage does not
-				s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
+				rows = append(rows, s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)...)
 			} else {
-				s.fitted.Scores(p.blas, score, before, p.block)
+				rows = append(rows, s.fitted.Scores(p.blas, score, before, p.block)...)
+			}
+			for _, i := range rows {
+				p.overflowed = append(p.overflowed, from+i)
 			}
 		}
 	}
@@ -177,6 +190,6 @@ func (p *Predictor) thin(raw kernel.Dense) {
 func (p *Predictor) sparseScores() {
 	for t, s := range p.model.stages {
 		p.begin(t, p.sparse.Rows)
-		s.fitted.ScoresSparse(p.score, p.before, s.Features.ExpandSparse(p.sparse))
+		p.overflowed = append(p.overflowed, s.fitted.ScoresSparse(p.score, p.before, s.Features.ExpandSparse(p.sparse))...)
 	}
 }

@@ -136,8 +136,8 @@ type Workspace struct {
 func (w *Workspace) Link() *link.Scratch { return &w.link }
 
 // Expand writes the block of n rows into block, which it reshapes to n × p. inputs (n × m) are prepared, and score (n × k) is
-// the score before the stage. Inputs or scores of another shape panic.
-func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inputs, score kernel.Dense) {
+// the score before the stage. Inputs or scores of another shape panic. It returns the rows that overflow: see [stages.Map.Expand].
+func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inputs, score kernel.Dense) (overflowed []int) {
 	var before kernel.Dense
 	if s.Features.Scores() > 0 {
 		w.predictions.Reshape(score.Rows, score.Cols)
@@ -145,13 +145,13 @@ func (s *Stage) Expand(blas *kernel.BLAS, w *Workspace, block *kernel.Dense, inp
 		s.Link.Predict(w.predictions)
 		before = w.predictions
 	}
-	s.Features.Expand(blas, block, &w.scratch, inputs, before)
+	return s.Features.Expand(blas, block, &w.scratch, inputs, before)
 }
 
 // Shown writes into dst (n × k) the score that the stage's predictions are made of, given the score before it (n × k) and the
 // block (n × p). See [sink.Fitted.Shown].
-func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, before, block kernel.Dense) {
-	f.Shown(blas, &w.sink, dst, before, block)
+func (s *Stage) Shown(blas *kernel.BLAS, w *Workspace, f *sink.Fitted, dst, before, block kernel.Dense) (overflowed []int) {
+	return f.Shown(blas, &w.sink, dst, before, block)
 }
 
 // tileRows is how many rows go through expansion, scores, losses and the cross moment together. A tile of 1024 columns is

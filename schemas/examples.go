@@ -237,7 +237,8 @@ type Examples struct {
 	splits  values
 	targets *targets // nil: there are none
 
-	forgotten []bool // rows that have no values any more; nil: there are none
+	forgotten  []bool       // rows that have no values any more; nil: there are none
+	unlabelled map[int]bool // rows whose labels and targets don't count
 }
 
 // MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
@@ -574,9 +575,17 @@ func (e *Examples) Split(row int) Split {
 	return split
 }
 
+// Unlabel makes a row one that has no label and no targets, so that nothing is learnt from it.
+func (e *Examples) Unlabel(row int) {
+	if e.unlabelled == nil {
+		e.unlabelled = map[int]bool{}
+	}
+	e.unlabelled[row] = true
+}
+
 // Labelled reports whether a row has a label. A forgotten row has none.
 func (e *Examples) Labelled(row int) bool {
-	if e.forgot(row) {
+	if e.forgot(row) || e.unlabelled[row] {
 		return false
 	}
 	if e.sets != nil {

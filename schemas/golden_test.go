@@ -86,6 +86,7 @@ func samples(t testing.TB) map[string]Message {
 		"source-removal":     (&SourceRemoval{Seal: p.Sources[0]}).Message(),
 		"ledger":             must(ledger.Messages())(t)[0],
 		"stage":              stage.Message(p.Run()),
+		"stage-overflow":     (&StageReport{Link: "identity", Passes: 1, Seconds: 1, Overflow: 3}).Message(p.Run()),
 		"stage-average":      averaged.Message(averagePlan().Run()),
 		"claim":              (&Claim{Run: p.Run()}).Message(),
 		"failure":            (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1", Reason: "offsets 0 to 9 are gone"}).Message(),
@@ -108,6 +109,8 @@ func samples(t testing.TB) map[string]Message {
 	for name, r := range map[string]*Record[float64]{
 		"visit": (&Visit{id(KindVisit, 0, 1, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldTrace, []float64{5})}}).Record(),
+		"visit-overflow": (&Visit{id(KindVisit, 0, 0, 1), covered, Tensors[float64]{
+			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldOverflow, []float64{3})}}).Record(),
 		"visit-ridge": (&Visit{id(KindVisit, 0, 0, 1), covered, Tensors[float64]{
 			Matrix(FieldSplits, 3, LossFields, numbered[float64](12)), Matrix(FieldCross, 2, 2, numbered[float64](4)), Vector(FieldResidual, []float64{45, 90})}}).Record(),
 		"visit-survey": (&SurveyVisit{Visit: Visit{id(KindVisit, Survey, 0, 1), covered, Tensors[float64]{

@@ -36,6 +36,8 @@ const (
 	Outside PassOverReason = "outside"
 	// ForgottenRow counts rows, unlike the others: rows with weight 0, as they were forgotten, of messages that count.
 	ForgottenRow PassOverReason = "forgotten"
+	// Overflowing counts rows, as ForgottenRow does: rows in quarantine, as they overflow, of messages that count.
+	Overflowing PassOverReason = "overflow"
 	// Missing: the message of a source is not on the topic, and retention has not deleted it.
 	Missing PassOverReason = "missing"
 )
@@ -61,6 +63,7 @@ func PassOverReasons() []struct {
 		{Expiring, "message", "that retention may delete before the run has ended"},
 		{Outside, "message", "outside of examples.from and examples.to"},
 		{ForgottenRow, "row", "that were forgotten"},
+		{Overflowing, "row", "in quarantine, as they overflow"},
 		{Missing, "message", "of a source that are no longer on the topic"},
 	}
 }

@@ -12,7 +12,7 @@ type Report struct {
 	Classes       int                    `json:"classes"`              // number of classes
 	Labels        []string               `json:"labels"`               // of the classes, in order
 	Quarantined   int64                  `json:"quarantined"`          // messages in quarantine
-	PassedOver    PassedOver             `json:"passed_over"`          // messages that the run leaves out, by the reason; of those that are forgotten, rows
+	PassedOver    PassedOver             `json:"passed_over"`          // messages that the run leaves out, by the reason; of those that are forgotten or overflow, rows
 	IngestSeconds float64                `json:"ingest_seconds"`       // before the plan
 	Seconds       float64                `json:"seconds"`              // from the plan to the last weights on their topic
 	Stages        []StageReport          `json:"stages"`               // in their order
@@ -36,6 +36,7 @@ type RetrainReport struct {
 	Lost               int64        `json:"lost,omitempty"`             // offsets that the log deleted before a version of the chain had learnt their messages
 	Gone               int64        `json:"gone,omitempty"`             // rows that have left the window because the log no longer holds them
 	Forgotten          int64        `json:"forgotten,omitempty"`        // forgotten rows: of the window for a full run, else of the new ones
+	Overflow           int64        `json:"overflow,omitempty"`         // rows in quarantine, as they overflow: of the window for a full run, else of the new ones
 	PrequentialError   *float64     `json:"prequential_error"`          // percent, of the new rows before they are learnt; null for a full run
 	PrequentialLoss    *float64     `json:"prequential_loss"`           // of the last stage's link
 	PrequentialLogLoss *float64     `json:"prequential_log_loss"`       // of the probabilities of these rows, clipped at 1e-6

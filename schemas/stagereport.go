@@ -21,6 +21,7 @@ type StageReport struct {
 	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
+	Overflow     int64    `json:"overflow,omitempty"`      // rows that are left out, as their inputs or features overflow; of an update those that it visits
 	// Average measures the mean of the members so far, after the last stage of a member. Other errors and losses here are of the member alone.
 	Average *AverageReport `json:"average,omitempty"`
 	// ByPass are the passes, in order.

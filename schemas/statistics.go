@@ -16,6 +16,7 @@ const (
 	FieldOffered    = "offered"    // [2], survey of a chain: Σw and Σw·loss of the version that subscribers have, of the rows that the gate is about
 	FieldGramRows   = "gram_rows"  // [1]: Σw of the rows that gram sums
 	FieldTrace      = "trace"      // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
+	FieldOverflow   = "overflow"   // [1]: rows whose inputs or features overflow, in the first visit of a stage; absent if there are none
 	FieldDiagonal   = "diagonal"   // [p]: Σ w x², of sparse rows, in the first visit of a stage
 	FieldBounds     = "bounds"     // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
 	FieldBlock      = "block"      // [m, 2]: Σ w x xᵀ over the inputs of a block and the intercept: the place in gram of each value that is not 0, and the value; cross is then [n, k]

@@ -92,7 +92,7 @@ func (e *Examples) Targets(dst []float64, known []bool, want []string) error {
 	clear(known)
 	k := len(want)
 	for row := range e.Rows {
-		if e.targets == nil || e.targets.lists.IsNull(row) || e.forgot(row) {
+		if e.targets == nil || e.targets.lists.IsNull(row) || e.forgot(row) || e.unlabelled[row] {
 			continue
 		}
 		if e.targets.width != k {

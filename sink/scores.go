@@ -32,8 +32,8 @@ type Workspace struct {
 }
 
 // Scores writes the score after the stage into dst (n × k): the score before it (n × k) plus W times the block (n × p),
-// or plus the sum of these products over all passes. The score is never clipped.
-func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
+// or plus the sum of these products over all passes. The score is never clipped. It returns the rows whose scores overflow, and stay those before.
+func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) (overflowed []int) {
 	mustMatch("columns of the scores", dst.Cols, before.Cols)
 	copy(dst.Data, before.Data)
 	if f.W.Rows > 0 {
@@ -42,10 +42,11 @@ func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) {
 	for _, pass := range f.Passes {
 		blas.MulAdd(dst, block, pass.W)
 	}
+	return TakeBack(dst, before)
 }
 
 // ScoresSparse is Scores for a block of sparse rows. It panics if the link of the stage is learnt.
-func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) {
+func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) (overflowed []int) {
 	if len(f.Passes) > 0 {
 		panic("sink: sparse rows and a link that is learnt")
 	}
@@ -54,26 +55,29 @@ func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) {
 	if f.W.Rows > 0 {
 		kernel.MulAddSparse(dst, block, f.W.Dense)
 	}
+	return TakeBack(dst, before)
 }
 
 // Shown writes into dst (n × k) the score that the stage's predictions are made of. If the link is known, that is the
 // score after the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of
-// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to.
-func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) {
+// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to. It returns the rows whose
+// scores overflow: each such step begins at the score before the stage again.
+func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) (overflowed []int) {
 	if len(f.Passes) == 0 {
-		f.Scores(blas, dst, before, block)
-		return
+		return f.Scores(blas, dst, before, block)
 	}
 	copy(dst.Data, before.Data)
 	for _, pass := range f.Passes {
 		blas.MulAdd(dst, block, pass.W)
+		overflowed = append(overflowed, TakeBack(dst, before)...)
 		if pass.Calibration.Rows == 0 {
-			return
+			break
 		}
 		Cubic(&w.cubic, dst)
 		blas.Mul(dst, w.cubic, pass.Calibration, false)
 		f.Region.Project(dst, &w.link)
 	}
+	return overflowed
 }
 
 func mustMatch(what string, got, want int) {

@@ -25,6 +25,7 @@ type Map struct {
 	sparse   bool
 	counted  bool
 	inBlocks bool
+	products bool
 
 	make  func() drawn
 	once  sync.Once
@@ -43,7 +44,7 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	if err := checkSparse(f, prepared, scores); err != nil {
 		return nil, err
 	}
-	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, products: k.products, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}
@@ -81,8 +82,9 @@ func (m *Map) draw() { m.once.Do(func() { m.drawn = m.make() }) }
 
 // Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores copies
 // the previous predictions (n × k) into the block; another map ignores them. Some kinds reshape scratch and use it as
-// temporary memory. Inputs or predictions of another shape panic.
-func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense, x, predictions kernel.Dense) {
+// temporary memory. Inputs or predictions of another shape panic. If any of the p features of a row overflows, all of
+// them become 0: Expand returns these rows.
+func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense, x, predictions kernel.Dense) (overflowed []int) {
 	if x.Cols != m.inputs {
 		panic(fmt.Sprintf("stages: %d inputs, the map has %d", x.Cols, m.inputs))
 	}
@@ -93,8 +95,8 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	m.draw()
 	dst.Reshape(x.Rows, m.Size())
 	m.drawn.expand(blas, *dst, scratch, x)
-	if m.extra == 0 {
-		return
+	if m.products {
+		overflowed = clearLong(*dst, m.size)
 	}
 	for i := range x.Rows {
 		row := dst.Row(i)
@@ -105,6 +107,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 			row[m.size+m.scores] = 1
 		}
 	}
+	return overflowed
 }
 
 // Add is [Map.Expand] in a graph: it adds the block of prepared inputs x and, if the map has scores, of the previous predictions.

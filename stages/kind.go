@@ -23,6 +23,7 @@ type kind struct {
 	onlySparse bool // dense inputs are no features of the kind
 	counted    bool // weights are counted, and not fitted: see [Map.Counted]
 	inBlocks   bool // Features.Size inputs are fitted at a time: see [Map.FittedAtATime]
+	products   bool // features are products, which may overflow where the inputs do not
 
 	// defaults changes the package's defaults where this kind has others. Nil changes nothing.
 	defaults func(*schemas.Features)

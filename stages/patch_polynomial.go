@@ -19,7 +19,7 @@ func patchPolynomial() kind {
 	k := patches()
 	k.name, k.meaning = PatchPolynomial, "random monomials of random projections of the features of `patches`"
 	k.keys = append(k.keys, polynomial().keys...)
-	k.minSize = 1
+	k.minSize, k.products = 1, true
 	k.defaults = func(f *schemas.Features) {
 		size := f.Size
 		patches().defaults(f)

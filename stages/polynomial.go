@@ -31,6 +31,7 @@ func polynomial() kind {
 			},
 		},
 		minSize:  1,
+		products: true,
 		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s degree %d", f.Size, f.Kind, f.Degree) },
 		draw:     drawMonomials,
 	}

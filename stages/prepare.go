@@ -182,8 +182,9 @@ func (p *Preparation) Inputs() int {
 }
 
 // Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing value
-// becomes the mean of its feature. Without a basis, dst may be raw. Other shapes panic.
-func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
+// becomes the mean of its feature. Without a basis, dst may be raw. Other shapes panic. The inputs of a row that overflow become 0: Apply
+// returns these rows.
+func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowed []int) {
 	if raw.Cols != p.Width() || dst.Cols != p.Inputs() || dst.Rows != raw.Rows {
 		panic(fmt.Sprintf("stages: Apply: raw is %d × %d and dst %d × %d, want %d and %d columns", raw.Rows, raw.Cols, dst.Rows, dst.Cols, p.Width(), p.Inputs()))
 	}
@@ -196,6 +197,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) {
 	} else {
 		copy(dst.Data, raw.Data)
 	}
+	return clearLong(dst, dst.Cols)
 }
 
 // Standardize writes the numbers of rows (n × k) into dst (n × k) as stages predict them: less their means, by their standard deviations.

@@ -69,8 +69,8 @@ func newFactors(p schemas.Prepare, factors []float32) (*Factors, error) {
 }
 
 // ApplySparse writes the inputs of sparse rows (n × m) into dst. Columns that the survey has not found, or left out, are left out. It panics
-// if the preparation is of dense rows.
-func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *schemas.SparseRows) {
+// if the preparation is of dense rows. A row whose inputs overflow has none: ApplySparse returns these rows.
+func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *schemas.SparseRows) (overflowed []int) {
 	f := p.Factors
 	dst.Begin(f.kept)
 	for i := range rows.Len() {
@@ -90,9 +90,13 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *schemas.SparseRows) 
 			for at, v := range row {
 				row[at] = float32(float64(v) * scale)
 			}
+		} else if !(square <= maxLength*maxLength) {
+			dst.Columns, dst.Values = dst.Columns[:begin], dst.Values[:begin]
+			overflowed = append(overflowed, i)
 		}
 		dst.End()
 	}
+	return overflowed
 }
 
 // change returns what becomes of a value.

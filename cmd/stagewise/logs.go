@@ -132,7 +132,7 @@ func (l *logs) Record(e event.Event) {
 // retrained logs a version of a chain. What needs an operator is a warning.
 func (l *logs) retrained(e event.Retrained) {
 	attributes := []any{
-		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "unknown_rows", e.UnknownRows, "lost", e.Lost, "gone", e.Gone,
+		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten, "unknown_rows", e.UnknownRows, "overflow", e.Overflow, "lost", e.Lost, "gone", e.Gone,
 		"offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds,
 	}
 	for _, measured := range []struct {

@@ -625,7 +625,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Chain == nil {
 		return
 	}
-	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Forgotten: r.PassedOver[schemas.ForgottenRow], Offered: true}
+	retrain := &schemas.RetrainReport{Version: r.Version, Kind: schemas.RunFull, Rows: r.Rows, Forgotten: r.PassedOver[schemas.ForgottenRow], Overflow: r.PassedOver[schemas.Overflowing], Offered: true}
 	for _, lost := range plan.Chain.Lost {
 		retrain.Lost += lost.Len()
 	}

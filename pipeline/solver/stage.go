@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -26,6 +28,7 @@ type fitting struct {
 	waited   time.Duration       // for the statistics of the last visit
 	sum      *accumulate.Sum     // of the last visit
 	pass     *schemas.PassReport // that the last visit has ended; nil: none
+	overflow int64               // rows that the first visit has left out
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -119,6 +122,10 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 		s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes)
 	}
 	f.sum, f.pass = sum, nil
+	if rows, any := sum.Tensors().Find(schemas.FieldOverflow); any && v.Number == 0 {
+		f.overflow = int64(rows.Data[0])
+		event.Notice(s.rec, "stage %d leaves out %s, whose inputs or features overflow: set prepare.scale", f.number, english.Plural(int(f.overflow), "row", ""))
+	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	s.chain.Forget(v)
 	if err != nil || evaluation == nil {
@@ -227,7 +234,7 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 	final, _ := s.chain.Final(f.number)
 	r := schemas.StageReport{
 		Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Weight: final.Weight, Seconds: time.Since(f.began).Seconds(),
-		ByPass: s.chain.Passes(f.number),
+		ByPass: s.chain.Passes(f.number), Overflow: f.overflow,
 	}
 	metrics := event.MetricsOf(sealed.Tensors())
 	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss

@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 )
 
@@ -60,6 +61,7 @@ func (p *stageProcessor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, bl
 			chosen := b.Choose(step.Changed, p.budget)
 			chosen.Ones = block.Ones
 			kernel.MulAddSparse(b.After, chosen, kernel.Dense{Rows: chosen.Width(), Cols: dst.Cols, Data: step.Change})
+			sink.TakeBack(b.After, b.Score)
 		}
 	}
 	b.Shown = v.Since

@@ -20,6 +20,7 @@ func (p *stageProcessor) countSparse(ctx context.Context, batches []*partition.B
 		}
 		block := p.visit.stage.Features.ExpandSparse(b.Sparse)
 		p.score.Reshape(b.Len(), classes)
+		p.countOverflowed(sum, b.Overflowed)
 		if p.visit.Number == 0 {
 			b.Rows.Write(p.score)
 			kernel.AddCrossSparse(sum.Field(schemas.FieldCounts, columns, classes), block, p.score, b.Fitted)

@@ -76,6 +76,15 @@ func features(dst *kernel.Dense, examples *schemas.Examples, width int) {
 	examples.Features(dst.Data, width)
 }
 
+// readFeatures reads the features of dense examples into dense (n × width), those of sparse ones into sparse.
+func readFeatures(dense *kernel.Dense, sparse *schemas.SparseRows, examples *schemas.Examples) {
+	if examples.Sparse {
+		examples.SparseFeatures(sparse)
+		return
+	}
+	features(dense, examples, examples.Width)
+}
+
 // rowsOf returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
 // are fitted (n): 0 for those that are not for training. number is the message's partition.
 func rowsOf(plan *schemas.Plan, number int, offset int64, examples *schemas.Examples) (rows accumulate.Rows, fitted []float32) {

@@ -53,7 +53,7 @@ func (p *surveyProcessor) judge(sum *accumulate.Sum, examples *schemas.Examples,
 	n := examples.Rows
 	truth := link.Truth{Classes: rows.Classes}
 	if numbers != nil {
-		truth.Targets = standardized(m, numbers, len(p.plan.Targets))
+		truth.Targets, _ = standardized(m, numbers, len(p.plan.Targets))
 	} else if rows.Targets.Rows > 0 {
 		truth.Targets = rows.Targets
 	} else {

@@ -17,12 +17,16 @@ func (w *Worker) surveyFirst(ctx context.Context) (*first, error) {
 	return &first{&shape{w.earlier.Sparse(), w.earlier.Width()}, make([]float32, w.earlier.Width()), columns, columns.Text(), schemas.Image{}}, nil
 }
 
-// score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it is learnt.
-func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int64, examples *schemas.Examples, rows accumulate.Rows) {
+// score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it is learnt. The error says that
+// the run stops at rows that overflow.
+func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int64, examples *schemas.Examples, rows accumulate.Rows) error {
 	n := examples.Rows
 	features(&p.x, examples, len(p.shift))
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	probabilities := p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
+	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
+		return err
+	}
 	sum.AddLosses(rows, p.loss, p.predicted, probabilities)
 	sum.AddQuality(rows, probabilities, p.predicted)
 	message := schemas.MessageLosses{Offset: offset}
@@ -39,6 +43,7 @@ func (p *surveyProcessor) score(sum *accumulate.Sum, found *findings, offset int
 	if message.Rows > 0 {
 		found.messages = append(found.messages, message)
 	}
+	return nil
 }
 
 // skippedSpans returns the messages of a segment that do not count: those that were passed over, and those in quarantine.

@@ -122,6 +122,12 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 	}
 	defer examples.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, examples.Rows), Examples: examples.Rows}
+	readFeatures(&p.raw, &p.features, examples)
+	for _, i := range leaveOut(p.plan, examples, p.raw, &p.features) {
+		if !examples.Sparse {
+			clear(p.raw.Row(i)) // 0 times a value that overflows would be NaN
+		}
+	}
 	b.Rows, b.Fitted = rowsOf(p.plan, number, m.Offset, examples)
 	ignore := func(string) {}
 	switch p.plan.Task() {
@@ -130,7 +136,9 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 		if err != nil {
 			return nil, err
 		}
-		b.Rows.Targets = standardized(prepared, numbers, prepared.Labels.Len())
+		targets, overflowed := standardized(prepared, numbers, prepared.Labels.Len())
+		b.Rows.Targets = targets
+		b.LeaveOut(overflowed)
 	case schemas.SeveralLabels:
 		if err := setsOf(p.plan, examples, &b.Rows, prepared.Labels, ignore); err != nil {
 			return nil, err
@@ -156,14 +164,12 @@ func (p *stageProcessor) prepare(number int, m partition.Message, weight float64
 		}
 	}
 	if examples.Sparse {
-		examples.SparseFeatures(&p.features)
-		prepared.ApplySparse(&b.Sparse, &p.features)
+		b.LeaveOut(prepared.ApplySparse(&b.Sparse, &p.features))
 		return b, nil
 	}
-	features(&p.raw, examples, prepared.Width())
 	p.augment(b, &p.raw)
 	b.Inputs = kernel.NewDense(p.raw.Rows, prepared.Inputs())
-	prepared.Apply(p.blas, b.Inputs, p.raw)
+	b.LeaveOut(prepared.Apply(p.blas, b.Inputs, p.raw))
 	return b, nil
 }
 
@@ -273,6 +279,11 @@ func (p *stageProcessor) fit(ctx context.Context, l *load, batches []*partition.
 // gradient sums the loss and the cross moment of some rows of a batch.
 func (p *stageProcessor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kernel.Dense, from, to int) {
 	rows := b.Rows.Slice(from, to)
+	overflowed := p.visit.stage.Features.Overflowed(tile, b.Inputs.Slice(from, to))
+	if from == 0 {
+		overflowed += b.Overflowed
+	}
+	p.countOverflowed(sum, overflowed)
 	if p.visit.sample != nil {
 		p.accumulator.AddTrace(tile, p.visit.stage.Features.Penalised(), b.Fitted[from:to])
 	}

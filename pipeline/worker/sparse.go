@@ -33,6 +33,7 @@ func (p *stageProcessor) fitSparse(ctx context.Context, batches []*partition.Bat
 			break // the visit is abandoned
 		}
 		block := p.blocks[i]
+		p.countOverflowed(sum, b.Overflowed)
 		p.score.Reshape(b.Len(), classes)
 		if p.visit.blocks != nil {
 			p.scoresInBlocks(p.score, b, block)

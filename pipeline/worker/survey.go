@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -112,6 +113,13 @@ func (w *Worker) firstIn(found *first, examples *schemas.Examples) (whole bool, 
 	if err := stages.CheckRows(w.plan.Prepare, examples.Sparse); err != nil {
 		return false, err
 	}
+	var x kernel.Dense
+	var sparse schemas.SparseRows
+	readFeatures(&x, &sparse, examples)
+	left := leaveOut(w.plan, examples, x, &sparse)
+	if len(left) == examples.Rows {
+		return false, &overflowError{"features", left}
+	}
 	if found.shape == nil {
 		*found = first{shape: &shape{examples.Sparse, examples.Width}, columns: columns, columnsText: columns.Text(), image: image}
 	}
@@ -120,13 +128,16 @@ func (w *Worker) firstIn(found *first, examples *schemas.Examples) (whole bool, 
 	}
 	weighs := false
 	for i := range examples.Rows {
-		weighs = weighs || examples.Weight(i) != 0
+		weighs = weighs || examples.Weight(i) != 0 && !slices.Contains(left, i)
 	}
 	if !weighs {
 		return false, nil
 	}
-	var x kernel.Dense
-	features(&x, examples, examples.Width)
+	for _, i := range left {
+		for j := range x.Row(i) {
+			x.Row(i)[j] = float32(math.NaN()) // which no mean counts
+		}
+	}
 	stages.ScaleRows(w.plan.Prepare, x)
 	found.shift = means(x, examples.Weight)
 	return true, nil
@@ -289,7 +300,9 @@ type surveyProcessor struct {
 	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
 	loss        []float32
 	predicted   []int32
-	newest      bool // the segment is of the newest increment
+	newest      bool     // the segment is of the newest increment
+	leftOut     []int    // rows of a message that overflow
+	reasons     []string // why rows of a message are in quarantine
 }
 
 // segment surveys one segment.
@@ -299,18 +312,22 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 	p.accumulator.Begin(len(p.shift), 0, p.plan.Prepares() && p.plan.Prepare.PCA > 0)
 	sum := p.accumulator.Sum()
 	p.newest = l.segment().Increment == p.newestPlace()
-	var bad, unknown []schemas.Quarantined
+	var bad, some []schemas.Quarantined // messages of which no row can be used, and of which some rows can't
 	good, counted := l.messages[:0], make([]partition.Counted, 0, len(l.messages))
 	for _, m := range l.messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		before := len(found.unknown)
+		p.leftOut, p.reasons = nil, nil
 		checksum, err := p.message(sum, found, number, m)
 		switch {
 		case err == nil:
 			if len(found.unknown) > before { // the first rows of a label show where it comes from
-				unknown = append(unknown, p.quarantined(number, m, unknownReason(found.unknown)))
+				p.reasons = append(p.reasons, unknownReason(found.unknown))
+			}
+			if len(p.reasons) > 0 {
+				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
 			}
 			good = append(good, m)
 			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
@@ -329,10 +346,10 @@ func (p *surveyProcessor) segment(ctx context.Context, l *load) (*outcome, error
 			}
 		}
 	}
-	for _, q := range slices.Concat(bad, unknown) {
+	for _, q := range slices.Concat(bad, some) {
 		found.quarantined = append(found.quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
 	}
-	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.segment(), bad, unknown)); err != nil {
+	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.segment(), bad, some)); err != nil {
 		return nil, err
 	}
 	clear(l.messages[len(good):])
@@ -362,8 +379,16 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	if err := p.checkImage(examples); err != nil {
 		return 0, err
 	}
+	readFeatures(&p.x, &p.features, examples)
+	overflowing := leaveOut(p.plan, examples, p.x, &p.features)
 	if p.shape == nil {
+		if len(overflowing) > 0 {
+			return 0, &overflowError{"features", overflowing}
+		}
 		return 0, nil // no message of the run has rows
+	}
+	if err := p.noteOverflow(found, "features", overflowing); err != nil {
+		return 0, err
 	}
 	rows, fitted := rowsOf(p.plan, number, m.Offset, examples)
 	var numbers []float64
@@ -402,9 +427,9 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	}
 	if p.plan.Prepares() {
 		if p.shape.sparse {
-			p.countColumns(found, examples, fitted)
+			p.countColumns(found, fitted)
 		} else {
-			p.moments(sum, found, number, m.Offset, examples, fitted)
+			p.moments(sum, found, number, m.Offset, fitted)
 		}
 		if numbers != nil {
 			sum.AddTargets(numbers, len(p.plan.Targets), fitted)
@@ -416,9 +441,15 @@ func (p *surveyProcessor) message(sum *accumulate.Sum, found *findings, number i
 	}
 	if p.predictor != nil {
 		if numbers != nil {
-			rows.Targets = standardized(p.predictor.Model(), numbers, len(p.plan.Targets))
+			targets, overflowed := standardized(p.predictor.Model(), numbers, len(p.plan.Targets))
+			rows.Targets = targets
+			if err := p.leaveOut(found, "standardized targets", overflowed, rows); err != nil {
+				return 0, err
+			}
 		}
-		p.score(sum, found, m.Offset, examples, rows)
+		if err := p.score(sum, found, m.Offset, examples, rows); err != nil {
+			return 0, err
+		}
 	} else {
 		sum.AddRows(rows) // there are no scores yet
 	}
@@ -457,8 +488,7 @@ func columnsOf(examples *schemas.Examples) (schemas.Columns, error) {
 }
 
 // countColumns counts in which training rows the columns are not 0.
-func (p *surveyProcessor) countColumns(found *findings, examples *schemas.Examples, fitted []float32) {
-	examples.SparseFeatures(&p.features)
+func (p *surveyProcessor) countColumns(found *findings, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			indices, _ := p.features.Row(i)
@@ -492,8 +522,7 @@ func imageOf(examples *schemas.Examples) (schemas.Image, error) {
 
 // moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
 // principal components.
-func (p *surveyProcessor) moments(sum *accumulate.Sum, found *findings, number int, offset int64, examples *schemas.Examples, fitted []float32) {
-	features(&p.x, examples, len(p.shift))
+func (p *surveyProcessor) moments(sum *accumulate.Sum, found *findings, number int, offset int64, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			found.sample.Offer(schemas.Hash(p.plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))

@@ -4,6 +4,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/sink"
 )
 
 // numbersOf returns the numbers of a message's rows that are to be predicted (n × k), as they are, and marks the rows without any as unlabelled.
@@ -25,11 +26,11 @@ type standardizer interface {
 	Standardize(dst kernel.Dense, targets []float64)
 }
 
-// standardized returns numbers (n × k) as the stages of by predict them.
-func standardized(by standardizer, targets []float64, k int) kernel.Dense {
-	dst := kernel.NewDense(len(targets)/k, k)
+// standardized returns numbers (n × k) as the stages of by predict them, and the rows in which they overflow: theirs become 0.
+func standardized(by standardizer, targets []float64, k int) (dst kernel.Dense, overflowed []int) {
+	dst = kernel.NewDense(len(targets)/k, k)
 	by.Standardize(dst, targets)
-	return dst
+	return dst, sink.TakeBack(dst, kernel.NewDense(dst.Rows, k))
 }
 
 // setsOf finds the labels of a message's rows that may have several (n × k). What unknown labels do is as in labelsOf.

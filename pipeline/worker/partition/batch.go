@@ -26,6 +26,8 @@ type Batch struct {
 
 	At int // the stage that Score is before; only an update keeps it
 
+	Overflowed int // rows whose inputs or targets overflow
+
 	columns      kernel.SparseColumns // of Sparse, if they are kept
 	chosen       kernel.Sparse        // see Choose
 	chosenInputs []int32
@@ -33,6 +35,14 @@ type Batch struct {
 	block        kernel.Dense         // n × p
 	blockOf      int                  // the stage that block is of, plus 1; 0: of none
 	aside        map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
+}
+
+// LeaveOut makes some rows, whose inputs or targets overflow, rows without a label, which are not fitted.
+func (b *Batch) LeaveOut(rows []int) {
+	for _, i := range rows {
+		b.Rows.Classes[i], b.Fitted[i] = schemas.Unlabelled, 0
+	}
+	b.Overflowed += len(rows)
 }
 
 // Len returns n, the number of rows.

@@ -1,0 +1,327 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// kindStage returns a stage of a kind of features.
+func kindStage(kind string, l schemas.Link) schemas.Stage {
+	s := rffStage(l, 24, 3)
+	s.Features, s.GramRows = stages.DefaultsOf(kind), solve.GramAll
+	if kind != stages.Columns && kind != stages.ClassCounts {
+		s.Features.Size = 24
+	}
+	return s
+}
+
+// overflowMessages returns tables of 40 rows as messages, of which row 7 of message bad is changed.
+func overflowMessages(t *testing.T, n, bad int, sparse bool, change func(rows *schemas.ExampleRows)) (messages []kafkalog.Message) {
+	for i := range n {
+		rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
+		if i == bad {
+			change(&rows)
+		}
+		if sparse {
+			rows.Sparse = &schemas.SparseRows{}
+			for at, v := range rows.Floats {
+				if rows.Sparse.Append(int32(at%4), v); at%4 == 3 {
+					rows.Sparse.End()
+				}
+			}
+			rows.Floats, rows.Cols = nil, 0
+		}
+		messages = append(messages, exampleMessage(t, rows))
+	}
+	return messages
+}
+
+// setTo returns what makes all features of row 7 that large, and gives it a label unless that is empty.
+func setTo(v float32, label string) func(*schemas.ExampleRows) {
+	return func(rows *schemas.ExampleRows) {
+		for j := range 4 {
+			rows.Floats[7*4+j] = v
+		}
+		if label != "" {
+			rows.Words[7] = label
+		}
+	}
+}
+
+// weightless makes row 7 one that no run learns from.
+func weightless(rows *schemas.ExampleRows) {
+	setTo(0, "")(rows)
+	rows.Weights = slices.Repeat([]float32{1}, rows.Rows)
+	rows.Weights[7] = 0
+}
+
+// writeAll writes messages to the partitions of a job without files.
+func writeAll(t *testing.T, log *kafkalog.Log, job Job, messages []kafkalog.Message) {
+	for i, m := range messages {
+		produce(t, log, job, i%job.Examples.Partitions, m)
+	}
+}
+
+// A row that overflows costs a run nothing but itself: the run ends, with the weights of a log in which the row has no weight. The row's message is in
+// quarantine once, with the row and the reason, and the report counts the row.
+func TestRowThatOverflowsCostsItself(t *testing.T) {
+	type test struct {
+		kind   string
+		link   schemas.Link
+		sparse bool
+		change func(*Job)
+	}
+	tests := map[string]test{}
+	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial, stages.Logits, stages.SORF} {
+		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
+			tests[fmt.Sprintf("%s %s", kind, l)] = test{kind, l, false, func(*Job) {}}
+		}
+	}
+	for _, kind := range []string{stages.Columns, stages.Gradient} {
+		tests["sparse "+kind] = test{kind, link.Softmax, true, func(*Job) {}}
+	}
+	tests["standard"] = test{stages.Columns, link.Softmax, false, func(j *Job) { j.Prepare.Scale = stages.ScaleStandard }}
+	tests["components"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Prepare.PCA = 3 }}
+	tests["standard components"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Prepare.PCA, j.Prepare.Scale = 3, stages.ScaleStandard }}
+	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, func(j *Job) { j.Arithmetic = ArithmeticAny }}
+	tests["little memory"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Memory = 1 }}
+	tests["holdout"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Examples.Holdout = 0.3 }}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+			job.Stages = []schemas.Stage{kindStage(c.kind, c.link), kindStage(c.kind, c.link)}
+			c.change(&job)
+			digest := func(messages []kafkalog.Message, want int64) schemas.Digest {
+				log, recorder := openEmbedded(t), &eventRecorder{}
+				writeAll(t, log, job, messages)
+				for range 2 { // the second run finds the row in quarantine
+					report, m := trainRecorded(t, log, job, recorder)
+					if got := report.PassedOver[schemas.Overflowing]; got != want || report.Quarantined != want {
+						t.Errorf("%d rows overflow, %d messages in quarantine; expected %d", got, report.Quarantined, want)
+					}
+					if rows := report.Splits["train"].Rows + report.Splits["holdout"].Rows; rows != 240-want || report.Classes != 3 {
+						t.Errorf("%d rows of %d classes, expected %d of 3", rows, report.Classes, 240-want)
+					}
+					if quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine); want > 0 {
+						if len(quarantined) != 1 || header(quarantined[0], "offset") != "3" || !strings.Contains(header(quarantined[0], "reason"), "row 7 is left out: the features overflow") {
+							t.Fatalf("in quarantine: %v", quarantined)
+						}
+					}
+					if p := probabilities(t, m, table{rows: [][]float32{{3e38, -3e38, 3e38, 3e38}, {1e19, 0, 0, 0}}}); slices.ContainsFunc(p.Data, func(v float32) bool { return v-v != 0 }) {
+						t.Errorf("rows that overflow are predicted as %v", p.Data)
+					}
+				}
+				versions, err := Versions(t.Context(), log, job.Name)
+				if err != nil || len(versions) != 2 || versions[0].WeightsDigest != versions[1].WeightsDigest {
+					t.Fatalf("versions %v, %v: expected two with the same digest", versions, err)
+				}
+				return versions[0].WeightsDigest
+			}
+			want := digest(overflowMessages(t, 6, 3, c.sparse, weightless), 0)
+			if got := digest(overflowMessages(t, 6, 3, c.sparse, setTo(3e38, "")), 1); got != want {
+				t.Errorf("digest %s, without the row %s", got, want)
+			}
+		})
+	}
+}
+
+// A row may overflow wherever it is, and whatever its label is: in the first message, from which the point of the moments is taken, or as the only row of
+// its label, which is then no class.
+func TestRowThatOverflowsAnywhere(t *testing.T) {
+	for _, bad := range []int{0, 2, 5} {
+		for _, label := range []string{"", "rare"} {
+			for _, chained := range []bool{false, true} {
+				t.Run(fmt.Sprintf("message %d, label %q, chain %v", bad, label, chained), func(t *testing.T) {
+					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+					job.Stages = []schemas.Stage{kindStage(stages.Columns, link.Softmax), kindStage(stages.RFF, link.Softmax)}
+					job.Retrain = DefaultRetrain()
+					job.Retrain.Rows, job.Retrain.NewClassRows, job.Retrain.Full = 80, 1, FullOptions{}
+					log := openEmbedded(t)
+					writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(-3e38, label)))
+					if chained {
+						report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+						if err != nil || report.Rows != 239 || len(report.Updates) != 3 {
+							t.Fatalf("report %+v, error %v", report, err)
+						}
+					} else if report, _ := train(t, log, job); report.Rows != 239 {
+						t.Errorf("%d rows, expected 239", report.Rows)
+					}
+					m, err := LoadModel(t.Context(), log, job.Name, "latest")
+					if err != nil || len(m.Labels()) != 3 {
+						t.Fatalf("labels %v, error %v", m.Labels(), err)
+					}
+					data, wrong := rings(300, 4, 3, 99), 0
+					p := probabilities(t, m, data)
+					for i, label := range data.labels {
+						best := 0
+						for c, v := range p.Row(i) {
+							if v > p.Row(i)[best] {
+								best = c
+							}
+						}
+						if m.Labels()[best] != label {
+							wrong++
+						}
+					}
+					if wrong > 30 {
+						t.Errorf("%d of 300 rows are wrong", wrong)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A run ends, and predicts no NaN, whatever size the features of one row have.
+func TestRowOfAnySize(t *testing.T) {
+	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial} {
+		for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard} {
+			for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
+				t.Run(fmt.Sprint(kind, " ", scale, " ", l), func(t *testing.T) {
+					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+					job.Stages = []schemas.Stage{kindStage(kind, l), kindStage(kind, l)}
+					job.Stages[0].Features.Degree, job.Stages[1].Features.Degree = 8, 3
+					job.Prepare.Scale, job.Examples.Holdout = scale, 0.2
+					job.Retrain = DefaultRetrain()
+					job.Retrain.Rows = 80
+					for _, size := range []float32{1e5, 1e16, 1e30} {
+						for _, bad := range []int{1, 4} { // before the chain's first version, and behind it
+							log := openEmbedded(t)
+							writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(size, "")))
+							_, m := train(t, log, job)
+							if p := probabilities(t, m, rings(20, 4, 3, 99)); slices.ContainsFunc(p.Data, func(v float32) bool { return v-v != 0 }) {
+								t.Errorf("a row of %g in message %d: rows are predicted as %v", size, bad, p.Data)
+							}
+							if bad == 1 || l == link.Calibrated {
+								continue // whose chains make full runs alone
+							}
+							job := job
+							job.Name = "chain"
+							writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(size, "")))
+							report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+							if err != nil || len(report.Updates) < 3 {
+								t.Errorf("a row of %g: error %v", size, err)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// A chain learns what it learns of a log in which the row has no weight, also when it is interrupted behind the row and has little memory.
+func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Examples.Partitions = 2
+	job.Retrain = DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 80, 1, 3, FullOptions{Every: 4}
+	versions := func(change func(*schemas.ExampleRows), memory int64) (list []string) {
+		log, job := openEmbedded(t), job
+		job.Memory = memory
+		messages := overflowMessages(t, 24, 11, false, change)
+		overflow := int64(0)
+		for _, part := range [][]kafkalog.Message{messages[:12], messages[12:16], messages[16:]} { // each in a process of its own
+			writeAll(t, log, job, part)
+			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range report.Updates {
+				if u.Kind == schemas.RunUpdate {
+					overflow += u.Overflow
+				}
+			}
+		}
+		if want := int64(1); change == nil || overflow > want {
+			t.Errorf("%d rows overflow, expected %d", overflow, want)
+		}
+		if quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine); len(quarantined) != int(overflow) {
+			t.Errorf("%d messages in quarantine, %d rows overflow", len(quarantined), overflow)
+		}
+		all, err := Versions(t.Context(), log, job.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range all {
+			list = append(list, fmt.Sprint(v.Plan.Chain.Number, v.Plan.Update() != nil, v.WeightsDigest.Short()))
+		}
+		return list
+	}
+	want := versions(weightless, 1<<30)
+	for _, memory := range []int64{1 << 30, 1} {
+		if got := versions(setTo(3e38, ""), memory); !slices.Equal(got, want) {
+			t.Errorf("versions %v, without the row %v", got, want)
+		}
+	}
+}
+
+// A number to predict that overflows, standardised as the chain's first version has it, costs an update its row alone.
+func TestTargetThatOverflows(t *testing.T) {
+	for _, target := range []float64{3e38, -1e20} {
+		job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+		job.Examples.Targets, job.Stages = []string{"y"}, []schemas.Stage{kindStage(stages.RFF, link.Identity)}
+		job.Retrain = DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
+		log := openEmbedded(t)
+		for i := range 6 {
+			rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
+			rows.Words = nil
+			for row := range rows.Rows {
+				rows.Targets = append(rows.Targets, 1e-3*float64(rows.Floats[4*row]))
+			}
+			if i == 3 {
+				rows.Targets[7] = target
+			}
+			produce(t, log, job, 0, exampleMessage(t, rows))
+		}
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 || report.Updates[1].Rows != 79 {
+			t.Fatalf("report %+v, error %v", report, err)
+		}
+		quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine)
+		if len(quarantined) != 1 || header(quarantined[0], "reason") != "row 7 is left out: the standardized targets overflow" {
+			t.Errorf("in quarantine: %v", quarantined)
+		}
+		if rmse := report.Updates[2].PrequentialRMSE; rmse == nil || !(*rmse < 1e-3) {
+			t.Errorf("the error of the rows behind it is %v", rmse)
+		}
+	}
+}
+
+// With on_bad_message: stop a row that overflows ends the run, and the error says where it is.
+func TestRunStopsAtARowThatOverflows(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.OnBadMessage = schemas.StopOnBadMessage
+	log := openEmbedded(t)
+	writeAll(t, log, job, overflowMessages(t, 3, 1, false, setTo(3e38, "")))
+	want := "examples test.examples[0]@1: row 7 is left out: the features overflow"
+	if err := trainError(t, log, job); !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, expected %q", err, want)
+	}
+}
+
+// If all rows overflow, the run says so.
+func TestAllRowsOverflow(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	log := openEmbedded(t)
+	data := rings(5, 4, 3, 1).exampleRows()
+	for i := range data.Floats {
+		data.Floats[i] = 3e38
+	}
+	produce(t, log, job, 0, exampleMessage(t, data))
+	want := "none of its 1 messages can be used. The first is test.examples[0]@0: rows 0, 1, 2 and 2 more are left out: the features overflow"
+	if err := trainError(t, log, job); !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, expected %q", err, want)
+	}
+}
