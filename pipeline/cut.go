@@ -22,8 +22,9 @@ type backlog struct {
 	bounds []int64     // by partition: how far the topic has messages
 	ahead  [][]counted // by partition: messages that were read and are in no run yet
 	late   lateSources
-	marks  []schemas.Mark // the last messages that runs have looked at
-	lost   schemas.Spans  // that the topic has deleted before a run has looked at them, since the last run
+	marks  []schemas.Mark                   // the last messages that runs have looked at
+	lost   schemas.Spans                    // that the topic has deleted before a run has looked at them, since the last run
+	labels func(*schemas.Examples) []string // the first two of a message; nil: any increment may be the first
 
 	messages, rows int64 // that were read, for an estimate of what was not
 }
@@ -32,15 +33,16 @@ type backlog struct {
 type counted struct {
 	offset int64
 	rows   int
-	until  int64 // when it was written, in milliseconds since 1970; 0: it does not say
+	until  int64 // when it was written, in milliseconds since 1970; 0 or less: it does not say
 	mark   schemas.Mark
-	counts bool // in a run that is planned now, unless it can't be used
+	counts bool     // in a run that is planned now, unless it can't be used
+	labels []string // the first two, if the backlog is for a chain that finds its classes
 }
 
 // begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions began, and marks are the last
 // messages that it and those before it have looked at.
 func (b *backlog) begin(begins, ends []int64, marks []schemas.Mark) {
-	*b = backlog{pipeline: b.pipeline, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
+	*b = backlog{pipeline: b.pipeline, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
 }
 
 // refresh says which offsets the topic has now. What it has deleted and no run has looked at is lost.
@@ -125,11 +127,12 @@ const readAhead = 64
 // maxReadAhead is how many offsets of a partition are read at once behind as many without a message.
 const maxReadAhead = 1 << 16
 
-// cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the first; fewer if the topic
-// has no more. whole reports whether it has them. The spans become part of the past with take.
+// cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the first, and tell classes apart; fewer if
+// the topic has no more. whole reports whether it has them. The spans become part of the past with take.
 func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schemas.Spans, found int64, whole bool, err error) {
 	taken := make([]int, len(b.ahead))
-	for any := !first; found < rows || !any; {
+	any, classes := !first, distinct{}
+	for found < rows || !any || first && !b.tellApart(classes) {
 		next := -1
 		for n := range b.ahead {
 			if taken[n] == len(b.ahead[n]) {
@@ -146,6 +149,7 @@ func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schema
 		}
 		found += int64(b.ahead[next][taken[next]].rows)
 		any = any || b.ahead[next][taken[next]].counts
+		classes.add(&b.ahead[next][taken[next]])
 		taken[next]++
 	}
 	for n, count := range taken {
@@ -153,7 +157,7 @@ func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schema
 			spans = append(spans, b.spansOf(n, b.ahead[n][:count])...)
 		}
 	}
-	return spans, found, found >= rows, nil
+	return spans, found, found >= rows && (!first || b.tellApart(classes)), nil
 }
 
 // spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
@@ -270,6 +274,9 @@ func (b *backlog) readSpan(ctx context.Context, span schemas.Span, messages int,
 		c := counted{offset: m.Offset, until: m.Time.UnixMilli(), mark: markOf(partition, m), counts: b.late.known(m.Message)}
 		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
 			c.rows = examples.Rows
+			if b.labels != nil {
+				c.labels = b.labels(examples)
+			}
 			examples.Release()
 		}
 		b.ahead[partition] = append(b.ahead[partition], c)

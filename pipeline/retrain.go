@@ -104,6 +104,7 @@ type runner struct {
 	attempt  int               // how many runs of that number have failed
 	failures int               // since the last version
 	made     string            // the run that this process has submitted last
+	waits    bool              // for a second class, and has said so
 
 	offeredRows int64                                      // of the window of the version that subscribers have; 0: not known
 	now         func() time.Time                           // the clock
@@ -113,7 +114,7 @@ type runner struct {
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
 func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p, labels: firstLabels(job)}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -517,6 +518,10 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		late := !first.IsZero() && r.job.Retrain.After > 0 && time.Since(first) >= r.job.Retrain.After
 		switch {
 		case len(spans) > 0 && r.window == nil && !r.backlog.anyCounts(spans): // the first run needs an example
+		case found > 0 && r.window == nil && !r.backlog.tellApart(r.backlog.classesOf(spans)):
+			if err := r.waitForClasses(spans, found, untilEnd); err != nil {
+				return nil, err
+			}
 		case len(spans) > 0 && (whole || untilEnd || late):
 			if r.window == nil {
 				return r.firstPlan(ctx, l, sealed, sources, spans)
