@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -262,6 +265,39 @@ func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
 	for _, memory := range []int64{1 << 30, 1} {
 		if got := versions(setTo(3e38, ""), memory); !slices.Equal(got, want) {
 			t.Errorf("versions %v, without the row %v", got, want)
+		}
+	}
+}
+
+// A feature that is too large for float32 costs a message its row alone, as one that is too large to be summed does.
+func TestFloat64ThatOverflows(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(4, arrow.PrimitiveTypes.Float64)}, {Name: "label", Type: arrow.BinaryTypes.String}}, nil)
+	var rows []string
+	data := rings(40, 4, 3, 1)
+	for i, x := range data.rows {
+		first := fmt.Sprint(x[0])
+		if i == 7 {
+			first = "-1e300"
+		}
+		rows = append(rows, fmt.Sprintf(`{"features": [%s, %v, %v, %v], "label": %q}`, first, x[1], x[2], x[3], data.labels[i]))
+	}
+	mem := checkedAllocator(t)
+	record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Release()
+	value, err := schemas.EncodeExamples(record, mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
+		log := openEmbedded(t)
+		job.Prepare.Scale = scale
+		produce(t, log, job, 0, kafkalog.Message{Value: value})
+		if report, _ := train(t, log, job); report.Rows != 39 || report.PassedOver[schemas.Overflowing] != 1 || report.Quarantined != 1 {
+			t.Errorf("scale %s: %d rows, %v passed over", scale, report.Rows, report.PassedOver)
 		}
 	}
 }

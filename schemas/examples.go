@@ -214,7 +214,7 @@ func (e *ValueError) Error() string {
 // Unwrap returns ErrDamaged.
 func (e *ValueError) Unwrap() error { return ErrDamaged }
 
-// Examples is a decoded and checked examples message. Features are finite or missing, weights are finite and not negative,
+// Examples is a decoded and checked examples message. Features are finite or missing, but infinite if they are too large for float32, weights are finite and not negative,
 // splits are known, and labels that are text are UTF-8 of at most [MaxLabel] bytes. Release it after use.
 type Examples struct {
 	Rows int // number of rows
@@ -441,7 +441,8 @@ func (e *Examples) check() error {
 	return nil
 }
 
-// checkDense checks that the features are finite as float32, and finds out whether any is missing.
+// checkDense checks that the features are finite, and finds out whether any is missing. One that is too large for float32 is no error of the message: only its
+// row can't be used.
 func checkDense[T float32 | float64](e *Examples, column arrow.Array, features []T) error {
 	nulls := column.NullN() > 0
 	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
@@ -449,13 +450,8 @@ func checkDense[T float32 | float64](e *Examples, column arrow.Array, features [
 			e.missing = true
 			continue
 		}
-		// f-f is 0 only if f is finite.
-		if f := float32(v); f-f != 0 {
-			reason := fmt.Sprintf("%v is not a finite number", v)
-			if v-v == 0 {
-				reason = fmt.Sprintf("%v does not fit float32: expected at most %.3g in size", v, math.MaxFloat32)
-			}
-			return &ValueError{i / e.Width, i % e.Width, reason}
+		if v-v != 0 { // 0 only if v is finite
+			return &ValueError{i / e.Width, i % e.Width, fmt.Sprintf("%v is not a finite number", v)}
 		}
 	}
 	return nil
