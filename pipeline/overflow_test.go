@@ -269,6 +269,42 @@ func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
 	}
 }
 
+// Features of a stage may overflow where the row's do not. A full run leaves them out of the stage, whatever its memory, and the report of the stage counts the row.
+// The survey of an update finds the row, and puts its message into quarantine.
+func TestFeaturesOfAStageOverflow(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	stage := kindStage(stages.Polynomial, link.Softmax)
+	stage.Features.Degree = 4
+	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax), stage}
+	job.Retrain = DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
+	large := func(rows *schemas.ExampleRows) { rows.Floats[7*4] = 1e5 }
+	var digests []schemas.Digest
+	for _, memory := range []int64{1 << 30, 1} {
+		job, log := job, openEmbedded(t)
+		job.Memory = memory
+		writeAll(t, log, job, messagesOf(t, 6, 3, false, large))
+		report, _ := train(t, log, job)
+		if report.Stages[0].Overflow != 0 || report.Stages[1].Overflow != 1 || len(report.PassedOver) > 0 || report.Rows != 240 {
+			t.Errorf("stages %+v, %d rows, %v passed over; expected that a row overflows in stage 1", report.Stages, report.Rows, report.PassedOver)
+		}
+		digests = append(digests, report.WeightsDigest)
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("digests %v: they depend on memory", digests)
+	}
+	log := openEmbedded(t)
+	writeAll(t, log, job, messagesOf(t, 6, 3, false, large))
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 {
+		t.Fatalf("report %+v, error %v", report, err)
+	}
+	quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine)
+	if len(quarantined) != 1 || header(quarantined[0], "reason") != "row 7 is left out: the inputs, blocks or scores of the version before overflow" {
+		t.Errorf("in quarantine: %v", quarantined)
+	}
+}
+
 // A feature that is too large for float32 costs a message its row alone, as one that is too large to be summed does.
 func TestFloat64ThatOverflows(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
