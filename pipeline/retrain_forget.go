@@ -115,7 +115,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 				return nil // it is in quarantine
 			}
 			defer examples.Release()
-			plan.Forgotten.In(span.Partition, m.Offset, examples.Rows, examples.Forget)
+			examples = examples.Without(plan.Forgotten, span.Partition, m.Offset)
 			for row := range examples.Rows {
 				if !examples.Labelled(row) {
 					continue

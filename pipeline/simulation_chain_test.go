@@ -162,7 +162,9 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 	got, lineage := schemas.DigestJSON(of), s.lineages[id]
 	if s.random == nil {
 		if s.chain.reports[lineage] == "" {
-			s.chain.rows += of.Rows
+			if s.chain.rows += of.Rows; of.Kind == schemas.RunUpdate { // forgotten rows are learnt by none
+				s.chain.rows += of.Forgotten
+			}
 		}
 		s.chain.reports[lineage] = got
 	} else if want := s.chain.reports[lineage]; got != want && !s.dataLost {

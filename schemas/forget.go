@@ -147,15 +147,21 @@ func (f Forgotten) In(partition int, offset int64, rows int, with func(first, en
 	}
 }
 
-// Forget makes rows, from first to the one before end, such that say nothing of what they were: they weigh 0, have no label and no targets, and
-// their features are 0. Their number and split stay.
-func (e *Examples) Forget(first, end int) {
-	if e.forgotten == nil {
-		e.forgotten = make([]bool, e.Rows)
-	}
-	for row := first; row < end; row++ {
-		e.forgotten[row] = true
-	}
+// Without returns the examples, which are at an offset of a partition, such that forgotten rows say nothing of what they were: they weigh 0, have no
+// label and no targets, and their features are 0. Their number and split stay. It shares the memory of e, and is released in its place.
+func (e *Examples) Without(forgotten Forgotten, partition int, offset int64) *Examples {
+	left := e
+	forgotten.In(partition, offset, e.Rows, func(first, end int) {
+		if left == e {
+			without := *e
+			without.forgotten = make([]bool, e.Rows)
+			left = &without
+		}
+		for row := first; row < end; row++ {
+			left.forgotten[row] = true
+		}
+	})
+	return left
 }
 
 // forgot reports whether a row was forgotten.

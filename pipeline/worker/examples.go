@@ -30,8 +30,7 @@ func decode(c run.Codec, plan *schemas.Plan, forgotten schemas.Forgotten, number
 		examples.Release()
 		return nil, err
 	}
-	forgotten.In(number, m.Offset, examples.Rows, examples.Forget)
-	return examples, nil
+	return examples.Without(forgotten, number, m.Offset), nil
 }
 
 // checkExamples returns why a run can't use examples, or nil.
