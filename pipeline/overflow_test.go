@@ -283,7 +283,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 	for _, memory := range []int64{1 << 30, 1} {
 		job, log := job, openEmbedded(t)
 		job.Memory = memory
-		writeAll(t, log, job, messagesOf(t, 6, 3, false, large))
+		writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 		report, _ := train(t, log, job)
 		if report.Stages[0].Overflow != 0 || report.Stages[1].Overflow != 1 || len(report.PassedOver) > 0 || report.Rows != 240 {
 			t.Errorf("stages %+v, %d rows, %v passed over; expected that a row overflows in stage 1", report.Stages, report.Rows, report.PassedOver)
@@ -294,7 +294,7 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 		t.Errorf("digests %v: they depend on memory", digests)
 	}
 	log := openEmbedded(t)
-	writeAll(t, log, job, messagesOf(t, 6, 3, false, large))
+	writeAll(t, log, job, overflowMessages(t, 6, 3, false, large))
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 	if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 {
 		t.Fatalf("report %+v, error %v", report, err)
