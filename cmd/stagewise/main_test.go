@@ -100,7 +100,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"weights pin -c good.yaml 1 --off", "expected a version, or --off; weights list has the versions"},
 		{"weights pin -c good.yaml 1 2", "accepts at most 1 arg(s), received 2"},
 		{"weights remove -c good.yaml", "expected versions; weights list has them"},
-		{"forget -c good.yaml", "expected rows, --source or --key"},
+		{"forget -c good.yaml", "expected rows, --source, --key or --lost"},
 		{"forget -c good.yaml blobs.examples/0/5-3", `"blobs.examples/0/5-3": expected blobs.examples/PARTITION/OFFSET/ROW, or without /ROW`},
 		{"forget -c good.yaml other.examples/0/3", `"other.examples/0/3": expected blobs.examples/PARTITION/OFFSET/ROW, or without /ROW`},
 		{"verify -c good.yaml", "expected a version: its number, the id of its run, or latest; weights list has them"},
