@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -217,8 +219,14 @@ func TestBoundsByOffsets(t *testing.T) {
 func TestBoundsByTime(t *testing.T) {
 	job, _ := newForeignJob(t, rings(10, 3, 3, 1))
 	log := openEmbedded(t)
+	produce(t, log, job, 0) // makes the topics
+	client := clientOf(t, log)
 	for i := range 8 {
-		produce(t, log, job, 0, exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows()))
+		m := exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows())
+		record := &kgo.Record{Topic: run.TopicsOf(job.Name).Examples, Value: m.Value, Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i/2))}
+		if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	messages := readTopic(t, log, run.TopicsOf(job.Name).Examples)
 	at := func(when time.Time) int64 {

@@ -51,7 +51,11 @@ func sourceRows(t *testing.T, texts ...string) (read []SourceRows) {
 // forgottenRows returns the second features of the rows of the examples that are forgotten, sorted.
 func forgottenRows(t *testing.T, log *kafkalog.Log, job Job) (rows []int) {
 	t.Helper()
-	f, err := open(log, job.Name, nil).forgotten(t.Context())
+	p := open(log, job.Name, nil)
+	f, err := p.forgotten(t.Context())
+	if err == nil {
+		err = p.compare(t.Context(), f)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
