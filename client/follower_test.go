@@ -151,7 +151,8 @@ func TestFollowOneVersion(t *testing.T) {
 	await(t, f, 0)
 }
 
-// A version whose messages are damaged is never the model: the one before it stays, and the status says why. A later one is taken.
+// A version whose messages are damaged is never the model: the one before it stays, or is taken by who starts now, and the status says why. A later one is
+// taken.
 func TestDamagedVersionIsNotOffered(t *testing.T) {
 	for name, damage := range map[string]func(*schemas.Message){
 		"cut off":     func(m *schemas.Message) { m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...) },
@@ -176,6 +177,11 @@ func TestDamagedVersionIsNotOffered(t *testing.T) {
 				s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
 				if s.Version != 1 {
 					t.Errorf("%s: the follower has version %d", kind, s.Version)
+				}
+				late := follow(t, p.options(cluster)) // as a server that starts now
+				await(t, late, 1)
+				if s := awaitStatus(t, late, func(s Status) bool { return s.Err != nil }); s.Version != 1 {
+					t.Errorf("%s: a follower that starts has version %d", kind, s.Version)
 				}
 				p.damage = nil
 				p.publish()
