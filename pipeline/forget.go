@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -178,6 +179,9 @@ func Forget(ctx context.Context, log *kafkalog.Log, job Job, what ToForget) (*Fo
 	}
 	said = append(said, decided...)
 	if err := p.require(ctx, &job, p.Topics.Forget); err != nil {
+		return nil, err
+	}
+	if err := p.checkPolicies(ctx, event.Ignore{}, p.Topics.Forget); err != nil {
 		return nil, err
 	}
 	var messages []schemas.Message

@@ -453,3 +453,20 @@ func TestForgettingWakesTheRunner(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is forgotten must stay forgotten: forget refuses a topic that deletes it after a time.
+func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	deletes := kafkalog.Topic{Name: job.Name + ".forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete", "retention.ms": "604800000"}}
+	if err := log.Create(t.Context(), deletes); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, job, 0, 4)
+	_, err := Forget(t.Context(), log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	if wrong, ok := errors.AsType[*PolicyError](err); !ok || wrong.Topic != deletes.Name {
+		t.Errorf("got error %v, expected a *PolicyError that names %s", err, deletes.Name)
+	}
+	if messages := readTopic(t, log, deletes.Name); len(messages) > 0 {
+		t.Errorf("%d messages are on %s", len(messages), deletes.Name)
+	}
+}
