@@ -239,6 +239,13 @@ func forgetfulExamples() *simExamples {
 	return e
 }
 
+// takenAwayExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third version have learnt them.
+func takenAwayExamples() *simExamples {
+	e := chainExamples()
+	e.forget = &schemas.Forget{Rows: schemas.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}}
+	return e
+}
+
 // forgottenAfter is the version of a chain after which rows are forgotten that it has learnt.
 const forgottenAfter = 3
 

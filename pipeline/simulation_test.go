@@ -91,7 +91,7 @@ func TestSimulation(t *testing.T) {
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
 		newChainScenario(t, forgetfulExamples(), 100, chainOptions(), columns(link.Softmax, 1)),
-		newChainScenario(t, forgetfulExamples(), 100, wideOptions(), columns(link.Identity, 1)),
+		newChainScenario(t, takenAwayExamples(), 100, wideOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing(),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing(),
