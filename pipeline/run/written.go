@@ -36,6 +36,12 @@ func NewWritten(id schemas.Identity, topic string, partition int) *Written {
 // Add adds a message of the record that was read.
 func (w *Written) Add(m Message) { w.messages = append(w.messages, writtenMessageOf(m)) }
 
+// Precedes reports whether one of the messages is before what a reader reads that begins at the given offsets, by partition of the topic: after a
+// partition was truncated, a record of a run may have an offset before those at which the run begins.
+func (w *Written) Precedes(begins []int64) bool {
+	return w.partition < len(begins) && slices.ContainsFunc(w.messages, func(m writtenMessage) bool { return m.offset < begins[w.partition] })
+}
+
 func writtenMessageOf(m Message) writtenMessage {
 	return writtenMessage{m.Offset, m.Key, m.Digest(), crc32.Checksum(m.Value, crc32.MakeTable(crc32.Castagnoli)), m.Time}
 }

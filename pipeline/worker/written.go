@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -43,6 +45,9 @@ func (w *written) those(wanted func(schemas.Identity) bool) (list []*run.Written
 			list = append(list, r)
 		}
 	}
+	slices.SortFunc(list, func(a, b *run.Written) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition, b.Partition))
+	})
 	return list
 }
 
@@ -103,9 +108,12 @@ func (w *Worker) repeatVisit(p *partition.State, v run.Visit) {
 	}
 }
 
-// holds reports whether the log still has all records of which some are wanted.
+// holds reports whether the log still has all records of which some are wanted, where a solver reads them.
 func (w *Worker) holds(ctx context.Context, wanted func(schemas.Identity) bool) (bool, error) {
 	for _, r := range w.written.those(wanted) {
+		if r.Precedes(w.plan.Since.Statistics) {
+			return false, nil
+		}
 		if there, err := w.Holds(ctx, r); err != nil || !there {
 			return there, err
 		}
