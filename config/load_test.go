@@ -240,7 +240,7 @@ func TestMergeKeys(t *testing.T) {
 // Later sources replace earlier ones: defaults, file, environment, settings.
 func TestPrecedence(t *testing.T) {
 	environ := []string{"STAGEWISE_SEED=5", "STAGEWISE_STAGES_0_PASSES=6", "STAGEWISE_STAGES_0_FEATURES_BANDWIDTH_SCALE=3",
-		"STAGEWISE_BROKERS=a:1, b:2", "STAGEWISE_BLAS=gonum", "STAGEWISE_VECTOR=avx2", "STAGEWISE_KAFKA=x", "STAGEWISE_MNIST=x", "STAGEWISE_NAME=", "PATH=/bin"}
+		"STAGEWISE_BROKERS=a:1, b:2", "STAGEWISE_BLAS=gonum", "STAGEWISE_VECTOR=avx2", "STAGEWISE_KAFKA=x", "STAGEWISE_MNIST=x", "STAGEWISE_PYTHON=x", "STAGEWISE_NAME=", "PATH=/bin"}
 	c := loaded(t, "design.yaml", environ, []string{"seed=7", "stages.0.features.size=64", "prepare.pca="})
 	stage := c.Stages[0]
 	if c.Name != "mnist" || c.Seed != 7 || stage.Passes != 6 || stage.Features.BandwidthScale != 3 || stage.Features.Size != 64 ||

@@ -171,17 +171,21 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		follows, read := make(chan struct{}), make(chan string)
+		follows, read := make(chan struct{}), make(chan string, 1)
 		go func() {
 			var text strings.Builder
+			defer func() { read <- text.String() }()
 			for lines := bufio.NewScanner(stderr); lines.Scan(); {
 				if fmt.Fprintln(&text, lines.Text()); strings.Contains(lines.Text(), "msg=follows") {
 					close(follows)
 				}
 			}
-			read <- text.String()
 		}()
-		<-follows
+		select {
+		case <-follows:
+		case text := <-read:
+			t.Fatalf("ingest has ended: %s", text)
+		}
 		return func() {
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Error(err)
