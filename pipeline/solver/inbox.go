@@ -21,7 +21,7 @@ type inbox struct {
 	doubles map[schemas.Identity]*schemas.Record[float64]
 	singles map[schemas.Identity]*schemas.Record[float32] // see isSingle
 	digests map[schemas.Identity]schemas.Digest           // of all records that have come, reduced or not
-	latest  map[int]schemas.Identity                      // for each partition, the latest visit that has come
+	latest  map[int]schemas.Identity                      // for each partition, the latest visit that has come, or the seal of a later stage
 
 	doubleChunks schemas.Collector[float64]
 	singleChunks schemas.Collector[float32]
@@ -87,9 +87,10 @@ func isSingle(id schemas.Identity) bool {
 	return id.Kind == schemas.KindSample || id.Kind == schemas.KindGram && id.Stage != schemas.Survey && id.Visit == 0
 }
 
-// noteVisit notes the latest visit of a partition. Records that belong before it and have not come never will.
+// noteVisit notes the latest visit of a partition, or the seal of a later stage, as the visits may be gone. Records that belong before it and have not come never will.
 func (b *inbox) noteVisit(id schemas.Identity) {
-	if last, any := b.latest[id.Partition]; id.Kind == schemas.KindVisit && (!any || last.Before(id)) {
+	last, any := b.latest[id.Partition]
+	if id.Kind == schemas.KindVisit && (!any || last.Before(id)) || id.Kind == schemas.KindSeal && (!any || last.Stage < id.Stage) {
 		b.latest[id.Partition] = id
 	}
 }

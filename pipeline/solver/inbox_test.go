@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -120,5 +121,21 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	}
 	if take(t, s, &schemas.Record[float64]{Identity: visit(0, 0)}); s.inbox.has(visit(0, 0)) {
 		t.Error("a record of stage 0 is kept while stage 1 is solved")
+	}
+}
+
+// The seal of a later stage says that the records of earlier stages which have not come are gone, also if no later visit is left.
+func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
+	s := &Solver{inbox: newInbox()}
+	seal := schemas.Identity{Kind: schemas.KindSeal, Stage: 0, Partition: 2}
+	if missing, err := s.missing([]schemas.Identity{seal}); err != nil || missing == nil {
+		t.Errorf("missing is %v, %v; expected the seal", missing, err)
+	}
+	s.inbox.noteVisit(schemas.Identity{Kind: schemas.KindSeal, Stage: 1, Partition: 2})
+	if _, err := s.missing([]schemas.Identity{seal}); !errors.As(err, new(*GoneError)) {
+		t.Errorf("got error %v, expected a *GoneError", err)
+	}
+	if missing, err := s.missing([]schemas.Identity{{Kind: schemas.KindVisit, Stage: 1, Visit: 3, Partition: 2}}); err != nil || missing == nil {
+		t.Errorf("missing is %v, %v; expected the visit of the same stage", missing, err)
 	}
 }
