@@ -171,7 +171,7 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 		if err := r.checkActive(); err != nil {
 			return err
 		}
-		plan.Since.Plans, r.made = l.Next, plan.Run()
+		plan.Since.Plans = l.Next
 		if err := r.submit(ctx, plan); err != nil {
 			return err
 		}
@@ -247,13 +247,17 @@ func (r *runner) endOvertaken(ctx context.Context, l *run.Ledger) error {
 
 // submit submits a run and works on it until it has ended, unless another runner was faster.
 func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
+	if err := r.check(plan); err != nil {
+		return err
+	}
 	if err := r.growFor(ctx, plan, &r.job); err != nil {
 		return err
 	}
 	messages, err := plan.Messages()
 	if err != nil {
-		return err
+		return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
 	}
+	r.made = plan.Run()
 	if _, err := r.Log.Append(ctx, r.Topics.Plans, 0, messages...); err != nil {
 		return err
 	}
@@ -269,6 +273,26 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
 	}
 	return r.execute(ctx, submitted, l)
+}
+
+// check makes the segments of a plan longer if they are too many, and returns an error for any other plan that no process would work on. Nobody
+// reads such a plan, so the chain would write it again and again.
+func (r *runner) check(plan *schemas.Plan) error {
+	configured := plan.Segment
+	for {
+		err := run.CheckPlan(plan)
+		if errors.As(err, new(*schemas.SegmentsError)) && plan.Segment <= math.MaxInt64/2 {
+			plan.Segment *= 2
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
+		}
+		if plan.Segment > configured {
+			event.Notice(r.rec, "version %d has segments of %d messages: with `segment: %d` they would be more than %d", plan.Chain.Number, plan.Segment, configured, schemas.MaxSegments)
+		}
+		return nil
+	}
 }
 
 // execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.

@@ -191,16 +191,16 @@ func (p *Plan) Run() string { return p.Digest().Short() }
 // Messages encodes the plan for the plans topic. The error is a *[DocumentError].
 func (p *Plan) Messages() ([]Message, error) { return documentMessages(KindPlan, p.Run(), p) }
 
-// maxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
+// MaxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
 // million messages at 16 per segment.
-const maxSegments = 1 << 21
+const MaxSegments = 1 << 21
 
 // SegmentsError says that a plan has too many segments. Length is the number of messages of a segment.
 type SegmentsError struct{ Length int64 }
 
 // Error implements error.
 func (e *SegmentsError) Error() string {
-	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", maxSegments, e.Length)
+	return fmt.Sprintf("more than %d segments of %d messages: make segments longer", MaxSegments, e.Length)
 }
 
 // Check returns an error for a plan that would make a worker or a solver fail or run out of memory. Too many segments are
@@ -223,7 +223,7 @@ func (p *Plan) Check() error {
 	if err := p.Forgotten.check(); err != nil {
 		return err
 	}
-	left := int64(maxSegments)
+	left := int64(MaxSegments)
 	for _, s := range p.Spans {
 		if left -= s.segmentCount(p.Segment); left < 0 {
 			return &SegmentsError{p.Segment}

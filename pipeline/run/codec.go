@@ -184,6 +184,15 @@ func DecodeManifest(c Codec, m schemas.Message) (*schemas.Manifest, error) {
 	})
 }
 
+// CheckPlan returns an error for a plan that [DecodePlan] would not return: nobody would work on its run. Too many segments are a
+// *[schemas.SegmentsError].
+func CheckPlan(p *schemas.Plan) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return checkPlan(p)
+}
+
 // checkPlan returns an error if the plan can't have been submitted. Whoever follows a plan relies on its options.
 func checkPlan(p *schemas.Plan) error {
 	if err := model.CheckPlan(p); err != nil {

@@ -1,0 +1,61 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// A chain over more segments than a plan may have gets longer segments, says so, and its run is made. A plan that nobody would work on is an error,
+// and is not written.
+func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	p, rec := open(log, job.Name, nil), &eventRecorder{}
+	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
+	var worked *schemas.Plan
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *run.Ledger) (*schemas.Report, error) {
+		worked = plan
+		return nil, context.Canceled
+	}
+	plan := func(to int64) *schemas.Plan {
+		return &schemas.Plan{
+			Name: job.Name, Missing: ingest.MissingError, OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Segment: 3,
+			Spans: schemas.Spans{{Partition: 0, From: 0, To: to}}, Chain: &schemas.Chain{Number: 1},
+		}
+	}
+	if err := r.submit(t.Context(), plan(25*schemas.MaxSegments)); !errors.Is(err, context.Canceled) || worked == nil {
+		t.Fatalf("%v: the run is not made", err)
+	}
+	if worked.Segment != 48 || worked.Run() != r.made || !noticed(rec, "segments of 48 messages") {
+		t.Errorf("segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
+	}
+	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
+	if err := p.end(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	worked = nil
+	few := plan(3 * schemas.MaxSegments)
+	few.Chain.Attempt = 1
+	if err := r.submit(t.Context(), few); !errors.Is(err, context.Canceled) || worked == nil || worked.Segment != 3 {
+		t.Errorf("as many segments as a plan may have: %v, plan %+v", err, worked)
+	}
+	for what, spoil := range map[string]func(*schemas.Plan){
+		"a class twice":       func(p *schemas.Plan) { p.Classes = []string{"a", "a"} },
+		"an unknown link":     func(p *schemas.Plan) { p.Stages = []schemas.Stage{{Link: "none"}} },
+		"segments of nothing": func(p *schemas.Plan) { p.Segment = 0 },
+	} {
+		before, wrong := len(readTopic(t, log, p.Topics.Plans)), plan(4)
+		if spoil(wrong); r.submit(t.Context(), wrong) == nil {
+			t.Errorf("a plan with %s is no error", what)
+		}
+		if after := len(readTopic(t, log, p.Topics.Plans)); after != before {
+			t.Errorf("a plan with %s is on the topic", what)
+		}
+	}
+}
