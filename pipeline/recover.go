@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -50,20 +51,23 @@ func (r *runner) windowOfPlans(ctx context.Context) (*schemas.Window, error) {
 		w.Increments, w.Ends = r.allLooked()
 	}
 	for _, earlier := range runs {
-		addPlan(w, earlier.plan)
+		if err := addPlan(w, earlier.plan); err != nil {
+			return nil, fmt.Errorf("run %s: %w", earlier.plan.Run(), err)
+		}
 	}
 	event.Notice(r.rec, "%s does not have what version %d goes on from: %s, and the next version is fitted to them", r.Topics.State, r.head.Version, what)
 	return w, nil
 }
 
 // addPlan makes a window what it is after another run, as far as its plan says it.
-func addPlan(w *schemas.Window, plan *schemas.Plan) {
+func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 	chain := plan.Chain
 	if u := chain.Update; u == nil {
 		w.Increments, w.Full, w.Ends = nil, chain.Number, slices.Clone(chain.Ends)
 		for i := range chain.Increments {
 			c := &chain.Increments[i]
 			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, spansOfIncrement(c)))
+			w.Increments[i].Increment.Joined = c.Joined
 		}
 		for i := range w.Increments {
 			for _, t := range chain.Times {
@@ -83,6 +87,9 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) {
 			w.Increments[i].Increment.Weight *= u.Decay
 		}
 		w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
+		if err := w.Join(chain.Join); err != nil {
+			return err
+		}
 	}
 	if last := len(w.Increments) - 1; w.Increments[last].Increment.Number == chain.Number {
 		w.Increments[last].Until = chain.Until
@@ -93,6 +100,7 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) {
 		}
 		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
 	}
+	return nil
 }
 
 // uncounted returns an increment of a weight of which only the spans are known.

@@ -106,6 +106,7 @@ type runner struct {
 	made     string            // the run that this process has submitted last
 	waits    bool              // for a second class, and has said so
 
+	windowBytes int64                                      // see schemas.WindowBytes
 	offeredRows int64                                      // of the window of the version that subscribers have; 0: not known
 	now         func() time.Time                           // the clock
 	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
@@ -114,7 +115,7 @@ type runner struct {
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
 func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p, labels: firstLabels(job)}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, now: time.Now, pause: p.pauseFor}
+	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p, labels: firstLabels(job)}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, windowBytes: schemas.WindowBytes, now: time.Now, pause: p.pauseFor}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -770,23 +771,15 @@ func (r *runner) adds(plan *schemas.Plan, spans schemas.Spans) {
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
 func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
-	var spans schemas.Spans
-	for i := range r.window.Increments {
-		for _, covered := range r.window.Increments[i].Increment.Covered {
-			var err error
-			if spans, err = spans.Union(covered.Spans); err != nil {
-				return nil, err
-			}
-		}
+	spans, err := r.windowWith(nil).Union(nil)
+	if err != nil {
+		return nil, err
 	}
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
 	}
-	for i := range r.window.Increments {
-		plan.Chain.Increments = append(plan.Chain.Increments, r.window.Increments[i].Increment)
-		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: r.window.Increments[i].Increment.Number, Until: r.window.Increments[i].Until})
-	}
+	r.listIncrements(plan.Chain, r.window)
 	r.keepWhatCounted(plan.Chain, sources)
 	plan.Chain.Had = r.had
 	if plan.Classes, err = r.classesLeft(ctx, plan); err != nil {
@@ -794,6 +787,14 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []
 	}
 	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
+}
+
+// listIncrements lists in the plan of a full run the increments that it cuts a window into.
+func (r *runner) listIncrements(chain *schemas.Chain, w *schemas.Window) {
+	for _, c := range w.Shortened(r.windowBytes) {
+		chain.Increments = append(chain.Increments, c.Increment)
+		chain.Times = append(chain.Times, schemas.IncrementTime{Number: c.Increment.Number, Until: c.Until})
+	}
 }
 
 // mostTerms returns how many terms the state topic may have; 0: any number, or none at all.
@@ -855,8 +856,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}
 	r.takeAway(plan, window)
-	plan.Chain.Merge = merges(window, plan.Chain.Update.Refresh, r.mostTerms())
-	return plan, nil
+	return plan, o.shorten(plan.Chain, window, r.mostTerms(), r.windowBytes)
 }
 
 // restarts reports whether the stream has changed, so that what came before the change is to be dropped.
@@ -890,9 +890,8 @@ func (r *runner) fullWith(plan *schemas.Plan, window *schemas.Window) (*schemas.
 	for _, hull := range added.Hulls() {
 		increment.Covered = append(increment.Covered, schemas.Coverage{Spans: added.On(hull.Partition)})
 	}
+	r.listIncrements(plan.Chain, window)
 	for i := range window.Increments {
-		plan.Chain.Increments = append(plan.Chain.Increments, window.Increments[i].Increment)
-		plan.Chain.Times = append(plan.Chain.Times, schemas.IncrementTime{Number: window.Increments[i].Increment.Number, Until: window.Increments[i].Until})
 		for _, covered := range window.Increments[i].Increment.Covered {
 			spans = append(spans, covered.Spans...)
 		}
@@ -922,8 +921,8 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 	}
 	left := 0 // increments with rows
 	for i := range window.Increments {
-		if window.Increments[i].Increment.Rows() > 0 {
-			left++
+		if c := &window.Increments[i].Increment; c.Rows() > 0 {
+			left += c.Size()
 		}
 	}
 	for _, group := range window.Groups() {
@@ -931,7 +930,7 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 		for _, i := range group {
 			c := &window.Increments[i]
 			if has += c.Increment.Rows(); c.Increment.Rows() > 0 {
-				with++
+				with += c.Increment.Size()
 			}
 			oldest, gone = min(oldest, c.Until), gone || expires(&c.Increment, staying)
 		}

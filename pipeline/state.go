@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -68,11 +69,11 @@ func merges(w *schemas.Window, visited []schemas.Increment, most int) (pairs [][
 	for _, members := range w.Groups() {
 		first := w.Increments[members[0]].Increment.Number
 		if !slices.ContainsFunc(visited, func(c schemas.Increment) bool { return c.Number == first }) {
-			list = append(list, group{first, len(members)})
+			list = append(list, group{first, sizeOf(w, members)})
 			continue
 		}
 		for _, i := range members {
-			list = append(list, group{w.Increments[i].Increment.Number, 1})
+			list = append(list, group{w.Increments[i].Increment.Number, w.Increments[i].Increment.Size()})
 		}
 	}
 	for most > 0 && len(list) > 1 && len(list)+1 > most {
@@ -87,6 +88,53 @@ func merges(w *schemas.Window, visited []schemas.Increment, most int) (pairs [][
 		list = slices.Delete(list, best, best+1)
 	}
 	return pairs
+}
+
+// shorten adds to an update what it merges, so that there are at most so many terms after it; 0: any number. Where the increments of the window have
+// more bytes of JSON than that, it merges neighbours until they have room, and has merged ones become one. Those of different weights stay apart.
+func (o RetrainOptions) shorten(chain *schemas.Chain, w *schemas.Window, most int, bytes int64) (err error) {
+	has := w.Bytes()
+	long := has > bytes && o.Decay == 1
+	if long {
+		fit := max(bytes*int64(len(w.Increments))/has, o.fewestTerms())
+		most = int(min(cmp.Or(int64(most), fit), fit))
+	}
+	if chain.Merge = merges(w, chain.Update.Refresh, most); long {
+		chain.Join, err = joins(w, chain)
+	}
+	return err
+}
+
+// sizeOf returns how many increments a group of a window was made of.
+func sizeOf(w *schemas.Window, members []int) (size int) {
+	for _, i := range members {
+		size += w.Increments[i].Increment.Size()
+	}
+	return size
+}
+
+// joins returns the groups of increments of a window that have the same terms after an update that merges some, so that they can be one.
+func joins(w *schemas.Window, chain *schemas.Chain) (groups [][]int, err error) {
+	after := &schemas.Window{Increments: slices.Clone(w.Increments)}
+	for i := range after.Increments { // it takes those apart that it visits
+		if slices.ContainsFunc(chain.Update.Refresh, func(c schemas.Increment) bool { return c.Number == after.Increments[i].Increment.Number }) {
+			after.Increments[i].Terms = schemas.StatePlace{}
+		}
+	}
+	if err := after.Merge(chain.Merged(), func(group int) schemas.StatePlace { return schemas.StatePlace{Run: "merged", Index: group} }); err != nil {
+		return nil, err
+	}
+	for _, members := range after.Groups() {
+		if len(members) == 1 {
+			continue
+		}
+		var numbers []int
+		for _, i := range members {
+			numbers = append(numbers, after.Increments[i].Increment.Number)
+		}
+		groups = append(groups, numbers)
+	}
+	return groups, nil
 }
 
 // mergesOfFull returns which increments of a full run are to be merged, so that it leaves room for as many terms as it has.

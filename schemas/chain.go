@@ -34,6 +34,9 @@ type Chain struct {
 	// Merge has pairs of increments, by their numbers: those of the second, and of others that it was merged with before, follow those of the
 	// first in the window. Their terms are added up. From then on they are visited together, and leave together.
 	Merge [][2]int `json:"merge,omitempty"`
+	// Join has numbers of increments that are neighbours in the window, and have the same terms once the pairs of Merge have: from then on they
+	// are one increment, with the number of the first.
+	Join [][]int `json:"join,omitempty"`
 	// Made is when the plan was made, by its maker's clock, in milliseconds since 1970. Messages that say they are of a later time count as
 	// of this one.
 	Made int64 `json:"made,omitempty"`
@@ -94,7 +97,12 @@ type Increment struct {
 	Skipped Spans `json:"skipped,omitempty"`
 	// Uncounted says that only the spans are known: the record of what counts in them is gone, so a full run decides that again.
 	Uncounted bool `json:"uncounted,omitempty"`
+	// Joined is how many increments it was made of: see [Chain.Join]. 0: it is one.
+	Joined int `json:"joined,omitempty"`
 }
+
+// Size returns of how many runs the increment has what they added.
+func (c *Increment) Size() int { return max(c.Joined, 1) }
 
 // IncrementTime is when the newest message of an increment was written.
 type IncrementTime struct {
@@ -225,6 +233,16 @@ func (c Increment) Without(spans Spans) Increment {
 	}
 	c.Covered, c.Skipped = left, c.Skipped.Without(spans)
 	return c
+}
+
+// meets reports whether an increment has offsets of spans, which are by partition.
+func (c *Increment) meets(on map[int]Spans) bool {
+	meets := func(s Span) bool {
+		return slices.ContainsFunc(on[s.Partition], func(o Span) bool { return s.From < o.To && o.From < s.To })
+	}
+	return slices.ContainsFunc(c.Skipped, meets) || slices.ContainsFunc(c.Covered, func(covered Coverage) bool {
+		return len(covered.Spans) == 0 || slices.ContainsFunc(covered.Spans, meets)
+	})
 }
 
 // Rows returns how many rows count, whatever their split.

@@ -55,6 +55,8 @@ func samples(t testing.TB) map[string]Message {
 	bad := Quarantined{Topic: "digits.examples", Partition: 1, Offset: 7, Reason: "damaged or foreign bytes", Key: "k", Bytes: 3, Value: []byte{1, 2, 3}}
 	heedful := updatePlan()
 	heedful.Heeded = &Heeded{Entries: 2, Last: "forget/0123456789ab"}
+	joined := updatePlan()
+	joined.Chain.Join, joined.Chain.Update.Leave[0].Joined = [][]int{{2, 3}, {5, 7, 8}}, 2
 	unusable := prediction(0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]Message{
@@ -74,6 +76,7 @@ func samples(t testing.TB) map[string]Message {
 		"plan":               must(p.Messages())(t)[0],
 		"plan-update":        must(update.Messages())(t)[0],
 		"plan-heeded":        must(heedful.Messages())(t)[0],
+		"plan-joined":        must(joined.Messages())(t)[0],
 		"plan-average":       must(averagePlan().Messages())(t)[0],
 		"window":             must(window.Messages())(t)[0],
 		"end":                (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),

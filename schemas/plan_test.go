@@ -82,7 +82,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 	plan := func() *Plan {
 		p := updatePlan()
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
-		p.Input.Vocabulary = []string{"word"}
+		p.Input.Vocabulary, p.Chain.Join = []string{"word"}, [][]int{{1, 2}}
 		p.Heeded = &Heeded{Entries: 1, Last: "forget/0123456789ab"}
 		return p
 	}

@@ -165,9 +165,15 @@ func (w *Window) On(base *Window) {
 
 // Without returns the window without offsets that come with another increment: see [Increment.Without].
 func (w Window) Without(spans Spans) *Window {
+	on := map[int]Spans{}
+	for _, s := range spans {
+		on[s.Partition] = append(on[s.Partition], s)
+	}
 	w.Increments = slices.Clone(w.Increments)
 	for i := range w.Increments {
-		w.Increments[i].Increment = w.Increments[i].Increment.Without(spans)
+		if c := &w.Increments[i].Increment; c.meets(on) {
+			*c = c.Without(spans)
+		}
 	}
 	return &w
 }
@@ -191,17 +197,18 @@ func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
 	if n <= 0 {
 		return nil
 	}
-	groups, left := w.Groups(), int64(n)*rows
+	groups, left, count := w.Groups(), int64(n)*rows, 0
 	slices.SortStableFunc(groups, func(a, b []int) int { return w.Increments[a[0]].Visited - w.Increments[b[0]].Visited })
 	for _, group := range groups {
-		has := int64(0)
+		has, size := int64(0), 0
 		for _, i := range group {
 			has += w.Increments[i].Increment.Rows()
+			size += w.Increments[i].Increment.Size()
 		}
-		if len(list)+len(group) > n && (len(group) == 1 || has > left) {
+		if count+size > n && (size == 1 || has > left) {
 			continue
 		}
-		left -= has
+		left, count = left-has, count+size
 		for _, i := range group {
 			list = append(list, w.Increments[i])
 		}

@@ -362,6 +362,9 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
 		return nil, err
 	}
+	if err := w.Join(s.plan.Chain.Join); err != nil {
+		return nil, err
+	}
 	if s.snapshots() {
 		w.Snapshot, w.Since = w.Moments, nil
 	}

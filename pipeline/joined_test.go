@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// retrainWithin learns all that the topic has, with windows of so many bytes.
+func retrainWithin(t *testing.T, log *kafkalog.Log, job Job, bytes int64, rec event.Recorder) {
+	t.Helper()
+	p, blas := openForRuns(log, job, nil), openBLAS(t)
+	if err := p.create(t.Context(), &job); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := partition.Bytes(job.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := partition.NewStore(memory)
+	join := func(ctx context.Context) (execution, func(), error) {
+		members, err := p.join(ctx, job, store, blas, rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		return members.execute, members.leave, nil
+	}
+	r := newRunner(p, job, run.NewSoleOwner(1), arithmetic(blas), join, rec)
+	r.windowBytes = bytes
+	if err := r.run(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However many updates there are, over 100 partitions: what their plans merge and join can be executed, and the window has room.
+func TestWindowsOfAnyNumberOfUpdatesHaveRoom(t *testing.T) {
+	const partitions, bytes = 100, 1 << 20
+	o, w := DefaultRetrain(), &schemas.Window{}
+	for number := 1; number <= 10**updates; number++ {
+		added, next := schemas.Increment{Number: number, Weight: 1}, int64(number)
+		for p := range partitions {
+			added.Covered = append(added.Covered, schemas.Coverage{Spans: schemas.Spans{{Partition: p, From: next, To: next + 1}}, Messages: 1, Rows: 1, Checksum: uint64(number)})
+		}
+		chain := &schemas.Chain{Number: number, Update: &schemas.Update{Decay: 1}}
+		for _, c := range w.Longest(o.Refresh, partitions) {
+			chain.Update.Refresh = append(chain.Update.Refresh, c.Increment)
+		}
+		if err := o.shorten(chain, w, 0, bytes); err != nil {
+			t.Fatalf("update %d: %v", number, err)
+		}
+		at := func(i int) schemas.StatePlace { return schemas.StatePlace{Run: fmt.Sprint(number), Index: i} }
+		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added})
+		visited := 0
+		for i := range w.Increments {
+			c := &w.Increments[i]
+			if c.Increment.Number == number || slices.ContainsFunc(chain.Update.Refresh, func(r schemas.Increment) bool { return r.Number == c.Increment.Number }) {
+				c.Visited, c.Terms = number, at(visited)
+				visited++
+			}
+		}
+		if err := w.Merge(chain.Merged(), func(group int) schemas.StatePlace { return at(visited + group) }); err != nil {
+			t.Fatalf("update %d: %v", number, err)
+		}
+		if err := w.Join(chain.Join); err != nil {
+			t.Fatalf("update %d: %v", number, err)
+		}
+		if w.Bytes() > bytes+bytes/8 {
+			t.Fatalf("after update %d %d increments have %d bytes, expected at most %d", number, len(w.Increments), w.Bytes(), bytes)
+		}
+	}
+	if want := int64(10**updates) * partitions; w.Rows() != want {
+		t.Errorf("%d rows, expected %d", w.Rows(), want)
+	}
+}
+
+// A window stays as short as it may be, however many updates there were: neighbours become one. It has all rows, at each start, after full runs, and
+// where the state topic is lost; and an update visits no more rows for that.
+func TestLongWindowsAreJoined(t *testing.T) {
+	const rows, starts, each, most = 8, 4, 20, 12
+	for name, full := range map[string]FullOptions{"updates": {}, "full runs": {Every: 25}} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full, job.Memory = rows, 1, full, 1
+			c := schemas.WindowIncrement{Increment: schemas.Increment{Covered: []schemas.Coverage{{Spans: make(schemas.Spans, 1)}}}}
+			bytes := most * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
+			visited, largest, versions := int64(0), int64(0), 0
+			rec := recorderFunc(func(e event.Event) {
+				switch e := e.(type) {
+				case event.Visited:
+					if e.Stage == 0 && e.Visit == 0 {
+						visited += e.Rows
+					}
+				case event.Retrained:
+					if versions++; e.Kind == schemas.RunUpdate {
+						largest = max(largest, visited)
+					}
+					visited = 0
+				}
+			})
+			messages := int64(0)
+			for start := range starts {
+				for range each {
+					produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(messages)).exampleRows()))
+					messages++
+				}
+				if start == starts-1 {
+					if err := log.Delete(t.Context(), job.Name+".state"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				retrainWithin(t, log, job, bytes, rec)
+				w := newestWindow(t, log, job)
+				size := 0
+				for i := range w.Increments {
+					size += w.Increments[i].Increment.Size()
+				}
+				if len(w.Increments) > most+1 || w.Rows() != messages*rows || len(w.Increments) == size {
+					t.Errorf("after %d updates the window has %d increments, made of %d, with %d rows; expected at most %d, with %d rows", messages, len(w.Increments), size, w.Rows(), most+1, messages*rows)
+				}
+			}
+			if versions < starts*each || largest > rows*int64(1+job.Retrain.Refresh) {
+				t.Errorf("%d versions, an update visits up to %d rows; expected at least %d, and at most %d rows", versions, largest, starts*each, rows*(1+job.Retrain.Refresh))
+			}
+		})
+	}
+}
