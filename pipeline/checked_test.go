@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/pipeline/run"
@@ -57,5 +58,43 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		if after := len(readTopic(t, log, p.Topics.Plans)); after != before {
 			t.Errorf("a plan with %s is on the topic", what)
 		}
+	}
+}
+
+// forgetfulLog acknowledges messages of a topic and loses them.
+type forgetfulLog struct {
+	run.Log
+	topic string
+}
+
+func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+	if topic == l.topic {
+		return 0, nil
+	}
+	return l.Log.Append(ctx, topic, partition, messages...)
+}
+
+// A chain whose plan is not on the topic, though it was written, waits before it plans the run again.
+func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	p := openForRuns(log, job, nil)
+	client := *p.Client
+	client.Log = forgetfulLog{client.Log, p.Topics.Plans}
+	p.Client = &client
+	work := func(context.Context, *schemas.Plan, *run.Ledger) (*schemas.Report, error) {
+		panic("nobody has the plan")
+	}
+	join := func(context.Context) (execution, func(), error) { return work, func() {}, nil }
+	rec, pauses := &eventRecorder{}, 0
+	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
+	r.pause = func(context.Context, time.Duration) error {
+		if pauses++; pauses == 3 {
+			return context.Canceled
+		}
+		return nil
+	}
+	if err := r.run(t.Context(), true); !errors.Is(err, context.Canceled) || pauses != 3 || !noticed(rec, "planned again") {
+		t.Errorf("%v after %d pauses, expected 3", err, pauses)
 	}
 }

@@ -270,7 +270,11 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 		return err
 	}
 	submitted := l.Plan(plan.Run())
-	if submitted == nil || l.End(plan.Run()) != nil {
+	switch {
+	case submitted == nil: // an unclean election has lost it, or it came to the topic damaged
+		event.Notice(r.rec, "the plan of run %s was written, and %s does not have it: the run is planned again", plan.Run(), r.Topics.Plans)
+		return r.pause(ctx, firstPause)
+	case l.End(plan.Run()) != nil:
 		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
 	}
 	return r.execute(ctx, submitted, l)
