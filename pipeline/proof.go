@@ -171,6 +171,7 @@ func (r *runner) leaveOut(spans schemas.Spans) {
 				c.Covered[j] = schemas.Coverage{Spans: c.Covered[j].Spans}
 			}
 		}
+		c.Covered = slices.DeleteFunc(c.Covered, func(left schemas.Coverage) bool { return len(left.Spans.Without(c.Skipped)) == 0 })
 	}
 	rest.Increments = slices.DeleteFunc(rest.Increments, func(c schemas.WindowIncrement) bool { return len(c.Increment.Covered) == 0 })
 	if r.window, r.renews = rest, true; len(rest.Increments) == 0 {
