@@ -17,7 +17,7 @@ import (
 type simChain struct {
 	kinds   []string                  // of the versions, in order: full or update
 	reports map[string]schemas.Digest // what the report of each run says of its version, by lineage
-	rows    int64                     // that the runs without faults have learnt
+	rows    int64                     // that the runs without faults have learnt or held out
 	loses   bool                      // the log loses what the chain stands on: see loseOfChain
 }
 
@@ -81,7 +81,7 @@ func (s *simulation) startRunner(i int) *actor {
 			job.Examples.Format = "csv" // its plans have other ids, and change no bits
 		}
 		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
-		r.now = func() time.Time { return time.UnixMilli(1) }
+		r.now = func() time.Time { return time.UnixMilli(simNow) }
 		err := r.run(context.Background(), true)
 		switch {
 		case err == nil:
@@ -114,6 +114,9 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	}
 	if u := plan.Update(); u != nil && len(u.Forget) > 0 {
 		s.log.count(takingAway)
+	}
+	if u := plan.Update(); u != nil && u.Restart {
+		s.log.count(restarting)
 	}
 	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)
 	if plan.Chain.Parent != nil {
@@ -164,6 +167,9 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 		if s.chain.reports[lineage] == "" {
 			if s.chain.rows += of.Rows; of.Kind == schemas.RunUpdate { // forgotten rows are learnt by none
 				s.chain.rows += of.Forgotten
+			}
+			if of.Rows > 0 { // a full run that adds none measures the window
+				s.chain.rows += r.Splits[schemas.Holdout.String()].Rows
 			}
 		}
 		s.chain.reports[lineage] = got

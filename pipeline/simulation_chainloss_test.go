@@ -62,7 +62,10 @@ func (s *simulation) cutOff(topic string) {
 func (s *simulation) feed(partition, messages int) {
 	for range messages {
 		s.fed++
-		s.log.topics[s.topics.Examples][partition].append(simMessage(partition, 100+s.fed, schemas.Origin{}))
+		p := s.log.topics[s.topics.Examples][partition]
+		if p.append(simMessage(partition, 100+s.fed, schemas.Origin{})); s.timed {
+			p.last().Time = s.nextTime()
+		}
 	}
 }
 

@@ -19,6 +19,11 @@ type simExamples struct {
 	forget   *schemas.Forget     // of a chain: rows that are forgotten while it is made; nil: none
 	bad      []string            // the keys, on the quarantine topic, of messages that can't be used
 
+	timed bool                 // they say when they were written: see simTimes
+	gaps  [simPartitions][]gap // by partition
+
+	holdout float64 // the fraction of the rows that are held out
+
 	rows       int64 // that count
 	passedOver schemas.PassedOver
 }

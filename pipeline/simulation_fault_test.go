@@ -37,6 +37,8 @@ func (s *simulation) injectFault() {
 		switch {
 		case s.chain != nil && s.chain.loses && s.random.IntN(4) > 0:
 			s.loseOfChain()
+		case s.chain != nil && s.random.IntN(2) == 0:
+			s.abort()
 		case s.chain != nil:
 			s.log.happen(reassignment, "each runner takes itself for the active one")
 			for _, m := range s.runners {

@@ -110,7 +110,9 @@ func (s *simulation) note(m schemas.Message) {
 		if end.Version == nil {
 			return
 		}
-		s.places[*end.Version] = true
+		if s.places[*end.Version] = true; end.Version.Withheld {
+			s.log.count(withholding)
+		}
 		if !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
 			s.versions = append(s.versions, *end.Version)
 		}
@@ -225,7 +227,7 @@ func (s *simulation) checkEnd() {
 	if len(manifests) < least || len(manifests) > done {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
 	}
-	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m run.Finished) bool { return m.Version > latest.Version })) {
+	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m run.Finished) bool { return m.Version > latest.Version && m.Offered })) {
 		s.fail("the latest version is %+v, %v", latest, err)
 	}
 	for _, m := range manifests {

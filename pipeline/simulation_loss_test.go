@@ -83,12 +83,8 @@ func (s *simulation) checkRecovery() {
 	s.log.deliver(maxSteps)
 	s.log.calm, s.faultsLeft = true, 0
 	if s.seal == nil || !s.files {
-		for n, messages := range s.messages {
-			for _, m := range messages {
-				s.examplesChanged = true
-				s.log.topics[s.topics.Examples][n].append(m)
-			}
-		}
+		s.examplesChanged = true
+		s.addExamples()
 	}
 	before := len(s.outcomes)
 	for range 3 { // the first may resume a run that has lost something, and must then fail

@@ -45,6 +45,7 @@ var (
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost, and their offsets may be used again;
+//   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
 //   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
@@ -63,7 +64,9 @@ var (
 // Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
 // happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports. A source
 // is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
-// has learnt from them. Increments are merged.
+// has learnt from them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say they were
+// written next year, or do not say when, change nothing of that, whether the window is of increments or of a time. In one scenario the stream changes, which
+// drops what came before, and the versions whose holdout rows are predicted worse are withheld.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
@@ -95,6 +98,10 @@ func TestSimulation(t *testing.T) {
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing(),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing(),
+		newChainScenario(t, chainExamples().withHoles(), 100, timeOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, chainExamples().withHoles(), 100, timeOptions(), columns(link.Identity, 1)).losing(),
+		newChainScenario(t, manyExamples(25), 100, manyOptions(), columns(link.Identity, 1)),
+		newChainScenario(t, driftingExamples(), 100, gatedOptions(), columns(link.Identity, 1)),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 	}
 	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
@@ -188,7 +195,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
-	sc.job.Examples.Missing = "error"
+	sc.job.Examples.Missing, sc.job.Examples.Holdout = "error", examples.holdout
 	if examples.files {
 		sc.job.Examples.Train = examples.seal.Files
 	}
@@ -277,6 +284,7 @@ type simulation struct {
 	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
 	fed             int                          // messages that feed has written
+	times           int                          // that nextTime has returned
 	offeredRows     int64                        // of the window of the version of a chain that was offered last
 	lessIsSaid      bool                         // that the window has lost rows since
 	drawn           map[uint64]int               // submissions by seed
@@ -307,11 +315,7 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State, s.topics.Plans, s.topics.Forget, s.topics.Quarantine} {
 		s.log.addPartition(topic, s.random.Int64N(3))
 	}
-	for p, messages := range sc.messages {
-		for _, m := range messages {
-			s.log.topics[s.topics.Examples][p].append(m)
-		}
-	}
+	s.addExamples()
 	if sc.seal != nil {
 		s.log.topics[s.topics.Plans][0].append(sc.seal.Message())
 	}
