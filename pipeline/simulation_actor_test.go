@@ -97,7 +97,16 @@ func (s *simulation) stopActors() {
 
 // pipeline returns the pipeline as an actor sees it.
 func (s *simulation) pipeline(a *actor) *pipeline {
-	return &pipeline{Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh, LedgerMessages: s.ledgerMessages}}
+	extend := func(_ context.Context, topic string, partitions int) error {
+		if err := a.giveWay(); err != nil {
+			return err
+		}
+		for len(s.log.topics[topic]) < partitions {
+			s.log.addPartition(topic, 0)
+		}
+		return nil
+	}
+	return &pipeline{extend: extend, Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh, LedgerMessages: s.ledgerMessages}}
 }
 
 // fresh returns a text that the simulation has not had before.

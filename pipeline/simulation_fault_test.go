@@ -32,6 +32,11 @@ func (s *simulation) injectFault() {
 		if partitions := s.log.topics[topic]; len(partitions) == 2 {
 			s.log.happen(growth, "%s gets another partition", topic)
 			s.log.addPartition(topic, 0)
+			if s.chain != nil && topic == s.topics.Examples && s.random.IntN(2) == 0 {
+				s.grown = true
+				s.log.count(spreading)
+				s.feed(len(partitions), 1+s.random.IntN(5))
+			}
 		}
 	case 11:
 		switch {

@@ -73,7 +73,7 @@ func (s *simulation) assignAll() {
 func (s *simulation) reassign(notified func() bool) {
 	owned := make([][]int, len(s.workers))
 	if present := s.present(s.workers); len(present) > 0 {
-		for p := range simPartitions {
+		for p := range s.log.topics[s.topics.Examples] {
 			i := present[s.choose(len(present))]
 			owned[i] = append(owned[i], p)
 		}

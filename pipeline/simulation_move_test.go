@@ -25,13 +25,14 @@ const (
 	abortion     move = "a transaction of examples is aborted"
 	withholding  move = "a version is withheld"
 	restarting   move = "an update drops what came before a change of the stream"
+	spreading    move = "an added partition gets messages"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, abortion, withholding, restarting, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, spreading, abortion, withholding, restarting, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

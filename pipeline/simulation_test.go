@@ -66,7 +66,8 @@ var (
 // is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
 // has learnt from them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say they were
 // written next year, or do not say when, change nothing of that, whether the window is of increments or of a time. In one scenario the stream changes, which
-// drops what came before, and the versions whose holdout rows are predicted worse are withheld.
+// drops what came before, and the versions whose holdout rows are predicted worse are withheld. If a partition is added that gets messages, the chain learns
+// every row of these and of the others once, though its versions are others than without faults.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
@@ -283,6 +284,8 @@ type simulation struct {
 	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
 	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
+	grown           bool                         // a partition of the examples was added that has messages: the chain has others than without faults
+	learnt          map[string]int64             // rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
 	fed             int                          // messages that feed has written
 	times           int                          // that nextTime has returned
 	offeredRows     int64                        // of the window of the version of a chain that was offered last
@@ -306,7 +309,7 @@ type simulation struct {
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{}, turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
+		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{}, turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
 	}
 	for range simPartitions {
 		s.log.addPartition(s.topics.Examples, 0)

@@ -47,7 +47,7 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job Job, store *partition.Sto
 	var read atomic.Int64
 	client := *p.Client
 	client.Log = readCounter{client.Log, p.Topics.Examples, &read}
-	m := newSoleMembers(t, &pipeline{Client: &client, admin: p.admin, memory: p.memory}, job, event.Ignore{})
+	m := newSoleMembers(t, &pipeline{Client: &client, admin: p.admin, extend: p.extend, memory: p.memory}, job, event.Ignore{})
 	m.store = store
 	report, err := m.execute(t.Context(), plan, l)
 	if err != nil {

@@ -20,18 +20,22 @@ import (
 // pipeline reads and writes the topics of one pipeline, and creates them.
 type pipeline struct {
 	*run.Client
-	admin   *kafkalog.Log    // creates, deletes and configures topics; joins consumer groups
+	admin   *kafkalog.Log // creates, deletes and configures topics; joins consumer groups
+	extend  extend
 	memory  memory.Allocator // for the Arrow records of ingest
 	sums    *solver.Store    // what this process's solver has of a chain
 	archive *archive         // whose examples the runs read; nil: the pipeline has its own
 }
+
+// extend makes sure that a topic has at least that many partitions.
+type extend func(ctx context.Context, topic string, partitions int) error
 
 // open returns the pipeline of that name. mem is where Arrow's memory comes from; nil is Go's.
 func open(log *kafkalog.Log, name string, mem memory.Allocator) *pipeline {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, memory: mem, sums: &solver.Store{}}
+	return &pipeline{Client: run.NewClient(log, name, mem), admin: log, extend: log.AddPartitions, memory: mem, sums: &solver.Store{}}
 }
 
 // openFor returns the pipeline of a job, whose runs read the examples topic that the job names.
@@ -225,7 +229,7 @@ func (p *pipeline) growResiduals(ctx context.Context, partitions int) error {
 	if err != nil || have >= partitions {
 		return err
 	}
-	err = p.admin.AddPartitions(ctx, p.Topics.Residuals, partitions)
+	err = p.extend(ctx, p.Topics.Residuals, partitions)
 	if errors.As(err, new(*kafkalog.AccessError)) {
 		return &PartitionsError{p.Topics.Residuals, have, partitions, err}
 	}

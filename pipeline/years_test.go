@@ -169,7 +169,7 @@ func TestManySources(t *testing.T) {
 	calls := 0
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
-	counted := &pipeline{Client: &client, admin: p.admin, memory: p.memory}
+	counted := &pipeline{Client: &client, admin: p.admin, extend: p.extend, memory: p.memory}
 	plan, err := counted.plan(t.Context(), job, openBLAS(t), nil, l, retention{})
 	if err != nil {
 		t.Fatal(err)
