@@ -3,6 +3,7 @@ package pipeline
 import (
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/pipeline/run/event"
@@ -96,5 +97,33 @@ func TestBehind(t *testing.T) {
 		if behind[i].Messages > behind[i-1].Messages {
 			t.Errorf("%+v after %+v", behind[i], behind[i-1])
 		}
+	}
+}
+
+// A full run reads rows of labels that are no class again. Reports count them once.
+func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
+	data := rings(800, 4, 3, 1)
+	slices.Sort(data.labels)
+	unknown := int64(0)
+	for i := range data.labels { // it comes last, when the classes are known
+		if data.labels[i] == "ring2" {
+			unknown++
+		}
+	}
+	job := newJob(t, data, table{}, rffStage("softmax", 24, 1))
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, NewClassQuarantine, FullOptions{Every: 1}
+	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, full := int64(0), 0
+	for _, u := range report.Updates {
+		if got += u.UnknownRows; u.Kind == schemas.RunFull {
+			full++
+		}
+	}
+	if got != unknown || unknown == 0 || full < 3 {
+		t.Errorf("%d versions, %d of them full, say that %d rows have a label that is no class, expected %d", len(report.Updates), full, got, unknown)
 	}
 }

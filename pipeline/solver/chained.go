@@ -648,8 +648,10 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		}
 	}
 	retrain.MostlyBad = c.mostlyBad
-	for _, u := range c.unknown {
-		retrain.UnknownRows += u.Rows
+	if len(plan.Added()) > 0 { // else those of the window, which reports of earlier versions have
+		for _, u := range c.unknown {
+			retrain.UnknownRows += u.Rows
+		}
 	}
 	if n := len(r.Stages); n > 0 {
 		retrain.HoldoutError = r.Stages[n-1].HoldoutError
