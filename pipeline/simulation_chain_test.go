@@ -82,7 +82,7 @@ func (s *simulation) startRunner(i int) *actor {
 		}
 		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
 		r.now = func() time.Time { return time.UnixMilli(simNow) }
-		err := r.run(context.Background(), true)
+		err := r.run(context.Background(), !s.serves)
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)
@@ -99,11 +99,30 @@ func (s *simulation) startRunner(i int) *actor {
 // simulateChain simulates one schedule of a chain: one or two runners, and up to nine faults, besides those of single calls.
 func (s *simulation) simulateChain() {
 	s.faultsLeft = s.random.IntN(10)
+	s.serves = s.random.IntN(3) == 0
 	s.startRunners(1 + s.random.IntN(2))
+	if s.serves {
+		s.serveChain()
+	}
 	s.awaitRuns()
 	if s.grown && !s.dataLost && s.violation == nil { // messages may have come after the runners had seen the end
 		s.startRunner(0)
 		s.awaitRuns()
+	}
+}
+
+// serveChain lets runners work as services do, which wait for more examples, for some steps. Then they are stopped, and started again to go on until
+// the end.
+func (s *simulation) serveChain() {
+	for steps := s.random.IntN(10_000); steps > 0 && s.violation == nil; steps-- {
+		s.goOn()
+	}
+	s.serves = false
+	for _, a := range s.actors {
+		if a.submitter {
+			s.log.happen(stop, "%s, which has waited for more examples, is stopped", a.name)
+			a.killed, a.paused, a.waits = true, 0, nil
+		}
 	}
 }
 

@@ -26,13 +26,14 @@ const (
 	withholding  move = "a version is withheld"
 	restarting   move = "an update drops what came before a change of the stream"
 	spreading    move = "an added partition gets messages"
+	stop         move = "a service that retrains is stopped"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, spreading, abortion, withholding, restarting, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, stop, spreading, abortion, withholding, restarting, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

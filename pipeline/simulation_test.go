@@ -42,6 +42,7 @@ var (
 //   - a worker or a solver loses its membership, so that its role ends, and is started again as a new member;
 //   - the log refuses a write, so that the role ends, and is started again;
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
+//   - runners that wait for more examples are stopped, and others go on to the end;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost, and their offsets may be used again;
@@ -284,6 +285,7 @@ type simulation struct {
 	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
 	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
+	serves          bool                         // runners do not stop at the end of the examples, but wait for more
 	grown           bool                         // a partition of the examples was added that has messages: the chain has others than without faults
 	learnt          map[string]int64             // rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
 	fed             int                          // messages that feed has written
@@ -380,21 +382,26 @@ func (s *simulation) awaitRuns() {
 		s.assignAll()
 	}
 	for s.violation == nil && s.submitting() {
-		s.log.step = s.steps
-		s.log.deliver(s.steps)
-		if s.steps++; s.steps > maxSteps {
+		if s.goOn(); s.steps > maxSteps {
 			s.fail("a run has not ended after %d steps", maxSteps)
 			return
 		}
-		if s.faultsLeft > 0 && s.random.Float64() < 0.01 {
-			s.faultsLeft--
-			s.injectFault()
-			if s.faultsLeft == 0 {
-				s.assignAll()
-			}
-		}
-		s.step()
 	}
+}
+
+// goOn makes one step, before which a fault may happen.
+func (s *simulation) goOn() {
+	s.log.step = s.steps
+	s.log.deliver(s.steps)
+	s.steps++
+	if s.faultsLeft > 0 && s.random.Float64() < 0.01 {
+		s.faultsLeft--
+		s.injectFault()
+		if s.faultsLeft == 0 {
+			s.assignAll()
+		}
+	}
+	s.step()
 }
 
 // step lets one actor run to its next call of the log.
