@@ -33,7 +33,7 @@ func (s *simulation) injectFault() {
 			s.log.happen(growth, "%s gets another partition", topic)
 			s.log.addPartition(topic, 0)
 			if s.chain != nil && topic == s.topics.Examples && s.random.IntN(2) == 0 {
-				s.grown = true
+				s.differs = true
 				s.log.count(spreading)
 				s.feed(len(partitions), 1+s.random.IntN(5))
 			}

@@ -27,13 +27,14 @@ const (
 	restarting   move = "an update drops what came before a change of the stream"
 	spreading    move = "an added partition gets messages"
 	stop         move = "a service that retrains is stopped"
+	restaging    move = "the stages of a chain change"
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, stop, spreading, abortion, withholding, restarting, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, stop, restaging, spreading, abortion, withholding, restarting, warming, overtaking}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

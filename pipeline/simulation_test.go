@@ -42,7 +42,7 @@ var (
 //   - a worker or a solver loses its membership, so that its role ends, and is started again as a new member;
 //   - the log refuses a write, so that the role ends, and is started again;
 //   - a batch of writes arrives in several requests, and unordered writes arrive in any order;
-//   - runners that wait for more examples are stopped, and others go on to the end;
+//   - runners that wait for more examples are stopped, and others go on to the end, some with another stage;
 //   - a subscription reports that nothing came in time;
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost, and their offsets may be used again;
@@ -67,8 +67,8 @@ var (
 // is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
 // has learnt from them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say they were
 // written next year, or do not say when, change nothing of that, whether the window is of increments or of a time. In one scenario the stream changes, which
-// drops what came before, and the versions whose holdout rows are predicted worse are withheld. If a partition is added that gets messages, the chain learns
-// every row of these and of the others once, though its versions are others than without faults.
+// drops what came before, and the versions whose holdout rows are predicted worse are withheld. If a partition is added that gets messages, or
+// the stages change, the chain learns every row once, though its versions are others than without faults.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
@@ -286,7 +286,8 @@ type simulation struct {
 	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
 	texts           int                          // that fresh has returned
 	serves          bool                         // runners do not stop at the end of the examples, but wait for more
-	grown           bool                         // a partition of the examples was added that has messages: the chain has others than without faults
+	differs         bool                         // the chain has other versions than without faults, though nothing was lost
+	restaged        bool                         // runners have other stages after they were stopped
 	learnt          map[string]int64             // rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
 	fed             int                          // messages that feed has written
 	times           int                          // that nextTime has returned

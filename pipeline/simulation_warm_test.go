@@ -42,7 +42,7 @@ func (s *simulation) learnVersion(m schemas.Message) {
 // checkVersion checks that the weights of a version are those that it has without faults.
 func (s *simulation) checkVersion(m schemas.Message) {
 	lineage := s.lineages[m.Run()]
-	if lineage == "" || s.examplesReused || (s.dataLost || s.grown) && s.chain != nil {
+	if lineage == "" || s.examplesReused || (s.dataLost || s.differs) && s.chain != nil {
 		return
 	}
 	if got, want := s.content(m), s.versionsOf[lineage]; got != want {
