@@ -58,10 +58,11 @@ func retrainToEnd(t *testing.T, log *kafkalog.Log, job Job) (*Retraining, *event
 func made(report *Retraining) (list []string) {
 	for _, u := range report.Updates {
 		text := fmt.Sprintf("%s %d of %d", u.Kind, u.Rows, u.WindowRows)
-		for what, n := range map[string]int64{"lost": u.Lost, "gone": u.Gone} {
-			if n > 0 {
-				text += fmt.Sprintf(", %d %s", n, what)
-			}
+		if u.Lost > 0 {
+			text += fmt.Sprintf(", %d lost", u.Lost)
+		}
+		if u.Gone > 0 {
+			text += fmt.Sprintf(", %d gone", u.Gone)
 		}
 		if !u.Offered {
 			text += ", withheld"
