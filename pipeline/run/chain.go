@@ -400,12 +400,13 @@ func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 
 // Renew compares the chain with the weights topic, whose messages were read long ago. After an unclean election of a leader, accepted records
 // may be gone, and those that others have written since may have offsets that were read already. Whoever has waited for long without a message
-// asks. If the topic differs, he begins again from what is there; otherwise the chain now has what the topic has.
+// asks. If the topic differs, he begins again from what is there; otherwise the chain now has what the topic has. The error is an *[ExpiredError] if
+// records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
 	if differs, err = c.Differs(ctx, client); err != nil || differs {
 		return differs, err
 	}
-	_, _, err = c.read(ctx, client)
+	_, err = c.Read(ctx, client)
 	return false, err
 }
 

@@ -267,6 +267,10 @@ func TestExpiredWeights(t *testing.T) {
 		if differs, err := c.Renew(t.Context(), client); differs || err != nil || c.Head() != head {
 			t.Errorf("the first %d records are gone: for who has read them, the topic differs: %v, %v", first, differs, err)
 		}
+		_, err = NewChain(plan, client.Codec, event.Ignore{}).Renew(t.Context(), client)
+		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
+			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
+		}
 		client.Log = client.Log.(expiring).memoryLog
 	}
 	plan.Since.Weights = int64(len(records)) // what has expired is of earlier runs
