@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,16 +30,13 @@ type events struct {
 // newEvents makes the topic with that many partitions, and the configuration clicks.yaml.
 func newEvents(t *testing.T, partitions int) *events {
 	t.Helper()
-	brokers := os.Getenv("STAGEWISE_KAFKA")
-	if brokers == "" {
-		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
-	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")})
+	brokers := kafkaBrokers(t)
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers})
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
-	e := &events{log, name, name + ".source", brokers}
+	e := &events{log, name, name + ".source", strings.Join(brokers, ",")}
 	t.Cleanup(func() {
 		ctx := context.Background()
 		all, err := log.Topics(ctx, name+".")
@@ -62,7 +58,7 @@ examples: {from_topic: %s, format: csv, partitions: 2, batch_rows: 8}
 stages: [{features: {kind: rff, size: 20}, passes: 3}, {features: {kind: columns}, passes: 3}]
 retrain: {rows: 100, refresh: 1, full: {every: 2}}
 metrics: {listen: "127.0.0.1:0"}
-`, name, strings.Join(strings.Split(brokers, ","), `", "`), e.topic)})
+`, name, strings.Join(brokers, `", "`), e.topic)})
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}); err != nil {
 		t.Fatal(err)
 	}

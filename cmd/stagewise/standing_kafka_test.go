@@ -23,23 +23,31 @@ import (
 // kafkaChain is a pipeline on real Kafka whose examples other producers write, 50 rows a message. It has the file chain.yaml.
 type kafkaChain struct {
 	*testing.T
-	name   string
-	client *kgo.Client
-	next   int // message
+	brokers []string
+	name    string
+	client  *kgo.Client
+	next    int // message
 }
 
-func newKafkaChain(t *testing.T, retrain string) *kafkaChain {
+// kafkaBrokers returns the addresses of real Kafka.
+func kafkaBrokers(t *testing.T) []string {
+	t.Helper()
 	brokers := os.Getenv("STAGEWISE_KAFKA")
 	if brokers == "" {
 		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	}
-	c := &kafkaChain{T: t, name: fmt.Sprintf("test-%d", time.Now().UnixNano())}
+	return strings.Split(brokers, ",")
+}
+
+func newKafkaChain(t *testing.T, retrain string) *kafkaChain {
+	t.Helper()
+	c := &kafkaChain{T: t, brokers: kafkaBrokers(t), name: fmt.Sprintf("test-%d", time.Now().UnixNano())}
 	inFolder(t, map[string]string{"chain.yaml": fmt.Sprintf(`name: %s
 brokers: [%s]
 examples: {partitions: 1}
 stages: [{features: {kind: columns}, passes: 3}]
 retrain: {rows: 100, refresh: 1, full: {every: 0, growth: 0}%s}
-`, c.name, brokers, retrain)})
+`, c.name, strings.Join(c.brokers, ", "), retrain)})
 	c.client = c.open()
 	c.stagewise("topics", "create")
 	t.Cleanup(func() { c.stagewise("topics", "delete") })
@@ -49,7 +57,7 @@ retrain: {rows: 100, refresh: 1, full: {every: 0, growth: 0}%s}
 // open opens another client, which is closed when the test ends.
 func (c *kafkaChain) open(o ...kgo.Opt) *kgo.Client {
 	c.Helper()
-	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(strings.Split(os.Getenv("STAGEWISE_KAFKA"), ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -128,7 +136,7 @@ func (c *kafkaChain) remove(topic string) {
 
 func (c *kafkaChain) log() *kafkalog.Log {
 	c.Helper()
-	log, err := kafkalog.Open(c.Context(), kafkalog.Options{Brokers: strings.Split(os.Getenv("STAGEWISE_KAFKA"), ",")})
+	log, err := kafkalog.Open(c.Context(), kafkalog.Options{Brokers: c.brokers})
 	if err != nil {
 		c.Fatal(err)
 	}
