@@ -350,10 +350,7 @@ func (f *found) look(partition int, m run.Message, wrong *NoRowsError) error {
 			f.checksums[partition] = map[int64]string{}
 		}
 		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Value)
-		if examples, err := f.Codec.DecodeExamples(m.Value); err == nil {
-			rows = examples.Rows
-			examples.Release()
-		}
+		rows = f.rowsIn(m)
 	}
 	for _, r := range named {
 		if r.End > rows {

@@ -26,7 +26,7 @@ func markOf(partition int, m run.Message) schemas.Mark {
 
 // prove finds out which partitions no longer hold what the chain has looked at, given the bounds of the examples topic. It takes what it can't prove
 // out of the window, and has the next run be a full one over the rest.
-func (r *runner) prove(ctx context.Context, bounds []schemas.Span) error {
+func (r *runner) prove(ctx context.Context, l *run.Ledger, bounds []schemas.Span) error {
 	for n := len(bounds); n < len(r.backlog.ends); n++ {
 		bounds = append(slices.Clip(bounds), schemas.Span{Partition: n})
 	}
@@ -51,8 +51,12 @@ func (r *runner) prove(ctx context.Context, bounds []schemas.Span) error {
 			if last != nil {
 				cut.From = proven
 			}
+			offered, err := r.offeredRows(ctx, l)
+			if err != nil {
+				return err
+			}
 			r.leaveOut(schemas.Spans{cut})
-			r.had, r.least = max(r.had, before), max(r.least, r.offeredRows, before)
+			r.had, r.least = max(r.had, before), max(r.least, offered, before)
 		}
 		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven, Rows: before - r.windowRows()})
 	}
@@ -133,11 +137,7 @@ func (r *runner) holds(ctx context.Context, bounds schemas.Span, increment *sche
 			if increment.Skips(n, m.Offset) {
 				return nil
 			}
-			rows := 0
-			if examples, err := r.Codec.DecodeExamples(m.Value); err == nil {
-				rows = examples.Rows
-				examples.Release()
-			}
+			rows := r.rowsIn(m)
 			got.Count(rows, partition.Message{Offset: m.Offset, Message: m.Message}.Checksum(n, rows))
 			return nil
 		})
@@ -149,6 +149,16 @@ func (r *runner) holds(ctx context.Context, bounds schemas.Span, increment *sche
 		}
 	}
 	return last, got.Same(want), nil
+}
+
+// rowsIn returns how many rows a message of the examples has; 0 if it can't be used.
+func (p *pipeline) rowsIn(m run.Message) int {
+	examples, err := p.Codec.DecodeExamples(m.Value)
+	if err != nil {
+		return 0
+	}
+	defer examples.Release()
+	return examples.Rows
 }
 
 // windowRows returns how many rows the window has; 0 if there is none.
@@ -199,9 +209,6 @@ func oldestOf(w *schemas.Window) (oldest []int64) {
 
 // deleted returns what of the window is before the beginnings of partitions.
 func (r *runner) deleted(begins []schemas.Span) (spans schemas.Spans) {
-	if r.window == nil {
-		return nil
-	}
 	for _, s := range merged(r.windowWith(nil)) {
 		if s.Partition < len(begins) {
 			s.To = min(s.To, begins[s.Partition].From)
@@ -219,14 +226,13 @@ func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []schemas.Span) erro
 	if !slices.ContainsFunc(bounds, func(s schemas.Span) bool { return s.Partition < len(r.oldest) && r.oldest[s.Partition] < s.From }) {
 		return nil
 	}
-	gone := r.deleted(bounds)
-	r.had = max(r.had, r.window.Rows())
+	gone, rows := r.deleted(bounds), r.window.Rows()
+	r.had = max(r.had, rows)
 	if staying, err := r.staying(ctx, r.retention, bounds); err != nil {
 		return err
 	} else if going := r.deleted(staying); len(r.windowWith(nil).Without(going)) > 0 {
 		gone = going
 	}
-	rows := r.windowRows()
 	r.leaveOut(gone)
 	event.Notice(r.rec, "%s has deleted messages that version %d has learnt, before they left the window: the next version is fitted to what is left of its %d rows", r.Topics.Examples, r.head.Version, rows)
 	return nil

@@ -66,7 +66,7 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 		w.Increments, w.Full, w.Ends = nil, chain.Number, slices.Clone(chain.Ends)
 		for i := range chain.Increments {
 			c := &chain.Increments[i]
-			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, spansOfIncrement(c)))
+			w.Increments = append(w.Increments, uncounted(c.Number, c.Weight, c.Spans()))
 			w.Increments[i].Increment.Joined = c.Joined
 		}
 		for i := range w.Increments {
@@ -94,30 +94,21 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 	if last := len(w.Increments) - 1; w.Increments[last].Increment.Number == chain.Number {
 		w.Increments[last].Until = chain.Until
 	}
-	for _, span := range append(slices.Clone(chain.Lost), plan.Added()...) {
-		for len(w.Ends) <= span.Partition {
-			w.Ends = append(w.Ends, 0)
-		}
-		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
-	}
+	w.Advance(plan)
 	return nil
 }
 
 // uncounted returns an increment of a weight of which only the spans are known.
 func uncounted(number int, weight float64, spans schemas.Spans) schemas.WindowIncrement {
-	c := schemas.Increment{Number: number, Weight: weight, Uncounted: true}
-	for _, hull := range spans.Hulls() {
-		c.Covered = append(c.Covered, schemas.Coverage{Spans: spans.On(hull.Partition)})
-	}
-	return schemas.WindowIncrement{Increment: c}
+	return schemas.WindowIncrement{Increment: schemas.Increment{Number: number, Weight: weight, Uncounted: true, Covered: byPartition(spans)}}
 }
 
-// spansOfIncrement returns the spans of an increment, of all partitions.
-func spansOfIncrement(c *schemas.Increment) (spans schemas.Spans) {
-	for _, covered := range c.Covered {
-		spans = append(spans, covered.Spans...)
+// byPartition returns spans as an increment has them of which no more is known: those of each partition together.
+func byPartition(spans schemas.Spans) (covered []schemas.Coverage) {
+	for _, hull := range spans.Hulls() {
+		covered = append(covered, schemas.Coverage{Spans: spans.On(hull.Partition)})
 	}
-	return spans
+	return covered
 }
 
 // allLooked returns all that the chain has looked at as one increment, and by partition where that ends.

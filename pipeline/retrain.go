@@ -107,7 +107,6 @@ type runner struct {
 	waits    bool              // for a second class, and has said so
 
 	windowBytes int64                                      // see schemas.WindowBytes
-	offeredRows int64                                      // of the window of the version that subscribers have; 0: not known
 	now         func() time.Time                           // the clock
 	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
 }
@@ -399,13 +398,11 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 		return err
 	}
 	r.oldest = oldestOf(r.window)
-	if err := r.findOfferedRows(ctx, l); err != nil {
-		return err
-	}
+	r.least = r.window.AtLeast
 	if r.renews {
-		r.least = r.offeredRows
-	} else {
-		r.least = r.window.AtLeast
+		if r.least, err = r.offeredRows(ctx, l); err != nil {
+			return err
+		}
 	}
 	r.release(ctx)
 	if follows {
@@ -448,6 +445,7 @@ func (r *runner) newestOfChain(ctx context.Context, l *run.Ledger) (*schemas.Man
 			return nil, err
 		}
 		if m.Manifest.Plan.Chain != nil {
+			r.Remember(m) // an update of this process needs it
 			return m.Manifest, nil
 		}
 	}
@@ -481,13 +479,13 @@ func (r *runner) offered(ctx context.Context, l *run.Ledger) (*schemas.Manifest,
 	return nil, nil
 }
 
-// findOfferedRows finds out how many rows the version has learnt that subscribers have.
-func (r *runner) findOfferedRows(ctx context.Context, l *run.Ledger) error {
+// offeredRows returns how many rows the window had of the version that subscribers have; 0 if that is not known.
+func (r *runner) offeredRows(ctx context.Context, l *run.Ledger) (int64, error) {
 	m, err := r.offered(ctx, l)
-	if r.offeredRows = 0; m != nil {
-		r.offeredRows = m.WindowRows
+	if err != nil || m == nil {
+		return 0, err
 	}
-	return err
+	return m.WindowRows, nil
 }
 
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
@@ -510,7 +508,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return nil, err
 		}
 		if !r.proven || r.shrunk(bounds) {
-			if err := r.prove(ctx, bounds); err != nil {
+			if err := r.prove(ctx, l, bounds); err != nil {
 				return nil, err
 			}
 			r.backlog.shrink(bounds)
@@ -755,13 +753,13 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
 func (r *runner) firstPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
-	if err == nil {
-		r.adds(plan, spans)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && r.head != nil { // nothing is left of what the chain had
+	if r.adds(plan, spans); r.head != nil { // nothing is left of what the chain had
 		plan.Chain.Ends, plan.Chain.Had = slices.Clone(r.backlog.ends), r.had
 	}
-	return plan, err
+	return plan, nil
 }
 
 // adds says in a plan which messages it adds to what the chain has looked at.
@@ -889,16 +887,11 @@ const restartPasses = 3
 // fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
 // before.
 func (r *runner) fullWith(plan *schemas.Plan, window *schemas.Window) (*schemas.Plan, error) {
-	added, spans := plan.Spans, slices.Clone(plan.Spans)
-	increment := schemas.Increment{Number: plan.Chain.Number, Weight: 1}
-	for _, hull := range added.Hulls() {
-		increment.Covered = append(increment.Covered, schemas.Coverage{Spans: added.On(hull.Partition)})
-	}
+	spans := slices.Clone(plan.Spans)
+	increment := schemas.Increment{Number: plan.Chain.Number, Weight: 1, Covered: byPartition(plan.Spans)}
 	r.listIncrements(plan.Chain, window)
 	for i := range window.Increments {
-		for _, covered := range window.Increments[i].Increment.Covered {
-			spans = append(spans, covered.Spans...)
-		}
+		spans = append(spans, window.Increments[i].Increment.Spans()...)
 	}
 	all, err := spans.Union(nil)
 	if err != nil {

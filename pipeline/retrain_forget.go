@@ -172,9 +172,7 @@ func (r *runner) windowWith(spans schemas.Spans) schemas.Spans {
 	all := slices.Clone(spans)
 	if r.window != nil {
 		for i := range r.window.Increments {
-			for _, covered := range r.window.Increments[i].Increment.Covered {
-				all = append(all, covered.Spans...)
-			}
+			all = append(all, r.window.Increments[i].Increment.Spans()...)
 		}
 	}
 	return all

@@ -177,9 +177,7 @@ func reads(plan *schemas.Plan) schemas.Spans {
 	if u := plan.Update(); u != nil {
 		for _, list := range [][]schemas.Increment{u.Refresh, u.Leave} {
 			for i := range list {
-				for _, covered := range list[i].Covered {
-					spans = append(spans, covered.Spans...)
-				}
+				spans = append(spans, list[i].Spans()...)
 			}
 		}
 	}

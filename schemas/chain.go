@@ -203,6 +203,14 @@ type SourceProgress struct {
 	Next    []int64 `json:"next"`    // by partition: the first sequence that was not counted
 }
 
+// Spans returns the spans of an increment, of all partitions.
+func (c *Increment) Spans() (spans Spans) {
+	for _, covered := range c.Covered {
+		spans = append(spans, covered.Spans...)
+	}
+	return spans
+}
+
 // On returns what of an increment is in a partition.
 func (c *Increment) On(partition int) (Coverage, bool) {
 	for _, covered := range c.Covered {
@@ -276,9 +284,7 @@ func (p *Plan) Added() (added Spans) {
 	}
 	for i := range p.Chain.Increments {
 		if c := &p.Chain.Increments[i]; c.Number == p.Chain.Number {
-			for _, covered := range c.Covered {
-				added = append(added, covered.Spans...)
-			}
+			added = append(added, c.Spans()...)
 		}
 	}
 	return added

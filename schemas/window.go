@@ -163,6 +163,16 @@ func (w *Window) On(base *Window) {
 	w.Increments, w.Left = all, nil
 }
 
+// Advance makes Ends those after a run, which has looked at what its plan adds. What the log had deleted before, nobody can look at.
+func (w *Window) Advance(plan *Plan) {
+	for _, span := range append(slices.Clone(plan.Chain.Lost), plan.Added()...) {
+		for len(w.Ends) <= span.Partition {
+			w.Ends = append(w.Ends, 0)
+		}
+		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
+	}
+}
+
 // Without returns the window without offsets that come with another increment: see [Increment.Without].
 func (w Window) Without(spans Spans) *Window {
 	on := map[int]Spans{}

@@ -540,12 +540,7 @@ func (s *Solver) window() *schemas.Window {
 			}
 		}
 	}
-	for _, span := range append(slices.Clone(chain.Lost), s.plan.Added()...) {
-		for len(w.Ends) <= span.Partition {
-			w.Ends = append(w.Ends, 0)
-		}
-		w.Ends[span.Partition] = max(w.Ends[span.Partition], span.To)
-	}
+	w.Advance(s.plan)
 	return w
 }
 
