@@ -223,7 +223,7 @@ func (r *runner) deleted(begins []schemas.Span) (spans schemas.Spans) {
 // keepWhatIsHeld takes out of the window what the examples topic has deleted. Then it takes what retention may delete before a full run has ended,
 // unless that is all of it.
 func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []schemas.Span) error {
-	if !slices.ContainsFunc(bounds, func(s schemas.Span) bool { return s.Partition < len(r.oldest) && r.oldest[s.Partition] < s.From }) {
+	if r.window == nil || !slices.ContainsFunc(bounds, func(s schemas.Span) bool { return s.Partition < len(r.oldest) && r.oldest[s.Partition] < s.From }) {
 		return nil
 	}
 	gone, rows := r.deleted(bounds), r.window.Rows()

@@ -395,3 +395,12 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 		}
 	}
 }
+
+// A chain whose window is gone, as all of its rows were forgotten, does not look for what the log has deleted of it.
+func TestNoWindowLosesNothing(t *testing.T) {
+	r := newRunner(open(openEmbedded(t), "test", nil), standingJob(t, 1), run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r.oldest = []int64{0}
+	if err := r.keepWhatIsHeld(t.Context(), []schemas.Span{{Partition: 0, From: 5, To: 9}}); err != nil || r.renews {
+		t.Errorf("error %v, the next run is full: %v", err, r.renews)
+	}
+}
